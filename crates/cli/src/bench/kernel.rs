@@ -1,0 +1,347 @@
+//! `outpage bench kernel`: Outpage and the kernel's swap, same limit, same disk, in turn.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::cgroup::Controller;
+use super::guard::Guard;
+use super::kernel_report::{self, Reference};
+use super::kernel_swap::{self, SwapFile};
+use super::launch::{Ending, OutpageRun, Run, Spec, launch};
+use super::machine::{IoCounts, Machine, load_average};
+use super::progress::Steps;
+use super::{
+    BenchError, Common, describe, parse_spec, problem, read_stats, reference, stats_file, tools,
+    verdict,
+};
+
+/// What Outpage needs beside the program's pages: the code and stacks of both processes, the pager's
+/// buffers and the program's memory that is not managed ...
+const RESERVE_BYTES: u64 = 6 << 20;
+/// ... and, as a part of the footprint, tables: 32 bytes of page state and 8 to 16 of page tables for
+/// each page of 4096 bytes are a part of 85; the rest is slack.
+const RESERVE_PART: u64 = 64;
+/// Size of the kernel's swap file, in footprints: room enough that nearly-full swap costs it nothing.
+const SWAP_FOOTPRINTS: u64 = 4;
+/// The least that `outpage run` is asked to work with, in bytes.
+const LIMIT_MIN_BYTES: u64 = 4 << 20;
+
+/// Options of `outpage bench kernel`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Memory that the workloads touch, in limits
+    #[arg(long, value_name = "RATIO", default_value_t = 2.0)]
+    footprint: f64,
+    /// Runs of each workload on each side
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Workloads: sor, lu, lu-sparse, moc1 to moc16, random, seq, hotset, graph, alloc, compute
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = parse_spec,
+        default_value = "sor,lu,moc1,moc2,moc4,moc8,moc16,random"
+    )]
+    workloads: Vec<Spec>,
+    /// Settings of vm.page-cluster for the kernel's runs: it reads 2^N pages at a time
+    #[arg(long, value_delimiter = ',', default_value = "0,3,5", value_parser = clap::value_parser!(u32).range(0..=31))]
+    page_cluster: Vec<u32>,
+    /// Part of the limit that Outpage is not given, for its own memory
+    /// [default: 6 MiB and a 64th of the footprint]
+    #[arg(long, value_name = "SIZE", value_parser = tools::parse_size)]
+    reserve: Option<u64>,
+}
+
+/// Whose paging a run had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// `outpage run`.
+    Outpage,
+    /// The kernel's swap at this setting of `vm.page-cluster`.
+    Kernel(u32),
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Outpage => f.write_str("outpage"),
+            Self::Kernel(page_cluster) => write!(f, "page-cluster {page_cluster}"),
+        }
+    }
+}
+
+/// One run as it is stored.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// Short name of the workload.
+    pub workload: String,
+    /// From 1 up.
+    pub round: u32,
+    /// Whose paging.
+    pub side: Side,
+    /// Load average of the minute before.
+    pub load_average: f64,
+    /// `vm.page-cluster` as read before and after the run.
+    pub page_cluster: [u32; 2],
+    /// What came out.
+    #[serde(flatten)]
+    pub run: Run,
+    /// Disk and swap counters over the run.
+    pub io: IoCounts,
+    /// What `outpage run --stats` wrote.
+    pub outpage_stats: Option<serde_json::Value>,
+}
+
+/// The benchmark while it runs.
+struct Bench<'a> {
+    options: &'a Options,
+    controller: Controller,
+    swap_file: SwapFile,
+    guard: Guard,
+    stats: PathBuf,
+    footprint_mib: u32,
+    outpage_bytes: u64,
+    steps: Steps,
+    references: Vec<Reference>,
+    records: Vec<Record>,
+    problems: Vec<String>,
+}
+
+/// Runs the comparison, prints the tables and writes the JSON.
+///
+/// # Errors
+/// When the machine lacks something, a run failed other than by the OOM killer on the kernel's side,
+/// or contents were wrong.
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    need_root()?;
+    let common = &options.common;
+    let footprint_mib = common.footprint_mib(options.footprint)?;
+    let footprint_bytes = u64::from(footprint_mib) << 20;
+    let reserve = options
+        .reserve
+        .unwrap_or(RESERVE_BYTES + footprint_bytes / RESERVE_PART);
+    let outpage_bytes = match common.memory.checked_sub(reserve) {
+        Some(bytes) if bytes >= LIMIT_MIN_BYTES => bytes & !0xfff,
+        _ => {
+            return Err(BenchError::Usage(format!(
+                "a limit of {} KiB leaves too little beside the {} KiB that Outpage needs itself \
+                 (--reserve); choose a larger --memory",
+                common.memory >> 10,
+                reserve >> 10
+            )));
+        }
+    };
+    let machine = Machine::look(&common.swap);
+    print!("{}", machine.describe());
+    println!(
+        "limit {} MiB, of which Outpage may use {:.1} for the program; footprint {footprint_mib} MiB; {} rounds",
+        common.memory >> 20,
+        outpage_bytes as f64 / f64::from(1 << 20),
+        options.rounds
+    );
+    let mut guard = Guard::start()?;
+    let controller = Controller::find(&mut guard)?;
+    kernel_swap::keep_page_cluster(&mut guard)?;
+    let swap_file = SwapFile::create(&common.swap, footprint_bytes * SWAP_FOOTPRINTS, &mut guard)?;
+    let runs =
+        options.workloads.len() * (1 + options.rounds as usize * (1 + options.page_cluster.len()));
+    let mut bench = Bench {
+        options,
+        controller,
+        swap_file,
+        stats: stats_file(&mut guard)?,
+        guard,
+        footprint_mib,
+        outpage_bytes,
+        steps: Steps::new(runs),
+        references: Vec::new(),
+        records: Vec::new(),
+        problems: Vec::new(),
+    };
+    let ended = bench.all();
+    bench.conclude(&machine, ended)
+}
+
+/// # Errors
+/// When the effective user is not root.
+fn need_root() -> Result<(), BenchError> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap_or_default();
+    match uids.split_ascii_whitespace().nth(1) {
+        Some("0") => Ok(()),
+        _ => Err(BenchError::Lacks(
+            "comparing with kernel swap needs root (it makes a swap file and memory cgroups); run it with sudo".into(),
+        )),
+    }
+}
+
+impl Bench<'_> {
+    /// All runs. Stops at the first problem unless told to go on.
+    fn all(&mut self) -> Result<(), BenchError> {
+        let options = self.options;
+        for spec in &options.workloads {
+            self.steps.begin(&format!("{} without a limit", spec.label));
+            let report = reference(spec, self.footprint_mib, options.common.timeout())?;
+            self.references.push(Reference {
+                label: spec.label.clone(),
+                report,
+            });
+        }
+        let mut sides = vec![Side::Outpage];
+        sides.extend(
+            options
+                .page_cluster
+                .iter()
+                .map(|&page_cluster| Side::Kernel(page_cluster)),
+        );
+        for round in 1..=options.rounds {
+            for (index, spec) in options.workloads.iter().enumerate() {
+                // Another side begins each time, so that none always meets a warm or a tired disk.
+                let first = (round as usize - 1 + index) % sides.len();
+                for &side in sides[first..].iter().chain(&sides[..first]) {
+                    self.steps.begin(&format!(
+                        "round {round} of {}: {}, {side}",
+                        options.rounds, spec.label
+                    ));
+                    let record = self.one(spec, side, round)?;
+                    self.judge(&record, index);
+                    self.records.push(record);
+                    if !self.problems.is_empty() && !options.common.keep_going {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One run in a fresh cgroup.
+    fn one(&mut self, spec: &Spec, side: Side, round: u32) -> Result<Record, BenchError> {
+        let common = &self.options.common;
+        let mut command = spec.command(self.footprint_mib)?;
+        match side {
+            Side::Outpage => {
+                let _ = std::fs::remove_file(&self.stats);
+                let outpage = OutpageRun {
+                    limit_bytes: self.outpage_bytes,
+                    swap: &common.swap,
+                    options: &common.run_args,
+                    stats: &self.stats,
+                };
+                command = outpage.wrap(command)?;
+            }
+            Side::Kernel(page_cluster) => {
+                self.swap_file.on()?;
+                kernel_swap::set_page_cluster(page_cluster)?;
+            }
+        }
+        let name = format!(
+            "outpage-bench-{}-{}",
+            std::process::id(),
+            self.records.len()
+        );
+        let cgroup =
+            self.controller
+                .create(&name, common.memory, side != Side::Outpage, &mut self.guard)?;
+        let load_average = load_average();
+        let page_cluster = kernel_swap::page_cluster()?;
+        let io = IoCounts::read(&common.swap);
+        let run = launch(&command, Some(&cgroup), common.timeout())?;
+        let io = IoCounts::read(&common.swap).since(io);
+        cgroup.remove()?;
+        if side != Side::Outpage {
+            self.swap_file.off()?;
+        }
+        Ok(Record {
+            workload: spec.label.clone(),
+            round,
+            side,
+            load_average,
+            page_cluster: [page_cluster, kernel_swap::page_cluster()?],
+            run,
+            io,
+            outpage_stats: if side == Side::Outpage {
+                read_stats(&self.stats)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// Notes what is wrong with a run. On the kernel's side an OOM kill or a run without end is a
+    /// result, not a failure.
+    fn judge(&mut self, record: &Record, workload: usize) {
+        let what = format!(
+            "{}, {}, round {}",
+            record.workload, record.side, record.round
+        );
+        let wrong = problem(&record.run.ending, &self.references[workload].report);
+        match (record.side, &record.run.ending) {
+            (Side::Kernel(_), Ending::OomKilled { .. } | Ending::TimedOut) => {
+                self.steps
+                    .say(&format!("{what}: {}", describe(&record.run.ending)));
+            }
+            _ => self
+                .problems
+                .extend(wrong.map(|wrong| format!("{what}: {wrong}"))),
+        }
+        if let Side::Kernel(wanted) = record.side
+            && record.page_cluster != [wanted; 2]
+        {
+            let [before, after] = record.page_cluster;
+            self.problems.push(format!(
+                "{what}: somebody else set vm.page-cluster (found {before}, then {after})"
+            ));
+        }
+        if record.side == Side::Outpage && record.io.pswpout > 0 {
+            let pages = record.io.pswpout;
+            self.steps.say(&format!(
+                "{what}: the kernel swapped out {pages} pages meanwhile (other swap is active)"
+            ));
+        }
+    }
+
+    /// Cleans up, prints and stores what there is.
+    fn conclude(self, machine: &Machine, ended: Result<(), BenchError>) -> Result<(), BenchError> {
+        let Self {
+            guard,
+            steps,
+            references,
+            records,
+            problems,
+            options,
+            outpage_bytes,
+            footprint_mib,
+            ..
+        } = self;
+        drop(steps);
+        let cleaned = guard.finish();
+        let lines = kernel_report::summarise(&references, &records, &options.page_cluster);
+        print!(
+            "{}",
+            kernel_report::render(&lines, &records, &options.page_cluster)
+        );
+        let written = options.common.write_json(&json!({
+            "benchmark": "kernel",
+            "machine": machine,
+            "limit_bytes": options.common.memory,
+            "outpage_bytes": outpage_bytes,
+            "footprint_mib": footprint_mib,
+            "rounds": options.rounds,
+            "run_args": options.common.run_args,
+            "references": references,
+            "runs": records,
+            "summary": lines,
+            "problems": problems,
+        }));
+        ended.and(verdict(&problems)).and(cleaned).and(written)
+    }
+}

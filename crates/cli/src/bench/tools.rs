@@ -1,0 +1,208 @@
+//! Small helpers around the machine: util-linux commands, sizes, killing, memory cgroup removal.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::BenchError;
+
+/// Where Debian, Fedora and Alpine keep `swapon` and friends; often not in a user's PATH.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// The path of a command from PATH or the system directories.
+///
+/// # Errors
+/// When it is nowhere, with the package that has it.
+pub fn find(command: &str) -> Result<PathBuf, BenchError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(SYSTEM_DIRS.map(PathBuf::from))
+        .map(|dir| dir.join(command))
+        .find(|file| file.is_file())
+        .ok_or_else(|| {
+            BenchError::Lacks(format!(
+                "the command {command} is missing; it is in the package util-linux \
+                 (apt-get install util-linux)"
+            ))
+        })
+}
+
+/// Runs a command to its end, its output kept back unless it fails.
+///
+/// # Errors
+/// When it is missing or fails, with what it said.
+pub fn call(command: &str, args: &[&OsStr]) -> Result<(), BenchError> {
+    let output = Command::new(find(command)?)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| BenchError::Failed(format!("{command} did not start: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr)
+        .trim()
+        .replace('\n', "; ");
+    Err(BenchError::Failed(format!("{command} failed: {said}")))
+}
+
+/// Whether the kernel swaps to this file now.
+pub fn is_swap(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    active_swaps().iter().any(|(file, _)| *file == path)
+}
+
+/// Active swap areas: (file, KiB in use), from `/proc/swaps`. Empty where it cannot be read.
+pub fn active_swaps() -> Vec<(String, u64)> {
+    std::fs::read_to_string("/proc/swaps")
+        .map(|text| parse_swaps(&text))
+        .unwrap_or_default()
+}
+
+fn parse_swaps(text: &str) -> Vec<(String, u64)> {
+    // Filename, type, size, used, priority; the kernel writes a blank in a name as \040.
+    text.lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let name = fields.next()?.replace("\\040", " ");
+            Some((name, fields.nth(2)?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Kills processes (SIGKILL) by number; the ones already gone are no error.
+pub fn kill(pids: &[u32]) {
+    if pids.is_empty() {
+        return;
+    }
+    // `kill` is built into every POSIX shell, so no package is needed.
+    let _ = Command::new("sh")
+        .args(["-c", "kill -KILL \"$@\"", "sh"])
+        .args(pids.iter().map(u32::to_string))
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// The processes in a cgroup.
+pub fn cgroup_pids(dir: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Kills what runs in the cgroup and removes it; a cgroup that does not exist is success.
+///
+/// # Errors
+/// What `rmdir` says, for one that stays busy.
+pub fn remove_cgroup(dir: &Path) -> Result<(), String> {
+    const TRIES: u32 = 50;
+    for attempt in 1..=TRIES {
+        kill(&cgroup_pids(dir));
+        match std::fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if attempt == TRIES => return Err(error.to_string()),
+            // Exiting processes keep the cgroup busy for as long as freeing their memory takes.
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+        }
+    }
+    Ok(())
+}
+
+/// A process and all its descendants, by the parents that `/proc` shows.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut parents: Vec<(u32, u32)> = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rfind(')').and_then(|end| {
+            stat[end + 1..]
+                .split_ascii_whitespace()
+                .nth(1)?
+                .parse()
+                .ok()
+        });
+        parents.extend(parent.map(|parent| (pid, parent)));
+    }
+    let mut family = vec![root];
+    let mut next = 0;
+    while let Some(&member) = family.get(next) {
+        family.extend(
+            parents
+                .iter()
+                .filter(|&&(_, parent)| parent == member)
+                .map(|&(pid, _)| pid),
+        );
+        next += 1;
+    }
+    family
+}
+
+/// Parses a size as people write it: bytes, or a number with K, M, G or T (powers of 1024), and an
+/// optional "B" or "iB".
+///
+/// # Errors
+/// A sentence about what is wrong with it.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let upper = text.trim().to_ascii_uppercase();
+    let body = upper
+        .strip_suffix("IB")
+        .or_else(|| upper.strip_suffix('B'))
+        .unwrap_or(&upper);
+    let (digits, shift) = match body.as_bytes().last() {
+        Some(b'K') => (&body[..body.len() - 1], 10),
+        Some(b'M') => (&body[..body.len() - 1], 20),
+        Some(b'G') => (&body[..body.len() - 1], 30),
+        Some(b'T') => (&body[..body.len() - 1], 40),
+        _ => (body, 0),
+    };
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is no size; write it like 256M or 4G"))?;
+    let bytes = number * f64::from(shift).exp2();
+    if bytes.is_finite() && (1.0..f64::from(1_u32 << 31).powi(2)).contains(&bytes) {
+        Ok(bytes as u64)
+    } else {
+        Err(format!("{text:?} is out of range"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        assert_eq!(parse_size("256M"), Ok(256 << 20));
+        assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
+        assert_eq!(parse_size("64kb"), Ok(64 << 10));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        for bad in ["", "M", "12Q", "-1M", "0", "inf", "1e300"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn swaps_with_a_blank_in_the_name() {
+        let text = "Filename\tType\tSize\tUsed\tPriority\n\
+                    /a\\040b file 4194300\t\t123\t\t-2\n\
+                    /dev/sda2 partition 8 0 5\n";
+        assert_eq!(
+            parse_swaps(text),
+            [("/a b".to_owned(), 123), ("/dev/sda2".to_owned(), 0)]
+        );
+    }
+
+    #[test]
+    fn a_missing_command_names_its_package() {
+        let error = find("no-such-command-here").unwrap_err();
+        assert_eq!(error.exit_code(), 69);
+        assert!(error.to_string().contains("util-linux"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Errors that end a command, and their exit codes.
+
+use std::fmt;
+
+/// Exit codes of outpage itself, from `sysexits.h` and the shells.
+///
+/// The help texts print [`EXIT_CODES`]; both change together.
+pub mod code {
+    /// A command did what it was asked, and the answer is no (a checksum differed).
+    pub const FAILED: u8 = 1;
+    /// Wrong option, or a value that cannot be used.
+    pub const USAGE: u8 = 64;
+    /// The swap directory is missing or unusable.
+    pub const NO_INPUT: u8 = 66;
+    /// This machine or container lacks something.
+    pub const UNAVAILABLE: u8 = 69;
+    /// The operating system refused something that should work.
+    pub const OS: u8 = 71;
+    /// Input or output failed: a full disk, a file that cannot be written.
+    pub const IO: u8 = 74;
+    /// The program cannot be executed, or not under a limit.
+    pub const CANNOT_EXECUTE: u8 = 126;
+    /// There is no such program.
+    pub const NOT_FOUND: u8 = 127;
+}
+
+/// The table of exit codes in the help.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  Those of PROGRAM; a signal that ends PROGRAM also ends outpage. Outpage's own:
+   64  wrong option or value
+   66  the swap directory is missing or unusable
+   69  this machine lacks something: see `outpage doctor`
+   71  the operating system refused something
+   74  input or output failed, for example a full disk
+  126  PROGRAM cannot be executed, or its memory cannot be managed
+  127  PROGRAM was not found";
+
+/// One clear line and an exit code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CliError {
+    /// One of [`code`].
+    pub code: u8,
+    /// What is wrong, and the remedy.
+    pub text: String,
+}
+
+impl CliError {
+    /// An error with one of the [`code`]s.
+    pub fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// The operating system refused `what`.
+    pub fn os(what: &str, error: impl fmt::Display) -> Self {
+        Self::new(code::OS, format!("cannot {what}: {error}"))
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+impl From<outpage_engine::session::SessionError> for CliError {
+    fn from(error: outpage_engine::session::SessionError) -> Self {
+        Self::new(code::OS, error.to_string())
+    }
+}
+
+impl From<crate::bench::BenchError> for CliError {
+    fn from(error: crate::bench::BenchError) -> Self {
+        Self::new(error.exit_code(), error.to_string())
+    }
+}
+
+impl From<crate::workload::WorkloadError> for CliError {
+    fn from(error: crate::workload::WorkloadError) -> Self {
+        Self::new(code::FAILED, error.to_string())
+    }
+}
+
+/// The first paragraph of clap's message, as one line.
+///
+/// Clap writes usage and hints in further paragraphs; the help has them.
+pub fn usage_line(error: &clap::Error) -> CliError {
+    let text = error.render().to_string();
+    let paragraphs = text.trim().split("\n\n");
+    let first: Vec<&str> = paragraphs.take(1).flat_map(str::split_whitespace).collect();
+    let line = first.join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    CliError::new(code::USAGE, format!("{line}; see `outpage --help`"))
+}

@@ -1,0 +1,47 @@
+//! `outpage`: runs programs in less RAM than they need.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod container;
+mod demo;
+mod doctor;
+mod error;
+mod keeper;
+mod run;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let device = run::device::open_privileged();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            // A closed pipe is no failure of the help.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return report(&error::usage_line(&error)),
+    };
+    let done = match cli.command {
+        Command::Run(args) => run::run(&args, device),
+        Command::Doctor(args) => doctor::run(&args, device.as_ref()),
+        Command::Demo(args) => demo::run(&args, device),
+        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS).map_err(CliError::from),
+        Command::Workload(args) => workload::run(&args).map(|()| ExitCode::SUCCESS).map_err(CliError::from),
+        Command::Keeper(args) => keeper::run(&args),
+    };
+    done.unwrap_or_else(|error| report(&error))
+}
+
+fn report(error: &CliError) -> ExitCode {
+    eprintln!("outpage: {error}");
+    ExitCode::from(error.code)
+}

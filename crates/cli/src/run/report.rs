@@ -1,0 +1,270 @@
+//! What a run says at its end: a summary for people, all counters as JSON.
+
+use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_engine::config::{Config, Mechanism, format_size};
+use outpage_engine::session::{Counts, Session};
+use serde_json::{Map, Value, json};
+
+/// Version of the JSON's layout.
+const SCHEMA: u32 = 1;
+
+/// The facts of one finished run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    counts: Counts,
+    mechanism: Mechanism,
+    /// Most frames that the whole tree held, in pages.
+    peak_pages: u64,
+    elapsed: Duration,
+    still_running: usize,
+}
+
+impl Outcome {
+    /// Reads the counters of a session whose program has ended after `elapsed`.
+    #[must_use]
+    pub fn of(session: &Session, elapsed: Duration) -> Self {
+        session.reap();
+        Self {
+            counts: session.totals(),
+            mechanism: session.mechanism(),
+            peak_pages: session.peak_pages(),
+            elapsed,
+            still_running: session.members().count(),
+        }
+    }
+
+    /// Whether any page ever left the program.
+    #[must_use]
+    pub const fn paged(&self) -> bool {
+        self.counts.detached_pages + self.counts.page_outs + self.counts.major_faults > 0
+    }
+
+    /// The summary, each line ended.
+    #[must_use]
+    pub fn summary(&self, config: &Config) -> String {
+        let limit = format_size(config.memory_bytes);
+        if !self.paged() && self.trouble().is_empty() {
+            return format!("outpage: the program stayed within its {limit}; nothing was paged\n");
+        }
+        let mut text = format!(
+            "outpage: limit {limit}, peak {} in RAM and {} in swap ({}, page-out {}, read-ahead {})\n",
+            pages_size(self.peak_pages),
+            pages_size(self.counts.peak_swap_slots),
+            self.mechanism.name(),
+            config.pageout,
+            config.readahead,
+        );
+        for (name, value) in self.rows() {
+            let _ = writeln!(text, "  {name:<12}{value}");
+        }
+        text
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let c = &self.counts;
+        let mut rows = vec![
+            ("page-outs", transfers(c.page_outs, c.page_out_writes, "write", "mean cluster")),
+            ("page-ins", transfers(c.page_ins, c.page_in_reads, "read", "mean")),
+            ("read-ahead", read_ahead(c)),
+            (
+                "faults",
+                format!(
+                    "{} minor, {} major, {:.2} s waited for them in {:.2} s",
+                    grouped(c.minor_faults),
+                    grouped(c.major_faults),
+                    c.fault_ns as f64 / 1e9,
+                    self.elapsed.as_secs_f64()
+                ),
+            ),
+            (
+                "not written",
+                format!("{} clean, {} zero; {} rescued", grouped(c.clean_drops), grouped(c.zero_drops), grouped(c.rescues)),
+            ),
+        ];
+        if c.page_out_writes > 0 {
+            rows.insert(1, ("  by size", write_sizes(c)));
+        }
+        rows.extend(self.trouble().into_iter().map(|text| ("attention", text)));
+        rows
+    }
+
+    /// What a user must not overlook.
+    fn trouble(&self) -> Vec<String> {
+        let c = &self.counts;
+        let mut lines = Vec::new();
+        let mut add = |count: u64, text: &str| {
+            if count > 0 {
+                lines.push(format!("{} {text}", grouped(count)));
+            }
+        };
+        add(c.poisoned, "pages were lost to failed reads");
+        add(c.checksum_errors, "pages read had a wrong checksum");
+        add(c.store_errors, "requests to the swap file failed");
+        add(c.swap_full, "page-outs found the swap file full: raise --swap-cap or free disk space");
+        add(c.cow_duplicates, "pages were duplicated by fork beyond the limit");
+        add(c.unmanaged_shared_bytes, "bytes of shared memory are not paged");
+        add(self.still_running as u64, "processes of the program still run");
+        lines
+    }
+
+    /// All counters and the configuration.
+    #[must_use]
+    pub fn json(&self, config: &Config, program: &[String], status: ExitStatus) -> Value {
+        let mut map = Map::new();
+        map.insert("schema".into(), json!(SCHEMA));
+        map.insert("program".into(), json!(program));
+        map.insert("exit_code".into(), json!(status.code()));
+        map.insert("exit_signal".into(), json!(status.signal()));
+        map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
+        map.insert("mechanism".into(), json!(self.mechanism.name()));
+        map.insert("limit_bytes".into(), json!(config.memory_bytes));
+        map.insert("peak_bytes".into(), json!(self.peak_pages * PAGE_BYTES as u64));
+        for (name, _, value) in self.counts.fields() {
+            map.insert(name.into(), json!(value));
+        }
+        map.insert("write_histogram".into(), histogram(&self.counts));
+        let settings = config.to_env().into_iter().map(|(name, value)| {
+            let key = name.trim_start_matches("OUTPAGE_").to_lowercase();
+            (key, json!(value.to_string_lossy()))
+        });
+        map.insert("config".into(), Value::Object(settings.collect()));
+        Value::Object(map)
+    }
+}
+
+/// Writes by size: half-open spans of pages and the writes in each.
+fn histogram(counts: &Counts) -> Value {
+    let spans = counts.write_sizes.iter().enumerate();
+    spans.map(|(i, writes)| json!({"pages_min": 1_u64 << i, "pages_end": 2_u64 << i, "writes": writes})).collect()
+}
+
+fn write_sizes(counts: &Counts) -> String {
+    let spans = counts.write_sizes.iter().enumerate().filter(|(_, writes)| **writes > 0);
+    let texts = spans.map(|(i, writes)| match i {
+        0 => format!("1 page: {}", grouped(*writes)),
+        _ => format!("{}-{}: {}", 1_u64 << i, (2_u64 << i) - 1, grouped(*writes)),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn transfers(pages: u64, requests: u64, request: &str, mean: &str) -> String {
+    if requests == 0 {
+        return "none".into();
+    }
+    let plural = if requests == 1 { "" } else { "s" };
+    format!(
+        "{} pages ({}) in {} {request}{plural}, {mean} {:.1} pages",
+        grouped(pages),
+        pages_size(pages),
+        grouped(requests),
+        pages as f64 / requests as f64
+    )
+}
+
+fn read_ahead(c: &Counts) -> String {
+    if c.read_ahead_pages == 0 {
+        return "none".into();
+    }
+    let share = 100.0 * c.read_ahead_hits as f64 / c.read_ahead_pages as f64;
+    format!("{} pages, {} of them used ({share:.0} %)", grouped(c.read_ahead_pages), grouped(c.read_ahead_hits))
+}
+
+fn pages_size(pages: u64) -> String {
+    format_size(pages * PAGE_BYTES as u64)
+}
+
+/// `1234567` as `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(counts: Counts) -> Outcome {
+        Outcome {
+            counts,
+            mechanism: Mechanism::Move,
+            peak_pages: 65536,
+            elapsed: Duration::from_millis(2500),
+            still_running: 0,
+        }
+    }
+
+    fn busy() -> Counts {
+        let mut counts = Counts {
+            page_outs: 20_000,
+            page_out_writes: 320,
+            page_ins: 18_000,
+            page_in_reads: 1200,
+            read_ahead_pages: 16_000,
+            read_ahead_hits: 12_000,
+            minor_faults: 7,
+            major_faults: 1_234_567,
+            fault_ns: 420_000_000,
+            ..Counts::default()
+        };
+        counts.write_sizes[0] = 8;
+        counts.write_sizes[6] = 312;
+        counts
+    }
+
+    #[test]
+    fn a_program_that_fits_gets_one_line() {
+        let text = outcome(Counts::default()).summary(&Config::new(256 << 20));
+        assert_eq!(text, "outpage: the program stayed within its 256 MiB; nothing was paged\n");
+    }
+
+    #[test]
+    fn the_summary_has_every_figure() {
+        let text = outcome(busy()).summary(&Config::new(256 << 20));
+        for part in [
+            "limit 256 MiB, peak 256 MiB",
+            "20,000 pages (78.1 MiB) in 320 writes, mean cluster 62.5 pages",
+            "1 page: 8, 64-127: 312",
+            "18,000 pages (70.3 MiB) in 1,200 reads",
+            "12,000 of them used (75 %)",
+            "7 minor, 1,234,567 major, 0.42 s waited",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(!text.contains("attention"));
+    }
+
+    #[test]
+    fn trouble_is_told_even_by_a_program_that_never_paged() {
+        let counts = Counts { swap_full: 1, ..Counts::default() };
+        let text = outcome(counts).summary(&Config::new(256 << 20));
+        assert!(text.contains("attention   1 page-outs found the swap file full"), "{text}");
+    }
+
+    #[test]
+    fn the_json_has_every_counter_and_the_configuration() {
+        let status = ExitStatus::from_raw(9);
+        let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], status);
+        assert_eq!(value["page_outs"], 20_000);
+        assert_eq!(value["exit_signal"], 9);
+        assert_eq!(value["exit_code"], Value::Null);
+        assert_eq!(value["peak_bytes"], 256 << 20);
+        assert_eq!(value["config"]["memory"], (256 << 20).to_string());
+        assert_eq!(value["write_histogram"][6], json!({"pages_min": 64, "pages_end": 128, "writes": 312}));
+        for (name, _, _) in Counts::default().fields() {
+            assert!(value[name].is_u64(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Starting a program under a limit.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use outpage_engine::config::Config;
+use outpage_engine::session::{Session, SessionPaths};
+use outpage_store::SwapFile;
+use outpage_sys::fd::Fd;
+use outpage_sys::launch::set_inherited;
+
+use super::program::Program;
+use super::{check, shim};
+use crate::error::{CliError, code};
+
+/// Everything checked and nothing started yet.
+pub struct Plan {
+    config: Config,
+    program: Program,
+    shim: PathBuf,
+    swap: SwapFile,
+    device: Option<Fd>,
+}
+
+/// A program that runs under a limit.
+pub struct Running {
+    /// The program.
+    pub child: Child,
+    /// Its session: counters, members.
+    pub session: Session,
+}
+
+impl Plan {
+    /// Checks all that can be wrong.
+    ///
+    /// # Errors
+    /// The first thing wrong, with its remedy.
+    pub fn new(config: Config, program: Program, device: Option<Fd>) -> Result<Self, CliError> {
+        check::container(&config)?;
+        let shim = shim::find()?;
+        check::userfaultfd(&config, device.as_ref())?;
+        let swap = check::swap_file(&config)?;
+        if let Some(file) = &config.stats {
+            let made = std::fs::OpenOptions::new().create(true).append(true).open(file);
+            made.map_err(|e| CliError::new(code::IO, format!("cannot write --stats {}: {e}", file.display())))?;
+        }
+        Ok(Self { config, program, shim, swap, device })
+    }
+
+    /// What the user should know: one sentence each.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.swap.warnings().map(|warning| warning.to_string())
+    }
+
+    /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.
+    ///
+    /// # Errors
+    /// [`code::OS`]; [`code::CANNOT_EXECUTE`].
+    pub fn start(
+        &self,
+        name: &OsStr,
+        arguments: &[OsString],
+        adjust: impl FnOnce(&mut Command),
+    ) -> Result<Running, CliError> {
+        let (session, file) = Session::create(self.config.limit_pages(), self.swap.cap_bytes())?;
+        session.hold_for_launcher()?;
+        let keeper = keep(&file, &self.swap)?;
+        let path = |number: i32| CString::new(format!("/proc/{keeper}/fd/{number}")).ok();
+        let paths = SessionPaths {
+            session: path(file.number()),
+            swap: path(self.swap.as_raw_fd()),
+            uffd_device: self.device.as_ref().map(Fd::number),
+        };
+        let mut command = Command::new(&self.program.path);
+        command.arg0(name).args(arguments);
+        self.set_environment(&mut command, &paths);
+        adjust(&mut command);
+        let inherit = |on| self.device.as_ref().map_or(Ok(()), |device| set_inherited(device.number(), on));
+        inherit(true).map_err(|e| CliError::os("hand down /dev/userfaultfd", e))?;
+        let child = command.spawn();
+        inherit(false).map_err(|e| CliError::os("take back /dev/userfaultfd", e))?;
+        let child = child.map_err(|e| {
+            CliError::new(code::CANNOT_EXECUTE, format!("{} cannot be executed: {e}", self.program.path.display()))
+        })?;
+        Ok(Running { child, session })
+    }
+
+    fn set_environment(&self, command: &mut Command, paths: &SessionPaths) {
+        // What an outer `outpage run` left in the environment must not show through.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|n| n.starts_with("OUTPAGE_") && !n.starts_with("OUTPAGE_TRACE")) {
+                command.env_remove(name);
+            }
+        }
+        // Summary and counters are the launcher's business.
+        let own = ["OUTPAGE_STATS", "OUTPAGE_QUIET"];
+        command.envs(self.config.to_env().into_iter().filter(|(name, _)| !own.contains(name)));
+        command.env("OUTPAGE_SWAP_CAP", self.swap.cap_bytes().to_string());
+        command.envs(paths.to_env());
+        if self.program.unmanaged.as_ref().is_none_or(|u| u.tolerates_preload()) {
+            let list = shim::prepended(self.shim.as_os_str(), std::env::var_os("LD_PRELOAD"));
+            command.env("LD_PRELOAD", list);
+        }
+    }
+}
+
+/// Starts the keeper with the two descriptors and waits until it holds the session; returns its pid.
+fn keep(session: &Fd, swap: &SwapFile) -> Result<u32, CliError> {
+    let program = std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
+    let numbers = [session.number(), swap.as_raw_fd()];
+    let inherit = |on: bool| numbers.iter().try_for_each(|&number| set_inherited(number, on));
+    inherit(true).map_err(|e| CliError::os("hand the session to its keeper", e))?;
+    let keeper = Command::new(program)
+        .args(["keeper", "--session", &session.number().to_string()])
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    inherit(false).map_err(|e| CliError::os("take back the session", e))?;
+    let mut keeper = keeper.map_err(|e| CliError::os("start the session's keeper", e))?;
+    let mut ready = [0];
+    let answer = keeper.stdout.as_mut().map(|out| out.read_exact(&mut ready));
+    match answer {
+        Some(Ok(())) => Ok(keeper.id()),
+        _ => Err(CliError::new(code::OS, "the session's keeper ended at once")),
+    }
+}

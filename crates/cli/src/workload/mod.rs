@@ -1,0 +1,143 @@
+//! The programs that `bench` and `demo` run: ordinary code on the ordinary allocator.
+//!
+//! `outpage workload NAME` is hidden from the help. Nothing in here knows about paging; under
+//! `outpage run` the memory is managed like that of any other program. Every workload is
+//! deterministic, checks its own contents and prints one line of JSON ([`Report`]).
+
+mod allocs;
+mod graph;
+mod matrix;
+mod pages;
+mod report;
+mod rng;
+
+#[cfg(test)]
+pub use report::Phase;
+pub use report::{ProcStat, Report, TICKS_PER_SECOND};
+
+use std::fmt;
+
+use report::Recorder;
+
+/// Which workload to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Name {
+    /// Successive over-relaxation as in SciMark2: rows allocated one by one, swept in order
+    Sor,
+    /// build_problem of nbench's LU: additions of random rows of one large matrix
+    Lu,
+    /// Dirty CLUSTER pages, skip CLUSTER pages, over a region; then twice again
+    Moc,
+    /// Touches of random pages, half of them writes
+    Random,
+    /// Passes over a region in order, all writes
+    Seq,
+    /// A hot set touched at random while a cold region is scanned
+    Hotset,
+    /// Breadth-first search of a random graph
+    Graph,
+    /// Many small allocations and frees of mixed sizes
+    Alloc,
+    /// Matrix products in a small space
+    Compute,
+}
+
+impl Name {
+    /// The name on the command line and in the report.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sor => "sor",
+            Self::Lu => "lu",
+            Self::Moc => "moc",
+            Self::Random => "random",
+            Self::Seq => "seq",
+            Self::Hotset => "hotset",
+            Self::Graph => "graph",
+            Self::Alloc => "alloc",
+            Self::Compute => "compute",
+        }
+    }
+}
+
+/// Options of `outpage workload`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The workload
+    pub name: Name,
+    /// Memory that the workload touches, in MiB
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub mib: u32,
+    /// sor: sweeps after the initialisation
+    #[arg(long, default_value_t = 3)]
+    pub sweeps: u32,
+    /// lu: row additions [default: half the number of rows; nbench does 8 times that number];
+    /// alloc: allocations; compute: products
+    #[arg(long)]
+    pub operations: Option<u64>,
+    /// lu: begin with nbench's rows (one non-zero element each) instead of full ones
+    #[arg(long)]
+    pub sparse: bool,
+    /// moc: pages written in a row, and then skipped
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub cluster: u32,
+    /// random, hotset: touches
+    #[arg(long, default_value_t = 50_000)]
+    pub touches: u64,
+    /// seq: passes after the first touch
+    #[arg(long, default_value_t = 3)]
+    pub passes: u32,
+    /// hotset: size of the hot set, in MiB [default: a quarter of --mib]
+    #[arg(long)]
+    pub hot_mib: Option<u32>,
+    /// Write "phase fraction" lines to stderr while running
+    #[arg(long)]
+    pub progress: bool,
+}
+
+/// Contents that are not what was written, or an unusable option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkloadError(String);
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WorkloadError {}
+
+/// What a workload proves about its contents at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Outcome {
+    /// Depends on every byte of the final contents and on nothing else.
+    checksum: u64,
+    /// Pages (or objects) whose contents were compared with what they had to be.
+    verified: u64,
+}
+
+/// Runs the workload and prints its report, one line of JSON, to stdout.
+///
+/// # Errors
+/// When contents are wrong: a page, a word of it, the value expected and the value found.
+pub fn run(args: &Args) -> Result<(), WorkloadError> {
+    let mut recorder = Recorder::new(args.progress);
+    let outcome = match args.name {
+        Name::Sor => matrix::sor(args, &mut recorder),
+        Name::Lu => matrix::lu(args, &mut recorder),
+        Name::Compute => matrix::compute(args, &mut recorder),
+        Name::Moc => pages::moc(args, &mut recorder)?,
+        Name::Random => pages::random(args, &mut recorder)?,
+        Name::Seq => pages::seq(args, &mut recorder)?,
+        Name::Hotset => pages::hotset(args, &mut recorder)?,
+        Name::Graph => graph::search(args, &mut recorder)?,
+        Name::Alloc => allocs::churn(args, &mut recorder)?,
+    };
+    println!(
+        "{}",
+        recorder
+            .finish(args.name.as_str(), args.mib, outcome)
+            .to_json()
+    );
+    Ok(())
+}

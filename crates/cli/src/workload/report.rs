@@ -1,0 +1,218 @@
+//! Measuring the phases of a workload, and the line of JSON that says what came out.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::Outcome;
+
+/// Ticks a second of the CPU times in `/proc/PID/stat`: `USER_HZ`, 100 on every Linux port we run on.
+pub const TICKS_PER_SECOND: f64 = 100.0;
+
+/// How often `--progress` may write a line: often enough for a smooth bar.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One phase of a workload.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    /// Short name, unique in the report.
+    pub name: String,
+    /// Elapsed seconds, monotonic clock.
+    pub seconds: f64,
+    /// CPU seconds in user mode, all threads of the process.
+    pub user_seconds: f64,
+    /// CPU seconds in system mode, all threads of the process.
+    pub system_seconds: f64,
+    /// Faults that the kernel resolved without I/O.
+    pub minor_faults: u64,
+    /// Faults for which the kernel did I/O.
+    pub major_faults: u64,
+}
+
+/// What a workload prints.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the workload.
+    pub workload: String,
+    /// Memory it was asked to touch, in MiB.
+    pub mib: u32,
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+    /// Checksum of the final contents: equal in every run with the same options.
+    pub checksum: String,
+    /// Pages or objects whose contents were checked.
+    pub verified: u64,
+    /// All phases together.
+    pub total: Phase,
+}
+
+impl Report {
+    /// One line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a report has only strings and numbers")
+    }
+}
+
+/// CPU ticks and faults of a process, from `/proc/PID/stat`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProcStat {
+    /// Faults resolved without I/O.
+    pub minor_faults: u64,
+    /// Faults resolved with I/O.
+    pub major_faults: u64,
+    /// Ticks in user mode.
+    pub user_ticks: u64,
+    /// Ticks in system mode.
+    pub system_ticks: u64,
+    /// Ticks in user mode of children that were waited for, and of theirs.
+    pub children_user_ticks: u64,
+    /// Ticks in system mode of children that were waited for, and of theirs.
+    pub children_system_ticks: u64,
+}
+
+impl ProcStat {
+    /// The counters of this process; zeros where `/proc` is not mounted.
+    pub fn read() -> Self {
+        std::fs::read_to_string("/proc/self/stat")
+            .ok()
+            .and_then(|line| Self::parse(&line))
+            .unwrap_or_default()
+    }
+
+    /// Parses a line of `/proc/PID/stat` (proc(5)); the name in parentheses may hold anything.
+    fn parse(line: &str) -> Option<Self> {
+        let after_name = line.get(line.rfind(')')? + 1..)?;
+        // The first field after the name is number 3.
+        let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        Some(Self {
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
+            children_user_ticks: field(16)?,
+            children_system_ticks: field(17)?,
+        })
+    }
+}
+
+/// Where a phase stands: the workloads call [`Progress::at`] from their loops.
+#[derive(Debug)]
+pub struct Progress {
+    phase: &'static str,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    /// `done` of `total` steps are behind. Cheap enough for every row and every 64th page.
+    pub fn at(&mut self, done: u64, total: u64) {
+        let Some(last) = self.last else { return };
+        if last.elapsed() >= PROGRESS_INTERVAL {
+            eprintln!("{} {:.3}", self.phase, done as f64 / total.max(1) as f64);
+            self.last = Some(Instant::now());
+        }
+    }
+}
+
+/// Collects the phases of one run.
+#[derive(Debug)]
+pub struct Recorder {
+    progress: bool,
+    phases: Vec<Phase>,
+}
+
+impl Recorder {
+    /// A recorder; with `progress` it writes "phase fraction" lines to stderr.
+    pub const fn new(progress: bool) -> Self {
+        Self {
+            progress,
+            phases: Vec::new(),
+        }
+    }
+
+    /// Runs and measures one phase.
+    pub fn phase<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Progress) -> T) -> T {
+        let mut progress = Progress {
+            phase: name,
+            last: self.progress.then(Instant::now),
+        };
+        let before = ProcStat::read();
+        let start = Instant::now();
+        let result = work(&mut progress);
+        let seconds = start.elapsed().as_secs_f64();
+        let after = ProcStat::read();
+        if self.progress {
+            eprintln!("{name} 1.000");
+        }
+        self.phases.push(Phase {
+            name: name.to_owned(),
+            seconds,
+            user_seconds: (after.user_ticks - before.user_ticks) as f64 / TICKS_PER_SECOND,
+            system_seconds: (after.system_ticks - before.system_ticks) as f64 / TICKS_PER_SECOND,
+            minor_faults: after.minor_faults - before.minor_faults,
+            major_faults: after.major_faults - before.major_faults,
+        });
+        result
+    }
+
+    /// The report.
+    pub fn finish(self, workload: &str, mib: u32, outcome: Outcome) -> Report {
+        let sum = |field: fn(&Phase) -> f64| self.phases.iter().map(field).sum();
+        let total = Phase {
+            name: "total".to_owned(),
+            seconds: sum(|p| p.seconds),
+            user_seconds: sum(|p| p.user_seconds),
+            system_seconds: sum(|p| p.system_seconds),
+            minor_faults: self.phases.iter().map(|p| p.minor_faults).sum(),
+            major_faults: self.phases.iter().map(|p| p.major_faults).sum(),
+        };
+        Report {
+            workload: workload.to_owned(),
+            mib,
+            phases: self.phases,
+            checksum: format!("{:016x}", outcome.checksum),
+            verified: outcome.verified,
+            total,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_stat_with_a_name_of_parentheses_and_spaces() {
+        let line = "42 (a) b (c)) R 1 42 42 0 -1 4194304 101 2 33 4 55 66 7 8 20 0 1 0 9";
+        let expected = ProcStat {
+            minor_faults: 101,
+            major_faults: 33,
+            user_ticks: 55,
+            system_ticks: 66,
+            children_user_ticks: 7,
+            children_system_ticks: 8,
+        };
+        assert_eq!(ProcStat::parse(line), Some(expected));
+        assert_eq!(ProcStat::parse("42 (short) R 1"), None);
+    }
+
+    #[test]
+    fn report_survives_json() {
+        let mut recorder = Recorder::new(false);
+        recorder.phase("one", |_| ());
+        recorder.phase("two", |_| ());
+        let report = recorder.finish(
+            "seq",
+            64,
+            Outcome {
+                checksum: 0xabc,
+                verified: 7,
+            },
+        );
+        assert_eq!(report.checksum, "0000000000000abc");
+        assert_eq!(report.phases.len(), 2);
+        let back: Report = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(back, report);
+    }
+}

@@ -1,0 +1,20 @@
+//! The brain of Outpage: events in, actions out. No I/O, no clock, no threads.
+//!
+//! [`pager::Pager`] says when things happen; the policies in [`reclaim`], [`pageout`],
+//! [`readahead`] and [`slots`] say which; a body (the live engine, a simulator) says how.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod contract;
+pub mod limits;
+pub mod page;
+pub mod pageout;
+pub mod pager;
+pub mod readahead;
+pub mod reclaim;
+pub mod slot_pool;
+pub mod slots;
+pub mod stats;
+pub mod units;

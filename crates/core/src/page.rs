@@ -1,0 +1,653 @@
+//! What the pager knows of each touched page, packed, and the transitions it may take.
+//!
+//! | from \ to    | Resident | Detaching | Staged | Writing | Reading | Mapping | PagedOut | Untouched | Poisoned |
+//! |--------------|----------|-----------|--------|---------|---------|---------|----------|-----------|----------|
+//! | Untouched    | adopt    |           |        |         |         | zero-fill |        |           |          |
+//! | Resident     |          | victim    |        |         |         |         |          | unmap     |          |
+//! | Detaching    | refused  |           | detached |       |         |         |          | zero, unmap |        |
+//! | Staged       |          |           |        | page-out |        | rescue  | release  | unmap     |          |
+//! | Writing      |          |           | Done   |         |         |         |          | unmap     |          |
+//! | Reading      |          |           | Done   |         |         |         |          | unmap     | failed   |
+//! | Mapping      | Done     |           | refused |        |         |         |          | unmap     |          |
+//! | PagedOut     |          |           |        |         | page-in |         |          | unmap     |          |
+//! | Poisoned     |          |           |        |         |         |         |          | unmap     |          |
+//!
+//! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
+//!
+//! Memory: a leaf describes 64 neighbouring pages in 26.25 bytes each; the directory adds at most
+//! half a byte and the slot map 4 bytes a slot: below 32 bytes a touched page when neighbours are
+//! touched. Pages that were never touched have no entry.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::units::{PageNo, PageRange, SlotNo};
+
+/// Pages of one leaf.
+const LEAF_PAGES: usize = 64;
+const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
+
+/// The dense name of a touched page, valid until the page is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PageId(u32);
+
+impl PageId {
+    /// "No page".
+    pub const NONE: Self = Self(u32::MAX);
+
+    const fn leaf(self) -> usize {
+        (self.0 >> LEAF_SHIFT) as usize
+    }
+
+    const fn offset(self) -> usize {
+        self.0 as usize & (LEAF_PAGES - 1)
+    }
+
+    /// Whether this is a page at all.
+    #[must_use]
+    pub const fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+}
+
+/// 96 bits of a page's keyed 128-bit content hash.
+///
+/// 96 are kept, not 128, so that the state of a page stays below 32 bytes. Two different contents
+/// of a page agree with probability 2^-96.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ContentHash(pub [u32; 3]);
+
+/// Where a page is. See the module's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// Never touched, or dropped: the next touch gives zeroes.
+    Untouched = 0,
+    /// Mapped in the program.
+    Resident,
+    /// Being detached from the program.
+    Detaching,
+    /// Out of the program, content in a frame.
+    Staged,
+    /// Staged, and being written to its slot.
+    Writing,
+    /// Being read from its slot into a frame.
+    Reading,
+    /// Being put into the program.
+    Mapping,
+    /// Only in its slot.
+    PagedOut,
+    /// Its slot could not be read back; a touch signals.
+    Poisoned,
+}
+
+impl State {
+    const ALL: [Self; 9] = [
+        Self::Untouched,
+        Self::Resident,
+        Self::Detaching,
+        Self::Staged,
+        Self::Writing,
+        Self::Reading,
+        Self::Mapping,
+        Self::PagedOut,
+        Self::Poisoned,
+    ];
+
+    /// Whether a page in this state occupies a frame.
+    #[must_use]
+    pub const fn has_frame(self) -> bool {
+        !matches!(self, Self::Untouched | Self::PagedOut | Self::Poisoned)
+    }
+
+    /// Whether the table above allows going from `self` to `to`.
+    #[must_use]
+    pub const fn may_become(self, to: Self) -> bool {
+        use State::{
+            Detaching, Mapping, PagedOut, Poisoned, Reading, Resident, Staged, Untouched, Writing,
+        };
+        matches!(
+            (self, to),
+            (Untouched, Resident | Mapping)
+                | (Resident, Detaching | Untouched)
+                | (Detaching, Resident | Staged | Untouched)
+                | (Staged, Writing | Mapping | PagedOut | Untouched)
+                | (Writing, Staged | Untouched)
+                | (Reading, Staged | Poisoned | Untouched)
+                | (Mapping, Resident | Staged | Untouched)
+                | (PagedOut, Reading | Untouched)
+                | (Poisoned, Untouched)
+        )
+    }
+}
+
+/// The content in the frame differs from the slot, or there is no slot.
+pub const DIRTY: u8 = 1;
+/// Came with a read-ahead and was not touched since.
+pub const READ_AHEAD: u8 = 2;
+/// Sits in the page-out buffer.
+pub const COLLECTED: u8 = 4;
+/// Zero-filled around a fault, not seen with content yet.
+pub const ZERO_AROUND: u8 = 8;
+
+/// The queue a page is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Queue {
+    /// On none.
+    None = 0,
+    /// Mapped pages, oldest first.
+    Active,
+    /// Staged pages waiting for page-out or cache.
+    Inactive,
+    /// Clean staged pages: nearly free.
+    Cache,
+    /// Mapped pages that could not be detached: no victims for a while.
+    Refused,
+}
+
+const QUEUE_SHIFT: u32 = 5;
+
+struct Leaf {
+    base: u64,
+    used: u32,
+    state: [u8; LEAF_PAGES],
+    flags: [u8; LEAF_PAGES],
+    slot: [SlotNo; LEAF_PAGES],
+    prev: [PageId; LEAF_PAGES],
+    next: [PageId; LEAF_PAGES],
+    hash: [ContentHash; LEAF_PAGES],
+}
+
+impl Leaf {
+    fn fresh(base: u64) -> Self {
+        Self {
+            base,
+            used: 0,
+            state: [0; LEAF_PAGES],
+            flags: [0; LEAF_PAGES],
+            slot: [SlotNo::NONE; LEAF_PAGES],
+            prev: [PageId::NONE; LEAF_PAGES],
+            next: [PageId::NONE; LEAF_PAGES],
+            hash: [ContentHash([0; 3]); LEAF_PAGES],
+        }
+    }
+}
+
+/// One queue: ends and length; the links are in the leaves.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    head: PageId,
+    tail: PageId,
+    pages: usize,
+}
+
+/// All touched pages, found by number in constant expected time.
+pub struct Pages {
+    #[expect(
+        clippy::vec_box,
+        reason = "growing the table in a fault must not copy all leaves"
+    )]
+    leaves: Vec<Box<Leaf>>,
+    free: Vec<u32>,
+    directory: Directory,
+    queues: [Ends; 4],
+    counts: [usize; State::ALL.len()],
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pages {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        let ends = Ends {
+            head: PageId::NONE,
+            tail: PageId::NONE,
+            pages: 0,
+        };
+        Self {
+            leaves: Vec::new(),
+            free: Vec::new(),
+            directory: Directory::new(),
+            queues: [ends; 4],
+            counts: [0; State::ALL.len()],
+        }
+    }
+
+    /// Makes room for `leaves` further leaves, so that the next touches allocate nothing.
+    pub fn reserve(&mut self, leaves: usize) {
+        self.directory.reserve(leaves);
+        while self.free.len() < leaves {
+            let index = u32::try_from(self.leaves.len()).expect("fewer than 2^26 leaves");
+            self.leaves.push(Box::new(Leaf::fresh(u64::MAX)));
+            self.free.push(index);
+        }
+    }
+
+    /// The page's id, if it has an entry.
+    #[must_use]
+    pub fn find(&self, page: PageNo) -> Option<PageId> {
+        let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
+        let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
+        (self.state(id) != State::Untouched).then_some(id)
+    }
+
+    /// The page's state; `Untouched` when it has no entry.
+    #[must_use]
+    pub fn state_of(&self, page: PageNo) -> State {
+        self.find(page)
+            .map_or(State::Untouched, |id| self.state(id))
+    }
+
+    /// Gives an untouched page an entry in `state`.
+    ///
+    /// # Panics
+    /// When the page already has an entry, or `state` cannot follow Untouched.
+    pub fn create(&mut self, page: PageNo, state: State) -> PageId {
+        let base = page.raw() >> LEAF_SHIFT;
+        let leaf = self
+            .directory
+            .get(base)
+            .unwrap_or_else(|| self.add_leaf(base));
+        let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
+        assert!(
+            State::Untouched.may_become(state) && self.state(id) == State::Untouched,
+            "page {page:?} created twice"
+        );
+        self.leaves[leaf as usize].used += 1;
+        self.put_state(id, state);
+        id
+    }
+
+    fn add_leaf(&mut self, base: u64) -> u32 {
+        if self.free.is_empty() {
+            self.reserve(16);
+        }
+        let leaf = self.free.pop().expect("just reserved");
+        *self.leaves[leaf as usize] = Leaf::fresh(base);
+        self.directory.insert(base, leaf);
+        leaf
+    }
+
+    /// Drops the page's entry: it is untouched again.
+    ///
+    /// # Panics
+    /// When the page is on a queue.
+    pub fn forget(&mut self, id: PageId) {
+        assert!(self.queue(id) == Queue::None, "forgotten page still queued");
+        self.put_state(id, State::Untouched);
+        let leaf = &mut self.leaves[id.leaf()];
+        let o = id.offset();
+        (leaf.flags[o], leaf.slot[o]) = (0, SlotNo::NONE);
+        leaf.used -= 1;
+        if leaf.used == 0 {
+            self.directory.remove(leaf.base);
+            leaf.base = u64::MAX;
+            self.free.push(id.leaf() as u32);
+        }
+    }
+
+    /// The page's number.
+    #[must_use]
+    pub fn number(&self, id: PageId) -> PageNo {
+        PageNo::from_raw(self.leaves[id.leaf()].base << LEAF_SHIFT | id.offset() as u64)
+    }
+
+    /// The page's state.
+    #[must_use]
+    pub fn state(&self, id: PageId) -> State {
+        State::ALL[self.leaves[id.leaf()].state[id.offset()] as usize]
+    }
+
+    /// Takes the page to `state`.
+    ///
+    /// # Panics
+    /// When the table of legal transitions forbids it.
+    pub fn set_state(&mut self, id: PageId, state: State) {
+        let from = self.state(id);
+        assert!(
+            from.may_become(state),
+            "page {:?}: {from:?} cannot become {state:?}",
+            self.number(id)
+        );
+        self.put_state(id, state);
+    }
+
+    fn put_state(&mut self, id: PageId, state: State) {
+        let cell = &mut self.leaves[id.leaf()].state[id.offset()];
+        self.counts[*cell as usize] = self.counts[*cell as usize].wrapping_sub(1);
+        *cell = state as u8;
+        self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
+    }
+
+    /// Pages in `state`; meaningless for `Untouched`.
+    #[must_use]
+    pub fn count(&self, state: State) -> usize {
+        self.counts[state as usize]
+    }
+
+    /// Pages that occupy a frame.
+    #[must_use]
+    pub fn framed(&self) -> usize {
+        State::ALL
+            .iter()
+            .filter(|s| s.has_frame())
+            .map(|s| self.counts[*s as usize])
+            .sum()
+    }
+
+    /// Whether all of `mask` is set.
+    #[must_use]
+    pub fn has(&self, id: PageId, mask: u8) -> bool {
+        self.leaves[id.leaf()].flags[id.offset()] & mask == mask
+    }
+
+    /// Sets or clears `mask`.
+    pub fn set_flag(&mut self, id: PageId, mask: u8, on: bool) {
+        let flags = &mut self.leaves[id.leaf()].flags[id.offset()];
+        *flags = if on { *flags | mask } else { *flags & !mask };
+    }
+
+    /// The page's slot, or `SlotNo::NONE`.
+    #[must_use]
+    pub fn slot(&self, id: PageId) -> SlotNo {
+        self.leaves[id.leaf()].slot[id.offset()]
+    }
+
+    /// Gives the page a slot (or none).
+    pub fn set_slot(&mut self, id: PageId, slot: SlotNo) {
+        self.leaves[id.leaf()].slot[id.offset()] = slot;
+    }
+
+    /// The hash of the page's last known content.
+    #[must_use]
+    pub fn hash(&self, id: PageId) -> ContentHash {
+        self.leaves[id.leaf()].hash[id.offset()]
+    }
+
+    /// Remembers the hash of the page's content.
+    pub fn set_hash(&mut self, id: PageId, hash: ContentHash) {
+        self.leaves[id.leaf()].hash[id.offset()] = hash;
+    }
+
+    /// The queue the page is on.
+    #[must_use]
+    pub fn queue(&self, id: PageId) -> Queue {
+        match self.leaves[id.leaf()].flags[id.offset()] >> QUEUE_SHIFT {
+            1 => Queue::Active,
+            2 => Queue::Inactive,
+            3 => Queue::Cache,
+            4 => Queue::Refused,
+            _ => Queue::None,
+        }
+    }
+
+    /// Pages on `queue`.
+    #[must_use]
+    pub fn queued(&self, queue: Queue) -> usize {
+        self.queues[queue as usize - 1].pages
+    }
+
+    /// The oldest page of `queue`.
+    #[must_use]
+    pub fn head(&self, queue: Queue) -> Option<PageId> {
+        let head = self.queues[queue as usize - 1].head;
+        head.is_some().then_some(head)
+    }
+
+    /// Appends the page to `queue`.
+    ///
+    /// # Panics
+    /// When it is on a queue already.
+    pub fn push(&mut self, queue: Queue, id: PageId) {
+        assert!(self.queue(id) == Queue::None, "page queued twice");
+        let ends = &mut self.queues[queue as usize - 1];
+        let tail = ends.tail;
+        ends.tail = id;
+        ends.pages += 1;
+        if tail.is_some() {
+            self.leaves[tail.leaf()].next[tail.offset()] = id;
+        } else {
+            ends.head = id;
+        }
+        let leaf = &mut self.leaves[id.leaf()];
+        leaf.prev[id.offset()] = tail;
+        leaf.next[id.offset()] = PageId::NONE;
+        leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
+    }
+
+    /// Takes the page off its queue, if it is on one.
+    pub fn unqueue(&mut self, id: PageId) {
+        let queue = self.queue(id);
+        if queue == Queue::None {
+            return;
+        }
+        let leaf = &mut self.leaves[id.leaf()];
+        let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
+        leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.pages -= 1;
+        if prev.is_some() {
+            self.leaves[prev.leaf()].next[prev.offset()] = next;
+        } else {
+            ends.head = next;
+        }
+        if next.is_some() {
+            self.leaves[next.leaf()].prev[next.offset()] = prev;
+        } else {
+            ends.tail = prev;
+        }
+    }
+
+    /// Calls `visit` for each page of `range` that has an entry, ascending within a leaf.
+    ///
+    /// Costs the smaller of the range's leaves and all leaves.
+    pub fn collect_range(&self, range: PageRange, visit: &mut dyn FnMut(PageId)) {
+        let (first, last) = (
+            range.start.raw() >> LEAF_SHIFT,
+            (range.start.raw() + range.pages.max(1) - 1) >> LEAF_SHIFT,
+        );
+        let mut in_leaf = |leaf: u32| {
+            for offset in 0..LEAF_PAGES as u32 {
+                let id = PageId(leaf << LEAF_SHIFT | offset);
+                if self.state(id) != State::Untouched && range.contains(self.number(id)) {
+                    visit(id);
+                }
+            }
+        };
+        if last - first < self.leaves.len() as u64 {
+            (first..=last)
+                .filter_map(|base| self.directory.get(base))
+                .for_each(&mut in_leaf);
+        } else {
+            let inside = |l: &Leaf| l.used > 0 && (first..=last).contains(&l.base);
+            (0..self.leaves.len())
+                .filter(|&l| inside(&self.leaves[l]))
+                .for_each(|l| in_leaf(l as u32));
+        }
+    }
+
+    /// Calls `visit` with every page in `state`, which is not Untouched. Looks at all pages.
+    pub fn in_state(&self, state: State, visit: &mut dyn FnMut(PageNo)) {
+        for (leaf, content) in self.leaves.iter().enumerate().filter(|l| l.1.used > 0) {
+            let ids =
+                (0..LEAF_PAGES as u32).map(|offset| PageId((leaf as u32) << LEAF_SHIFT | offset));
+            ids.filter(|id| content.state[id.offset()] == state as u8)
+                .for_each(|id| visit(self.number(id)));
+        }
+    }
+
+    /// Bytes of heap the table occupies.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.leaves.len() * (size_of::<Leaf>() + size_of::<Box<Leaf>>())
+            + self.free.capacity() * 4
+            + self.directory.cells.len() * size_of::<(u64, u32)>()
+    }
+}
+
+/// Leaf base to leaf index: open addressing, linear probing, at most half full.
+struct Directory {
+    cells: Vec<(u64, u32)>,
+    used: usize,
+}
+
+/// No leaf has this base: it is past the largest page number.
+const VACANT: u64 = u64::MAX;
+
+impl Directory {
+    fn new() -> Self {
+        Self {
+            cells: alloc::vec![(VACANT, 0); 64],
+            used: 0,
+        }
+    }
+
+    /// Fibonacci hashing: multiplication by 2^64 / golden ratio (Knuth, TAOCP vol. 3, 6.4).
+    fn home(&self, base: u64) -> usize {
+        let bits = self.cells.len().trailing_zeros();
+        (base.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits)) as usize
+    }
+
+    fn find(&self, base: u64) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut at = self.home(base);
+        while self.cells[at].0 != base && self.cells[at].0 != VACANT {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    fn get(&self, base: u64) -> Option<u32> {
+        let (found, leaf) = self.cells[self.find(base)];
+        (found == base).then_some(leaf)
+    }
+
+    fn reserve(&mut self, more: usize) {
+        if (self.used + more) * 2 <= self.cells.len() {
+            return;
+        }
+        let size = ((self.used + more) * 2).next_power_of_two();
+        let old = core::mem::replace(&mut self.cells, alloc::vec![(VACANT, 0); size]);
+        self.used = 0;
+        for (base, leaf) in old.into_iter().filter(|c| c.0 != VACANT) {
+            self.insert(base, leaf);
+        }
+    }
+
+    fn insert(&mut self, base: u64, leaf: u32) {
+        self.reserve(1);
+        let at = self.find(base);
+        self.cells[at] = (base, leaf);
+        self.used += 1;
+    }
+
+    /// Backward-shift deletion: no tombstones, so probes stay short.
+    fn remove(&mut self, base: u64) {
+        let mask = self.cells.len() - 1;
+        let mut hole = self.find(base);
+        let mut at = (hole + 1) & mask;
+        while self.cells[at].0 != VACANT {
+            let home = self.home(self.cells[at].0);
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.cells[hole] = self.cells[at];
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        self.cells[hole].0 = VACANT;
+        self.used -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ObjectId;
+
+    fn page(index: u64) -> PageNo {
+        PageNo::new(ObjectId(1), index)
+    }
+
+    #[test]
+    fn core_state_is_at_most_32_bytes_a_touched_page() {
+        let mut pages = Pages::new();
+        let touched = 1 << 18;
+        for index in 0..touched {
+            pages.create(page(index), State::Resident);
+        }
+        // The slot map adds four bytes for the page's slot.
+        assert!(
+            pages.heap_bytes() / touched as usize + 4 <= 32,
+            "{} bytes",
+            pages.heap_bytes()
+        );
+    }
+
+    #[test]
+    fn queues_keep_order_and_survive_removal_from_the_middle() {
+        let mut pages = Pages::new();
+        let ids: Vec<_> = (0..5)
+            .map(|i| pages.create(page(i), State::Resident))
+            .collect();
+        ids.iter().for_each(|&id| pages.push(Queue::Active, id));
+        pages.unqueue(ids[2]);
+        pages.unqueue(ids[0]);
+        pages.push(Queue::Active, ids[0]);
+        let mut order = Vec::new();
+        while let Some(id) = pages.head(Queue::Active) {
+            order.push(pages.number(id).index());
+            pages.unqueue(id);
+        }
+        assert_eq!(order, [1, 3, 4, 0]);
+        assert_eq!(pages.queued(Queue::Active), 0);
+    }
+
+    #[test]
+    fn leaves_come_and_go() {
+        let mut pages = Pages::new();
+        for round in 0..3u64 {
+            let ids: Vec<_> = (0..1000)
+                .map(|i| pages.create(page(i * 64 + round), State::Resident))
+                .collect();
+            for (i, id) in ids.iter().enumerate() {
+                assert_eq!(pages.find(page(i as u64 * 64 + round)), Some(*id));
+            }
+            ids.into_iter().for_each(|id| pages.forget(id));
+            assert_eq!(pages.directory.used, 0);
+        }
+        assert!(pages.leaves.len() <= 1016);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot become")]
+    fn an_illegal_transition_aborts() {
+        let mut pages = Pages::new();
+        let id = pages.create(page(1), State::Resident);
+        pages.set_state(id, State::PagedOut);
+    }
+
+    #[test]
+    fn a_range_visits_what_it_holds() {
+        let mut pages = Pages::new();
+        for index in [3, 63, 64, 65, 500] {
+            pages.create(page(index), State::Resident);
+        }
+        let mut seen = Vec::new();
+        pages.collect_range(PageRange::new(page(63), 2), &mut |id| {
+            seen.push(pages.number(id).index())
+        });
+        assert_eq!(seen, [63, 64]);
+        seen.clear();
+        pages.collect_range(PageRange::new(page(0), 1 << 30), &mut |id| {
+            seen.push(pages.number(id).index())
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, [3, 63, 64, 65, 500]);
+    }
+}

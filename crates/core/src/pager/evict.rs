@@ -1,0 +1,327 @@
+//! How pages leave: detach, page-out, release.
+
+use super::{Kind, Pager, RUN_PAGES_MAX, WRITES_MAX};
+use crate::contract::Action;
+use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
+use crate::pageout::{Chunk, Inactive};
+use crate::reclaim::Mapped;
+use crate::slots::place;
+use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
+
+/// Failed writes in a row after which the store counts as broken: enough to get past a bad
+/// stretch of a few chunks.
+const WRITE_FAILURES_MAX: u32 = 64;
+
+impl Pager {
+    /// Frames that can be had at once, up to `wanted`: free ones, then clean pages released for it.
+    pub(super) fn room(&mut self, wanted: usize) -> usize {
+        let goal = self.frames_used() + wanted;
+        if goal > self.limits.frames {
+            self.release_clean(goal - self.limits.frames);
+        }
+        self.frames_free().min(wanted)
+    }
+
+    fn release_clean(&mut self, wanted: usize) -> usize {
+        let mut released = 0;
+        let mut op = None;
+        while released < wanted {
+            let Some(id) = self.reclaim.release(&mut self.pages) else {
+                break;
+            };
+            let op = *op.get_or_insert_with(|| {
+                self.start(Kind::Release, PageRange::new(PageNo::from_raw(0), 0))
+            });
+            self.ops[op.0 as usize].pages.push(self.pages.number(id));
+            self.paged_out_now(id);
+            released += 1;
+        }
+        if let Some(id) = op {
+            self.actions.push_back(Action::Release { id });
+        }
+        released
+    }
+
+    /// The frame of a clean staged page is given up: only its slot is left.
+    fn paged_out_now(&mut self, id: PageId) {
+        if self.pages.has(id, READ_AHEAD) {
+            self.stats.read_ahead_waste += 1;
+            self.pages.set_flag(id, READ_AHEAD, false);
+            let (page, slot) = (self.pages.number(id), self.pages.slot(id));
+            self.readahead.wasted(page, slot);
+        }
+        self.pages.set_state(id, State::PagedOut);
+    }
+
+    /// Brings the queues back to their watermarks.
+    pub(super) fn balance(&mut self) {
+        self.detach_victims();
+        self.page_out_scan();
+        self.shrink();
+        let stuck = !self.pending.is_empty() && self.at_rest() && self.room(1) == 0;
+        self.exhausted &= stuck;
+        if stuck && !self.exhausted && !self.make_room() {
+            self.exhausted = true;
+            let full = self.swap_full || self.write_failures_in_a_row >= WRITE_FAILURES_MAX;
+            let swap_full = full && self.pages.queued(Queue::Inactive) > 0;
+            self.actions.push_back(Action::Exhausted { swap_full });
+        }
+    }
+
+    /// Nothing is under way from which frames could come.
+    fn at_rest(&self) -> bool {
+        self.in_flight == 0 && !self.growing
+    }
+
+    /// The watermarks are met or nothing can be written, and still no frame is to be had: looks
+    /// for clean pages behind dirty ones, then for clean pages and stale slots among the mapped
+    /// ones. False if there is nothing left to look at.
+    fn make_room(&mut self) -> bool {
+        let mut found = false;
+        for _ in 0..self.pages.queued(Queue::Inactive) {
+            let Some(id) = self.reclaim.launder(&mut self.pages) else {
+                break;
+            };
+            if self.pages.has(id, DIRTY) {
+                self.reclaim.not_written(&mut self.pages, id);
+            } else {
+                self.reclaim.cleaned(&mut self.pages, id);
+                found = true;
+            }
+        }
+        found || self.detach_oldest(self.limits.detach_batch)
+    }
+
+    /// Time passed: what was refused may be tried again, a part of it at a time, because refusals
+    /// cost time too. All of it when somebody waits.
+    pub(super) fn tick(&mut self) {
+        self.exhausted = false;
+        let refused = self.pages.queued(Queue::Refused);
+        let again = if self.pending.is_empty() {
+            refused.min(self.limits.detach_batch.max(refused / 64))
+        } else {
+            refused
+        };
+        for _ in 0..again {
+            let id = self.pages.head(Queue::Refused).expect("counted");
+            self.pages.unqueue(id);
+            self.reclaim.mapped(&mut self.pages, id, Mapped::Refused);
+        }
+        // With nothing to write to, a lowered limit is reached by dropping what is clean.
+        if self.frames_used() > self.limits.frames && self.at_rest() && !self.may_write() {
+            self.make_room();
+        }
+    }
+
+    /// After the limit was lowered: gives frames back as fast as pages become clean.
+    fn shrink(&mut self) {
+        let over = self.frames_used().saturating_sub(self.limits.frames);
+        if over > 0 {
+            self.release_clean(over);
+        }
+    }
+
+    fn detach_victims(&mut self) {
+        let staged = [State::Staged, State::Writing].map(|s| self.pages.count(s));
+        let have = self.limits.frames + staged.iter().sum::<usize>();
+        // Where most pages are pinned, the others must not leave before they were used.
+        let refused = self.pages.queued(Queue::Refused);
+        let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(refused) / 2);
+        let wanted = self.frames_used() + low + self.pending.len();
+        if have < wanted && self.pages.count(State::Detaching) == 0 {
+            let batch = self.limits.detach_batch.min(self.pages.queued(Queue::Active) / 2);
+            self.detach_oldest((wanted - have).max(batch));
+        }
+    }
+
+    /// Detaches up to `most` victims. False if there is none.
+    fn detach_oldest(&mut self, most: usize) -> bool {
+        let mut left = most.min(self.pages.queued(Queue::Active));
+        let mut run: Option<PageRange> = None;
+        while left > 0 {
+            let Some(id) = self.reclaim.victim(&mut self.pages) else {
+                break;
+            };
+            self.pages.set_state(id, State::Detaching);
+            let page = self.pages.number(id);
+            run = Some(match run.map(|r| (r, join(r, page))) {
+                Some((_, Some(longer))) => longer,
+                other => {
+                    if let Some((full, None)) = other {
+                        self.detach(full);
+                    }
+                    PageRange::one(page)
+                }
+            });
+            left -= 1;
+        }
+        if let Some(last) = run {
+            self.detach(last);
+        }
+        run.is_some()
+    }
+
+    fn detach(&mut self, run: PageRange) {
+        let id = self.start(Kind::Detach, run);
+        self.actions.push_back(Action::Detach { id, run });
+    }
+
+    fn nearly_free(&self) -> usize {
+        self.frames_free() + self.pages.queued(Queue::Cache) + self.pages.count(State::Writing)
+    }
+
+    /// Pages out from the inactive queue's head until enough pages are clean.
+    fn page_out_scan(&mut self) {
+        let over = self.frames_used().saturating_sub(self.limits.frames);
+        let wanted = self.limits.clean_low + over + self.pending.len();
+        if self.nearly_free() >= wanted || !self.may_write() {
+            return;
+        }
+        let enough = wanted + self.pageout.buffer_pages() as usize;
+        let mut looks = self.pages.queued(Queue::Inactive);
+        let mut collected = 0;
+        while looks > 0 && self.nearly_free() + collected < enough && self.may_write() {
+            looks -= 1;
+            let Some(id) = self.reclaim.launder(&mut self.pages) else {
+                break;
+            };
+            if !self.pages.has(id, DIRTY) {
+                self.reclaim.cleaned(&mut self.pages, id);
+                continue;
+            }
+            collected += self.collect(id);
+        }
+        self.pageout.finish(&mut self.ready);
+        self.write_ready();
+    }
+
+    fn may_write(&mut self) -> bool {
+        if self.writes >= WRITES_MAX || self.write_failures_in_a_row >= WRITE_FAILURES_MAX {
+            return false;
+        }
+        let chunk = self.pageout.buffer_pages();
+        let used = self.slots.used() as u32;
+        if self.slots.free.wants_room(used, chunk) && !self.swap_full {
+            self.grow();
+        }
+        self.slots.free.available() > 0
+    }
+
+    fn collect(&mut self, victim: PageId) -> usize {
+        let page = self.pages.number(victim);
+        // The victim was taken off its queue; to page-out it counts as inactive.
+        self.pages.push(Queue::Inactive, victim);
+        let taken = self
+            .pageout
+            .collect(page, &Candidates(&self.pages), &mut self.ready);
+        debug_assert!(taken.contains(page));
+        for page in taken.iter() {
+            let id = self
+                .pages
+                .find(page)
+                .expect("page-out took a page that is not there");
+            self.pages.unqueue(id);
+            self.pages.set_flag(id, COLLECTED, true);
+        }
+        self.write_ready();
+        taken.pages as usize
+    }
+
+    /// Gives the ready chunk its slots and writes it.
+    fn write_ready(&mut self) {
+        if self.ready.pages.is_empty() {
+            return;
+        }
+        let mut placed = core::mem::take(&mut self.placed);
+        placed.clear();
+        place(&self.ready, &mut *self.slots.free, &mut placed);
+        self.stats.clusters += self.ready.clusters.len() as u64;
+        let chunk = core::mem::replace(&mut self.ready, Chunk::with_capacity(0));
+        for p in &placed {
+            self.write(
+                &chunk.pages[p.first..p.first + p.slots.slots as usize],
+                p.slots,
+            );
+        }
+        for &page in &chunk.pages {
+            let id = self.pages.find(page).expect("collected pages stay");
+            if self.pages.has(id, COLLECTED) {
+                self.not_placed(id);
+            }
+        }
+        self.ready = chunk;
+        self.ready.clear();
+        self.placed = placed;
+    }
+
+    /// There is no run of slots for the page. A store that cannot grow is used to the last slot;
+    /// otherwise the page stays in memory until there is more room.
+    fn not_placed(&mut self, id: PageId) {
+        if self.swap_full
+            && let Some(slot) = self.slots.free.alloc(1)
+        {
+            return self.write(&[self.pages.number(id)], slot);
+        }
+        if !self.swap_full {
+            self.grow();
+        }
+        self.pages.set_flag(id, COLLECTED, false);
+        self.reclaim.not_written(&mut self.pages, id);
+    }
+
+    fn grow(&mut self) {
+        if !self.growing {
+            let slots = 2 * self.pageout.buffer_pages();
+            self.growing = true;
+            self.actions.push_back(Action::Grow { slots });
+        }
+    }
+
+    fn write(&mut self, pages: &[PageNo], slots: SlotRange) {
+        let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
+        self.ops[op.0 as usize].slots = slots;
+        self.ops[op.0 as usize].pages.extend_from_slice(pages);
+        for (&page, slot) in pages.iter().zip(slots.iter()) {
+            let id = self.pages.find(page).expect("collected pages stay");
+            debug_assert!(
+                self.pages.slot(id) == SlotNo::NONE,
+                "a dirty page gave its slot back"
+            );
+            self.pages.set_flag(id, COLLECTED, false);
+            self.pages.set_state(id, State::Writing);
+            self.pages.set_slot(id, slot);
+            self.slots.bind(slot, id);
+        }
+        self.writes += 1;
+        let count = pages.len();
+        self.stats.page_outs += count as u64;
+        self.stats.page_out_writes += 1;
+        self.stats.write_sizes[count.ilog2() as usize] += 1;
+        self.stats.write_pages.0[count.min(64)] += 1;
+        self.actions.push_back(Action::PageOut { id: op, slots });
+    }
+}
+
+/// `run` longer by `page`, if that is its neighbour on either side and it may grow.
+fn join(run: PageRange, page: PageNo) -> Option<PageRange> {
+    if run.pages >= RUN_PAGES_MAX || run.start.object() != page.object() {
+        None
+    } else if page.raw() == run.start.raw() + run.pages {
+        Some(PageRange::new(run.start, run.pages + 1))
+    } else if page.raw() + 1 == run.start.raw() {
+        Some(PageRange::new(page, run.pages + 1))
+    } else {
+        None
+    }
+}
+
+/// Which pages may go along with a victim: inactive and dirty.
+struct Candidates<'a>(&'a Pages);
+
+impl Inactive for Candidates<'_> {
+    fn takes_part(&self, page: PageNo) -> bool {
+        self.0
+            .find(page)
+            .is_some_and(|id| self.0.queue(id) == Queue::Inactive && self.0.has(id, DIRTY))
+    }
+}

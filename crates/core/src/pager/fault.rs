@@ -1,0 +1,334 @@
+//! What a fault leads to.
+
+use super::{Kind, Pager, RUN_PAGES_MAX, View};
+use crate::contract::{Action, Waiter};
+use crate::page::{COLLECTED, PageId, READ_AHEAD, State, ZERO_AROUND};
+use crate::readahead::MajorFault;
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+
+/// A fault that wants its page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    pub page: PageNo,
+    pub waiter: Waiter,
+    pub extent: PageRange,
+    pub retried: bool,
+}
+
+/// How many pages a first touch zero-fills: halved when most of them come back untouched, doubled
+/// when most were used.
+pub(super) struct ZeroAround {
+    max: u32,
+    now: u32,
+    used: u32,
+    wasted: u32,
+    last: PageRange,
+}
+
+impl ZeroAround {
+    /// Zero-filled pages whose fate is weighed at a time: a few windows' worth.
+    const SAMPLE: u32 = 256;
+
+    pub fn new(max: u32) -> Self {
+        let last = PageRange::new(PageNo::from_raw(0), 0);
+        Self {
+            max,
+            now: max,
+            used: 0,
+            wasted: 0,
+            last,
+        }
+    }
+
+    /// A first touch zero-fills `run` for the sake of `page`. Where it goes on behind the last run
+    /// (or before it), that one was used, whatever was written there: zeroes leave no trace.
+    fn fills(&mut self, page: PageNo, run: PageRange) {
+        let (page, start, end) = (
+            page.raw(),
+            self.last.start.raw(),
+            self.last.start.raw() + self.last.pages,
+        );
+        let slack = u64::from(self.now);
+        if (end..end + slack).contains(&page)
+            || (start.saturating_sub(slack)..start).contains(&page)
+        {
+            self.used += self.last.pages as u32;
+            self.now = (self.now * 2).min(self.max);
+        }
+        self.last = run;
+    }
+
+    /// A page zero-filled around a fault left memory: still zero, or used.
+    pub fn left(&mut self, still_zero: bool) {
+        *(if still_zero {
+            &mut self.wasted
+        } else {
+            &mut self.used
+        }) += 1;
+        if self.used + self.wasted < Self::SAMPLE {
+            return;
+        }
+        if self.wasted > 3 * self.used {
+            self.now = (self.now / 2).max(1);
+        } else if self.wasted < self.used {
+            self.now = (self.now * 2).min(self.max);
+        }
+        (self.used, self.wasted) = (0, 0);
+    }
+}
+
+impl Pager {
+    pub(super) fn fault(&mut self, now: Nanos, demand: Demand) {
+        let Some(id) = self.pages.find(demand.page) else {
+            return self.zero_fill(demand);
+        };
+        let state = self.pages.state(id);
+        if state != State::PagedOut {
+            self.stats.minor_faults += u64::from(!demand.retried);
+        }
+        match state {
+            State::Resident => {
+                self.stats.spurious_faults += 1;
+                self.actions.push_back(Action::Wake {
+                    waiter: demand.waiter,
+                    page: demand.page,
+                });
+            }
+            State::Staged => {
+                self.waiters.push((demand.page, demand.waiter));
+                self.rescue(now, id);
+            }
+            State::Reading => {
+                self.waiters.push((demand.page, demand.waiter));
+                self.stats.late_hits += 1;
+                self.hit(now, id);
+            }
+            State::Detaching | State::Writing | State::Mapping => {
+                self.waiters.push((demand.page, demand.waiter))
+            }
+            State::PagedOut => self.page_in(now, id, demand),
+            State::Poisoned => self.poison(demand.page, demand.waiter),
+            State::Untouched => unreachable!("an untouched page has no entry"),
+        }
+    }
+
+    fn wait_for_frame(&mut self, demand: Demand) {
+        self.stats.waits_for_frame += u64::from(!demand.retried);
+        self.pending.push_back(Demand {
+            retried: true,
+            ..demand
+        });
+    }
+
+    /// Serves faults that waited for a frame, oldest first, as far as frames go.
+    pub(super) fn retry_pending(&mut self, now: Nanos) {
+        for _ in 0..self.pending.len() {
+            if self.room(1) == 0 {
+                return;
+            }
+            let Some(demand) = self.pending.pop_front() else {
+                return;
+            };
+            self.fault(now, demand);
+        }
+    }
+
+    /// Maps zeroes at the page and at its untouched neighbours in the aligned block around it.
+    fn zero_fill(&mut self, demand: Demand) {
+        if self.room(1) == 0 {
+            return self.wait_for_frame(demand);
+        }
+        let run = self.untouched_around(demand.page, demand.extent);
+        self.stats.minor_faults += u64::from(!demand.retried);
+        self.stats.zero_fills += run.pages;
+        self.zero_around.fills(demand.page, run);
+        for page in run.iter() {
+            let id = self.pages.create(page, State::Mapping);
+            self.pages.set_flag(id, ZERO_AROUND, page != demand.page);
+        }
+        self.waiters.push((demand.page, demand.waiter));
+        let id = self.start(Kind::ZeroFill, run);
+        self.actions.push_back(Action::ZeroFill { id, run });
+    }
+
+    fn untouched_around(&mut self, page: PageNo, extent: PageRange) -> PageRange {
+        let block = u64::from(self.zero_around.now.max(1));
+        let frames = self
+            .room(block as usize + self.limits.reserve)
+            .saturating_sub(self.limits.reserve)
+            .max(1) as u64;
+        let first = page.index() / block * block;
+        let (mut low, mut high) = (page, page);
+        let mut count = 1;
+        let free = |pager: &Self, p: PageNo| extent.contains(p) && pager.pages.find(p).is_none();
+        while count < frames && high.index() + 1 < first + block {
+            let Some(next) = high.checked_add(1).filter(|&p| free(self, p)) else {
+                break;
+            };
+            (high, count) = (next, count + 1);
+        }
+        while count < frames && low.index() > first {
+            let Some(next) = low.checked_sub(1).filter(|&p| free(self, p)) else {
+                break;
+            };
+            (low, count) = (next, count + 1);
+        }
+        PageRange::new(low, count)
+    }
+
+    /// The first touch of a staged page: it becomes active again, no I/O.
+    fn rescue(&mut self, now: Nanos, id: PageId) {
+        self.hit(now, id);
+        self.map_around(id);
+    }
+
+    /// A page that read-ahead brought is wanted: the stream goes on.
+    fn hit(&mut self, now: Nanos, id: PageId) {
+        if !self.pages.has(id, READ_AHEAD) {
+            return;
+        }
+        self.pages.set_flag(id, READ_AHEAD, false);
+        self.stats.read_ahead_hits += 1;
+        let (page, slot) = (self.pages.number(id), self.pages.slot(id));
+        let view = View {
+            pages: &self.pages,
+            slots: &self.slots,
+        };
+        if let Some(next) = self.readahead.hit(now, page, slot, &view) {
+            self.read_behind(next);
+        }
+    }
+
+    /// Maps a staged page, with the neighbours that came along by read-ahead and a few others.
+    pub(super) fn map_around(&mut self, id: PageId) {
+        let page = self.pages.number(id);
+        let mut run = PageRange::one(page);
+        let mut others = u64::from(self.rescue_around);
+        self.take_for_map(id);
+        while run.pages < RUN_PAGES_MAX {
+            let next = PageNo::from_raw(run.start.raw() + run.pages);
+            if next.object() != page.object() || !self.joins_map(next, &mut others) {
+                break;
+            }
+            run.pages += 1;
+        }
+        while run.pages < RUN_PAGES_MAX {
+            let Some(previous) = run.start.checked_sub(1) else {
+                break;
+            };
+            if !self.joins_map(previous, &mut others) {
+                break;
+            }
+            run = PageRange::new(previous, run.pages + 1);
+        }
+        self.stats.rescues += run.pages;
+        let op = self.start(Kind::Map, run);
+        self.actions.push_back(Action::Map { id: op, run });
+    }
+
+    fn joins_map(&mut self, page: PageNo, others: &mut u64) -> bool {
+        let Some(id) = self.pages.find(page) else {
+            return false;
+        };
+        if self.pages.state(id) != State::Staged || self.pages.has(id, COLLECTED) {
+            return false;
+        }
+        if self.pages.has(id, READ_AHEAD) {
+            self.stats.read_ahead_mapped += 1;
+        } else if *others == 0 && !self.is_awaited(page) {
+            return false;
+        } else {
+            *others = others.saturating_sub(1);
+        }
+        self.take_for_map(id);
+        true
+    }
+
+    fn take_for_map(&mut self, id: PageId) {
+        self.pages.unqueue(id);
+        self.pages.set_flag(id, READ_AHEAD, false);
+        self.pages.set_state(id, State::Mapping);
+    }
+
+    /// A major fault: reads the window that read-ahead chooses.
+    fn page_in(&mut self, now: Nanos, id: PageId, demand: Demand) {
+        if self.room(1) == 0 {
+            return self.wait_for_frame(demand);
+        }
+        self.stats.major_faults += 1;
+        let slot = self.pages.slot(id);
+        let fault = MajorFault {
+            now,
+            page: demand.page,
+            slot,
+        };
+        let view = View {
+            pages: &self.pages,
+            slots: &self.slots,
+        };
+        let window = self.readahead.major_fault(&fault, &view);
+        let frames = self.room(window.now.slots as usize + self.limits.reserve);
+        let frames = frames.saturating_sub(self.limits.reserve).max(1) as u32;
+        self.waiters.push((demand.page, demand.waiter));
+        self.read(clip(window.now, slot, frames, window.downward), Some(slot));
+        if let Some(next) = window.behind {
+            self.read_behind(next);
+        }
+    }
+
+    /// Reads slots nobody waits for yet, if frames are plentiful.
+    fn read_behind(&mut self, slots: SlotRange) {
+        let frames = self
+            .room(slots.slots as usize + self.limits.reserve)
+            .saturating_sub(self.limits.reserve);
+        let view = View {
+            pages: &self.pages,
+            slots: &self.slots,
+        };
+        let all_out = slots
+            .iter()
+            .all(|s| crate::readahead::SlotView::paged_out(&view, s).is_some());
+        if slots.slots > 0 && frames >= slots.slots as usize && all_out {
+            self.read(slots, None);
+        }
+    }
+
+    fn read(&mut self, slots: SlotRange, demanded: Option<SlotNo>) {
+        let op = self.start(Kind::PageIn, PageRange::new(PageNo::from_raw(0), 0));
+        self.ops[op.0 as usize].slots = slots;
+        for slot in slots.iter() {
+            let id = self
+                .slots
+                .page(slot)
+                .expect("read-ahead named an empty slot");
+            self.pages.set_state(id, State::Reading);
+            self.pages.set_flag(id, READ_AHEAD, Some(slot) != demanded);
+            self.ops[op.0 as usize].pages.push(self.pages.number(id));
+        }
+        self.stats.page_in_reads += 1;
+        self.stats.page_ins += u64::from(slots.slots);
+        self.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());
+        self.actions.push_back(Action::PageIn { id: op, slots });
+    }
+
+    pub(super) fn poison(&mut self, page: PageNo, waiter: Waiter) {
+        self.waiters.push((page, waiter));
+        let id = self.start(Kind::Poison, PageRange::one(page));
+        self.actions.push_back(Action::Poison { id, page });
+        self.wake(page);
+    }
+}
+
+/// The part of `window` of at most `frames` slots that holds `slot` and lies in the stream's direction.
+fn clip(window: SlotRange, slot: SlotNo, frames: u32, downward: bool) -> SlotRange {
+    if window.slots <= frames {
+        return window;
+    }
+    let (low, high) = (window.start.0, window.end().0);
+    let start = if downward {
+        (slot.0 + 1).saturating_sub(frames).max(low)
+    } else {
+        slot.0.min(high - frames)
+    };
+    SlotRange::new(SlotNo(start), frames)
+}

@@ -1,0 +1,379 @@
+//! The pager: when things happen.
+//!
+//! Feed it with [`Pager::handle`], then carry out what [`Pager::poll_action`] hands out until it
+//! is empty. The pager does nothing by itself.
+
+mod evict;
+mod fault;
+mod range;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::contract::{Action, ActionId, Event, Outcome, Waiter};
+use crate::limits::Limits;
+use crate::page::{ContentHash, PageId, Pages, State};
+use crate::pageout::{Chunk, PageOut};
+use crate::readahead::{ReadAhead, SlotView};
+use crate::reclaim::Reclaim;
+use crate::slot_pool::SlotPool;
+use crate::slots::{Placed, Slots};
+use crate::stats::Stats;
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+use fault::Demand;
+
+/// What a pager is made of.
+pub struct Setup {
+    /// Which pages leave.
+    pub reclaim: Box<dyn Reclaim>,
+    /// How victims are grouped.
+    pub pageout: Box<dyn PageOut>,
+    /// What else comes back.
+    pub readahead: Box<dyn ReadAhead>,
+    /// Where victims go: makes the slot allocator.
+    pub slots: fn(u32) -> Box<dyn Slots>,
+    /// RAM, in frames.
+    pub frames: usize,
+    /// The most slots the store can ever have.
+    pub slots_max: u32,
+    /// The most pages of one zero-fill, 1 for no fault-around.
+    pub zero_around: u32,
+    /// Staged neighbours that come along when a page is rescued.
+    pub rescue_around: u32,
+}
+
+/// The most pages that one [`Action::Map`] or [`Action::Detach`] names.
+pub const RUN_PAGES_MAX: u64 = 256;
+/// Writes in flight at once; BSD allows 4 (`bsd-vm.md` section 7), today's devices profit from more.
+pub const WRITES_MAX: usize = 8;
+
+/// One unanswered action.
+struct Op {
+    kind: Kind,
+    run: PageRange,
+    slots: SlotRange,
+    pages: Vec<PageNo>,
+    /// Times that this was tried before.
+    tries: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Free,
+    ZeroFill,
+    Map,
+    Detach,
+    PageIn,
+    PageOut,
+    Release,
+    Poison,
+}
+
+/// The brain. Deterministic: equal events give equal actions.
+pub struct Pager {
+    pages: Pages,
+    slots: SlotPool,
+    reclaim: Box<dyn Reclaim>,
+    pageout: Box<dyn PageOut>,
+    readahead: Box<dyn ReadAhead>,
+    limits: Limits,
+    zero_around: fault::ZeroAround,
+    rescue_around: u32,
+    ops: Vec<Op>,
+    ops_free: Vec<u32>,
+    writes: usize,
+    in_flight: usize,
+    actions: VecDeque<Action>,
+    pending: VecDeque<Demand>,
+    waiters: Vec<(PageNo, Waiter)>,
+    ready: Chunk,
+    placed: Vec<Placed>,
+    scratch: Vec<PageId>,
+    growing: bool,
+    swap_full: bool,
+    /// That no frame can be had was reported; it is not looked for again before the next tick, so
+    /// that those who need none can go on.
+    exhausted: bool,
+    write_failures_in_a_row: u32,
+    stats: Stats,
+}
+
+impl Pager {
+    /// A pager with no pages.
+    ///
+    /// # Panics
+    /// When `frames` is below [`crate::limits::FRAMES_MIN`].
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        let buffer = setup.pageout.buffer_pages();
+        let mut pages = Pages::new();
+        pages.reserve(256);
+        Self {
+            pages,
+            slots: SlotPool::new(setup.slots_max, setup.slots),
+            limits: Limits::new(setup.frames, buffer as usize),
+            zero_around: fault::ZeroAround::new(setup.zero_around),
+            rescue_around: setup.rescue_around,
+            reclaim: setup.reclaim,
+            ready: Chunk::with_capacity(buffer),
+            pageout: setup.pageout,
+            readahead: setup.readahead,
+            ops: Vec::with_capacity(64),
+            ops_free: Vec::with_capacity(64),
+            writes: 0,
+            in_flight: 0,
+            actions: VecDeque::with_capacity(256),
+            pending: VecDeque::with_capacity(64),
+            waiters: Vec::with_capacity(64),
+            placed: Vec::with_capacity(64),
+            scratch: Vec::with_capacity(2048),
+            growing: false,
+            swap_full: false,
+            exhausted: false,
+            write_failures_in_a_row: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes in what happened at `now`; what follows from it comes out of [`Self::poll_action`].
+    ///
+    /// # Panics
+    /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped.
+    pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
+        match event {
+            Event::Fault {
+                page,
+                waiter,
+                extent,
+                ..
+            } => {
+                self.fault(
+                    now,
+                    Demand {
+                        page,
+                        waiter,
+                        extent,
+                        retried: false,
+                    },
+                );
+            }
+            Event::Done { id, outcome } => self.done(now, id, outcome),
+            Event::Adopt(range) => self.adopt(range),
+            Event::Unmap(range) | Event::Discard(range) => self.discard(range),
+            Event::Grown(range) => {
+                self.slots.add(range);
+                (self.growing, self.swap_full) = (false, false);
+            }
+            Event::Full => (self.growing, self.swap_full) = (false, true),
+            Event::Limit(frames) => {
+                self.limits = Limits::new(frames, self.pageout.buffer_pages() as usize)
+            }
+            Event::Forking => self.slots.keep_for_child(),
+            Event::Forked => self.forked(),
+            Event::ChildrenGone => {
+                self.slots.children_gone();
+                self.swap_full = false;
+            }
+            Event::Tick => self.tick(),
+        }
+        loop {
+            self.retry_pending(now);
+            self.balance();
+            // Balancing may have found the frame that somebody waits for.
+            if self.pending.is_empty() || self.room(1) == 0 {
+                break;
+            }
+        }
+        self.stats.frames_peak = self.stats.frames_peak.max(self.frames_used() as u64);
+    }
+
+    /// The next thing to do; `None` when all is done for now.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The pages of an unanswered [`Action::PageIn`], [`Action::PageOut`] or [`Action::Release`], in order.
+    #[must_use]
+    pub fn pages_of(&self, id: ActionId) -> &[PageNo] {
+        &self.ops[id.0 as usize].pages
+    }
+
+    /// Whether an unanswered action touches `range`. The body answers it before it reports `Unmap` or `Discard`.
+    #[must_use]
+    pub fn busy(&self, range: PageRange) -> bool {
+        let overlaps = |run: PageRange| {
+            run.start.raw() < range.start.raw() + range.pages
+                && range.start.raw() < run.start.raw() + run.pages
+        };
+        self.ops.iter().any(|op| match op.kind {
+            Kind::Free => false,
+            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
+            Kind::PageIn | Kind::PageOut | Kind::Release => {
+                op.pages.iter().any(|&p| range.contains(p))
+            }
+        })
+    }
+
+    /// Makes room for the next touches, away from the fault path: allocates nothing for the next
+    /// 64 leaves (4096 neighbouring pages) after it.
+    pub fn replenish(&mut self) {
+        self.pages.reserve(64);
+    }
+
+    /// Unanswered actions.
+    #[must_use]
+    pub const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// The page's state.
+    #[must_use]
+    pub fn state(&self, page: PageNo) -> State {
+        self.pages.state_of(page)
+    }
+
+    /// Pages in `state`.
+    #[must_use]
+    pub fn count(&self, state: State) -> usize {
+        self.pages.count(state)
+    }
+
+    /// Frames in use.
+    #[must_use]
+    pub fn frames_used(&self) -> usize {
+        self.pages.framed()
+    }
+
+    /// Frames that may still be used.
+    #[must_use]
+    pub fn frames_free(&self) -> usize {
+        self.limits.frames.saturating_sub(self.frames_used())
+    }
+
+    /// The watermarks.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The hash that the page's content must have when it is read back.
+    #[must_use]
+    pub fn expected_hash(&self, page: PageNo) -> Option<ContentHash> {
+        self.pages.find(page).map(|id| self.pages.hash(id))
+    }
+
+    /// Calls `visit` with every staged page.
+    pub fn each_staged(&self, visit: &mut dyn FnMut(PageNo)) {
+        self.pages.in_state(State::Staged, visit);
+    }
+
+    /// Slots in use.
+    #[must_use]
+    pub const fn slots_used(&self) -> usize {
+        self.slots.used()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Bytes of heap for the state of pages and slots.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.pages.heap_bytes() + self.slots.heap_bytes()
+    }
+
+    fn start(&mut self, kind: Kind, run: PageRange) -> ActionId {
+        self.in_flight += 1;
+        let index = self.ops_free.pop().unwrap_or_else(|| {
+            let op = Op {
+                kind: Kind::Free,
+                run,
+                slots: SlotRange::new(SlotNo(0), 0),
+                pages: Vec::with_capacity(128),
+                tries: 0,
+            };
+            self.ops.push(op);
+            self.ops.len() as u32 - 1
+        });
+        let op = &mut self.ops[index as usize];
+        op.pages.clear();
+        (op.kind, op.run, op.tries) = (kind, run, 0);
+        ActionId(index)
+    }
+
+    fn finish(&mut self, id: ActionId) {
+        self.ops[id.0 as usize].kind = Kind::Free;
+        self.ops_free.push(id.0);
+        self.in_flight -= 1;
+    }
+
+    fn done(&mut self, now: Nanos, id: ActionId, outcome: Outcome<'_>) {
+        let kind = self.ops[id.0 as usize].kind;
+        match (kind, outcome) {
+            (Kind::ZeroFill, Outcome::Pages(o)) => self.mapped(id, o, true),
+            (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
+            (Kind::Detach, Outcome::Pages(o)) => self.detached(id, o),
+            (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, hashes),
+            (Kind::PageIn, Outcome::Failed(_)) => self.page_in_failed(id),
+            (Kind::PageOut, Outcome::Done) => self.paged_out(id),
+            (Kind::PageOut, Outcome::Failed(why)) => self.page_out_failed(id, why),
+            (Kind::Release | Kind::Poison, Outcome::Done) => {}
+            (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
+        }
+        let _ = now;
+        self.finish(id);
+    }
+
+    fn is_awaited(&self, page: PageNo) -> bool {
+        self.waiters.iter().any(|w| w.0 == page)
+    }
+
+    /// Lets everybody who waits for `page` go on.
+    fn wake(&mut self, page: PageNo) {
+        let mut at = 0;
+        while at < self.waiters.len() {
+            if self.waiters[at].0 == page {
+                let (_, waiter) = self.waiters.swap_remove(at);
+                self.actions.push_back(Action::Wake { waiter, page });
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// In the forked child: nobody waits, the slots are the parent's.
+    fn forked(&mut self) {
+        assert!(self.in_flight == 0, "forked with unanswered actions");
+        self.waiters.clear();
+        self.pending.clear();
+        self.actions.clear();
+        self.slots.disown();
+        (self.growing, self.swap_full) = (false, false);
+        self.stats = Stats::default();
+    }
+}
+
+/// What read-ahead may see of slots.
+struct View<'a> {
+    pages: &'a Pages,
+    slots: &'a SlotPool,
+}
+
+impl SlotView for View<'_> {
+    fn paged_out(&self, slot: SlotNo) -> Option<PageNo> {
+        let id = self.slots.page(slot)?;
+        (self.pages.state(id) == State::PagedOut).then(|| self.pages.number(id))
+    }
+
+    fn slot_of(&self, page: PageNo) -> Option<SlotNo> {
+        let id = self.pages.find(page)?;
+        (self.pages.state(id) == State::PagedOut).then(|| self.pages.slot(id))
+    }
+}

@@ -1,0 +1,266 @@
+//! What follows when an action is answered.
+
+use super::{Kind, Pager};
+use crate::contract::{Action, ActionId, IoFailure, PageOutcome, Refusal, Waiter};
+use crate::page::{ContentHash, DIRTY, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
+use crate::reclaim::Mapped;
+use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
+
+/// Times that a page is read again before it counts as lost: an error on the way may pass, one on
+/// the medium does not.
+const READ_TRIES: u8 = 4;
+
+impl Pager {
+    /// Zero-filled or rescued pages are in the program, or not.
+    pub(super) fn mapped(&mut self, op: ActionId, outcomes: &[PageOutcome], fresh: bool) {
+        let run = self.ops[op.0 as usize].run;
+        assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
+        for (page, outcome) in run.iter().zip(outcomes) {
+            let id = self
+                .pages
+                .find(page)
+                .expect("a page being mapped has an entry");
+            let how = if fresh {
+                Mapped::Fresh
+            } else {
+                Mapped::Rescued
+            };
+            match outcome {
+                PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
+                    self.pages.set_state(id, State::Resident);
+                    self.reclaim.mapped(&mut self.pages, id, how);
+                    self.wake(page);
+                }
+                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
+                    self.drop_page(id);
+                    self.wake(page);
+                }
+                PageOutcome::Refused(Refusal::Busy) if !fresh => {
+                    self.pages.set_state(id, State::Staged);
+                    self.reclaim.detached(&mut self.pages, id);
+                    self.wake(page);
+                }
+                PageOutcome::Refused(Refusal::Busy) => {
+                    self.drop_page(id);
+                    self.wake(page);
+                }
+                PageOutcome::Detached { .. } => panic!("a mapping was answered as a detach"),
+            }
+        }
+    }
+
+    /// Victims are out of the program, or not.
+    pub(super) fn detached(&mut self, op: ActionId, outcomes: &[PageOutcome]) {
+        let run = self.ops[op.0 as usize].run;
+        assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
+        let mut zeroes = None;
+        for (page, outcome) in run.iter().zip(outcomes) {
+            let id = self
+                .pages
+                .find(page)
+                .expect("a page being detached has an entry");
+            match *outcome {
+                PageOutcome::Detached { hash, zero } => {
+                    self.stats.detached += 1;
+                    if self.pages.has(id, ZERO_AROUND) {
+                        self.zero_around.left(zero);
+                        self.pages.set_flag(id, ZERO_AROUND, false);
+                    }
+                    if zero && !self.is_awaited(page) {
+                        let op = *zeroes.get_or_insert_with(|| self.start(Kind::Release, run));
+                        self.ops[op.0 as usize].pages.push(page);
+                        self.stats.found_zero += 1;
+                        self.drop_page(id);
+                        continue;
+                    }
+                    self.staged(id, hash);
+                }
+                PageOutcome::Refused(Refusal::Absent | Refusal::Gone) => {
+                    self.drop_page(id);
+                    self.wake(page);
+                }
+                PageOutcome::Refused(_) => {
+                    self.stats.refused += 1;
+                    self.pages.set_state(id, State::Resident);
+                    // Not to the reclaim policy, which might name it again at once, for ever.
+                    self.pages.push(Queue::Refused, id);
+                    self.wake(page);
+                }
+                PageOutcome::Done => panic!("a detach was answered as a mapping"),
+            }
+        }
+        if let Some(id) = zeroes {
+            self.actions.push_back(Action::Release { id });
+        }
+    }
+
+    /// Clean if the content is still that of the slot; otherwise the stale slot is given back.
+    fn staged(&mut self, id: PageId, hash: ContentHash) {
+        self.pages.set_state(id, State::Staged);
+        let slot = self.pages.slot(id);
+        let clean = slot.is_some() && self.pages.hash(id) == hash;
+        if clean {
+            self.stats.found_clean += 1;
+        } else {
+            self.give_back_slot(id);
+            self.pages.set_hash(id, hash);
+        }
+        self.pages.set_flag(id, DIRTY, !clean);
+        self.settle(id, false);
+    }
+
+    /// A staged page goes to its queue, or back to whoever waits for it.
+    fn settle(&mut self, id: PageId, cleaned: bool) {
+        if self.is_awaited(self.pages.number(id)) {
+            self.map_around(id);
+        } else if self.pages.has(id, READ_AHEAD) {
+            self.reclaim.read_ahead(&mut self.pages, id);
+        } else if cleaned {
+            self.reclaim.cleaned(&mut self.pages, id);
+        } else {
+            self.reclaim.detached(&mut self.pages, id);
+        }
+    }
+
+    pub(super) fn give_back_slot(&mut self, id: PageId) {
+        let slot = self.pages.slot(id);
+        if slot.is_some() {
+            self.slots.release(slot);
+            self.pages.set_slot(id, SlotNo::NONE);
+        }
+    }
+
+    /// Forgets a page whose content is not wanted or not there.
+    pub(super) fn drop_page(&mut self, id: PageId) {
+        self.pages.unqueue(id);
+        self.give_back_slot(id);
+        self.pages.forget(id);
+    }
+
+    /// Pages were read; content that does not match its checksum is as good as unread.
+    pub(super) fn paged_in(&mut self, op: ActionId, hashes: &[ContentHash]) {
+        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        assert!(pages.len() == hashes.len(), "one hash a page");
+        for (&page, &hash) in pages.iter().zip(hashes) {
+            let id = self
+                .pages
+                .find(page)
+                .expect("a page being read has an entry");
+            if self.pages.hash(id) != hash {
+                self.stats.checksum_errors += 1;
+                let tries = self.ops[op.0 as usize].tries;
+                self.read_again(id, tries);
+                continue;
+            }
+            self.pages.set_flag(id, DIRTY, false);
+            self.pages.set_state(id, State::Staged);
+            if !self.is_awaited(page) {
+                // A demanded page whose waiter left is a page like any other.
+                self.settle(id, true);
+            }
+        }
+        for &page in &pages {
+            if self.is_awaited(page) && self.pages.state_of(page) == State::Staged {
+                let id = self.pages.find(page).expect("just staged");
+                self.map_around(id);
+            }
+        }
+        self.ops[op.0 as usize].pages = pages;
+    }
+
+    /// The store could not give the pages back. Each one may still be read by itself, so that
+    /// one bad slot does not cost its neighbours.
+    pub(super) fn page_in_failed(&mut self, op: ActionId) {
+        self.stats.read_errors += 1;
+        let tries = self.ops[op.0 as usize].tries;
+        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        for &page in &pages {
+            let id = self
+                .pages
+                .find(page)
+                .expect("a page being read has an entry");
+            self.read_again(id, tries);
+        }
+        self.ops[op.0 as usize].pages = pages;
+    }
+
+    /// Reads one page once more, unless that was tried often enough.
+    fn read_again(&mut self, id: PageId, tries: u8) {
+        if tries >= READ_TRIES {
+            return self.lost(id);
+        }
+        let (page, slots) = (
+            self.pages.number(id),
+            SlotRange::new(self.pages.slot(id), 1),
+        );
+        let op = self.start(Kind::PageIn, PageRange::one(page));
+        (self.ops[op.0 as usize].slots, self.ops[op.0 as usize].tries) = (slots, tries + 1);
+        self.ops[op.0 as usize].pages.push(page);
+        self.stats.page_in_reads += 1;
+        self.actions.push_back(Action::PageIn { id: op, slots });
+    }
+
+    /// The content of a page is lost: whoever touches it gets a signal, never zeroes.
+    fn lost(&mut self, id: PageId) {
+        let page = self.pages.number(id);
+        self.pages.set_state(id, State::Poisoned);
+        self.pages.set_flag(id, READ_AHEAD, false);
+        let slot = self.pages.slot(id);
+        self.pages.set_slot(id, SlotNo::NONE);
+        self.slots.retire(slot);
+        let waiters: alloc::vec::Vec<Waiter> = self
+            .waiters
+            .iter()
+            .filter(|w| w.0 == page)
+            .map(|w| w.1)
+            .collect();
+        let op = self.start(Kind::Poison, PageRange::one(page));
+        self.actions.push_back(Action::Poison { id: op, page });
+        if !waiters.is_empty() {
+            self.wake(page);
+        }
+    }
+
+    /// Pages are safely in their slots.
+    pub(super) fn paged_out(&mut self, op: ActionId) {
+        self.write_failures_in_a_row = 0;
+        self.each_written(op, |pager, id| {
+            pager.pages.set_flag(id, DIRTY, false);
+            pager.settle(id, true);
+        });
+    }
+
+    /// Pages could not be written: they stay in memory, dirty, and are tried elsewhere.
+    pub(super) fn page_out_failed(&mut self, op: ActionId, why: IoFailure) {
+        self.stats.write_errors += 1;
+        self.write_failures_in_a_row += 1;
+        self.swap_full |= why == IoFailure::NoSpace;
+        self.each_written(op, |pager, id| {
+            let slot = pager.pages.slot(id);
+            pager.pages.set_slot(id, SlotNo::NONE);
+            match why {
+                IoFailure::NoSpace => pager.slots.release(slot),
+                IoFailure::Device => pager.slots.retire(slot),
+            }
+            if pager.is_awaited(pager.pages.number(id)) {
+                pager.map_around(id);
+            } else {
+                pager.reclaim.not_written(&mut pager.pages, id);
+            }
+        });
+    }
+
+    fn each_written(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
+        self.writes -= 1;
+        let pages: alloc::vec::Vec<PageNo> = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        for &page in &pages {
+            let id = self
+                .pages
+                .find(page)
+                .expect("a page being written has an entry");
+            self.pages.set_state(id, State::Staged);
+            then(self, id);
+        }
+        self.ops[op.0 as usize].pages = pages;
+    }
+}

@@ -1,0 +1,79 @@
+//! Where paged-out pages go: the slot allocator and the rules that place a chunk.
+
+mod blist;
+mod log;
+mod place;
+
+pub use blist::{Blist, LEAF_SLOTS};
+pub use log::Log;
+pub use place::{Placed, ShrinkRule, place, place_with};
+
+use alloc::boxed::Box;
+
+use crate::units::SlotRange;
+
+/// A slot allocator. After construction none of it allocates heap memory.
+pub trait Slots: Send {
+    /// Takes `slots` consecutive free slots; `None` when there is no such run.
+    fn alloc(&mut self, slots: u32) -> Option<SlotRange>;
+    /// Gives slots back: any span of allocated ones.
+    fn free(&mut self, range: SlotRange);
+    /// The swap file grew: `range` is usable from now on.
+    fn add(&mut self, range: SlotRange);
+    /// Free slots.
+    fn available(&self) -> u32;
+    /// Whether the file should grow, with `used` slots in use and writes of `chunk` pages.
+    fn wants_room(&self, used: u32, chunk: u32) -> bool {
+        let _ = used;
+        self.available() < 2 * chunk
+    }
+}
+
+impl Slots for Blist {
+    fn alloc(&mut self, slots: u32) -> Option<SlotRange> {
+        Self::alloc(self, slots)
+    }
+    fn free(&mut self, range: SlotRange) {
+        Self::free(self, range);
+    }
+    fn add(&mut self, range: SlotRange) {
+        Self::add(self, range);
+    }
+    fn available(&self) -> u32 {
+        Self::available(self)
+    }
+}
+
+/// One allocator of the registry.
+pub struct Entry {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line for help.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Makes one for up to so many slots.
+    pub build: fn(u32) -> Box<dyn Slots>,
+}
+
+/// Every slot allocator.
+pub static REGISTRY: &[Entry] = &[
+    Entry {
+        name: "blist",
+        summary: "radix tree, lowest first fit within 32-slot leaves",
+        source: "FreeBSD subr_blist.c; the allocator of both papers",
+        build: |capacity| Box::new(Blist::new(capacity)),
+    },
+    Entry {
+        name: "log",
+        summary: "each run behind the last, round a file kept half free",
+        source: "Outpage",
+        build: |capacity| Box::new(Log::new(capacity)),
+    },
+];
+
+/// The allocator called `name`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Entry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}

@@ -1,0 +1,114 @@
+//! What a run of the model is made of: policies, sizes, and how badly the world behaves.
+
+use outpage_core::pager::Setup;
+use outpage_core::{pageout, readahead, reclaim, slots};
+
+/// How soon actions are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// Inside the loop that polls, transfers too.
+    AtOnce,
+    /// Transfers late and in any order, the rest inside the loop that polls: the live body.
+    TransfersLate,
+    /// All of them late and in any order.
+    Late,
+}
+
+/// The fixed part of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub pageout: usize,
+    pub readahead: usize,
+    pub slots: usize,
+    pub chunk: u32,
+    pub window: u32,
+    pub frames: usize,
+    pub slots_max: u32,
+    pub zero_around: u32,
+    pub rescue_around: u32,
+    pub answers: Answers,
+    /// Of 1000 writes, how many fail.
+    pub write_failures: u32,
+    /// Of 1000 reads, how many fail or give something else, and pass when repeated.
+    pub read_failures: u32,
+    /// Of 1000 slots, how many can be written and never read.
+    pub bad_slots: u32,
+    /// Of 1000 pages to be mapped or detached, how many are refused for a passing reason.
+    pub refusals: u32,
+    pub seed: u64,
+}
+
+impl Plan {
+    /// A well-behaved world.
+    pub fn calm(pageout: &str, readahead: &str, frames: usize) -> Self {
+        let pageout = pageout::REGISTRY.iter().position(|e| e.name == pageout);
+        let readahead = readahead::REGISTRY.iter().position(|e| e.name == readahead);
+        let (pageout, readahead) = (pageout.unwrap(), readahead.unwrap());
+        Self {
+            pageout,
+            readahead,
+            slots: 0,
+            chunk: pageout::REGISTRY[pageout].params().buffer_pages,
+            window: readahead::REGISTRY[readahead].params().max_window,
+            frames,
+            slots_max: 1 << 16,
+            zero_around: 16,
+            rescue_around: 0,
+            answers: Answers::TransfersLate,
+            write_failures: 0,
+            read_failures: 0,
+            bad_slots: 0,
+            refusals: 0,
+            seed: 1,
+        }
+    }
+
+    pub fn pageout_params(&self) -> pageout::Params {
+        let params = pageout::REGISTRY[self.pageout].params();
+        pageout::Params {
+            buffer_pages: self.chunk,
+            ..params
+        }
+    }
+
+    pub fn readahead_params(&self) -> readahead::Params {
+        let params = readahead::REGISTRY[self.readahead].params();
+        readahead::Params {
+            max_window: self.window,
+            ..params
+        }
+    }
+
+    pub fn setup(&self) -> Setup {
+        Setup {
+            reclaim: (reclaim::REGISTRY[0].build)(),
+            pageout: (pageout::REGISTRY[self.pageout].build)(self.pageout_params()),
+            readahead: (readahead::REGISTRY[self.readahead].build)(self.readahead_params()),
+            slots: slots::REGISTRY[self.slots].build,
+            frames: self.frames,
+            slots_max: self.slots_max,
+            zero_around: self.zero_around,
+            rescue_around: self.rescue_around,
+        }
+    }
+}
+
+/// A small generator of repeatable pseudo-random numbers (xorshift64*).
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * end as u64) >> 32) as usize
+    }
+
+    /// True `permille` times of 1000.
+    pub fn happens(&mut self, permille: u32) -> bool {
+        permille > 0 && self.below(1000) < permille as usize
+    }
+}

@@ -1,0 +1,84 @@
+//! Taking over the memory that a program had before its pager began.
+
+use std::ops::ControlFlow;
+
+use outpage_core::contract::Event;
+use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT, PageRange};
+use outpage_sys::maps::{self, Kind};
+use outpage_sys::pagemap::PageFlags;
+use outpage_sys::{clock, own};
+
+use crate::live::Live;
+use crate::start::{StartError, os};
+
+/// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
+const LIST_BYTES: usize = 64 << 10;
+/// Uninitialised data (.bss) of at least this size is managed. Below stay libc's and this library's
+/// own variables, which the pager's thread uses, and nothing that would matter to the limit.
+const BSS_BYTES: usize = 1 << 20;
+/// Pages whose presence is looked up at once.
+const LOOK_PAGES: usize = 4096;
+
+impl Live {
+    /// Manages every private anonymous mapping of the process but the pager's own.
+    ///
+    /// The main thread's stack stays with the kernel (it grows by itself), as do the mappings that
+    /// the kernel made for itself.
+    pub(crate) fn adopt_everything(&mut self) -> Result<(), StartError> {
+        let mut found = Vec::with_capacity(1024);
+        let mut buffer = vec![0; LIST_BYTES];
+        let mut file_end = 0;
+        let statics = crate::start::statics();
+        maps::for_each(&mut buffer, |entry| {
+            let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
+            let ours = named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics);
+            let small_bss = entry.start == file_end && entry.len() < BSS_BYTES;
+            if entry.is_private_anonymous() && !ours && !small_bss {
+                found.push((entry.start, entry.end, entry.prot));
+            }
+            if entry.kind() == Kind::File {
+                file_end = entry.end;
+            }
+            ControlFlow::Continue(())
+        })
+        .map_err(os("read /proc/self/maps"))?;
+        for (start, end, prot) in found {
+            // A mapping that cannot be registered stays with the kernel.
+            if self.take_over(start, end, prot, false).is_ok() {
+                self.adopt(start, end);
+            }
+        }
+        self.drive();
+        Ok(())
+    }
+
+    /// Tells the pager which pages of a region are there already.
+    fn adopt(&mut self, start: usize, end: usize) {
+        let mut flags = vec![PageFlags::default(); LOOK_PAGES];
+        let mut at = start;
+        while at < end {
+            let pages = ((end - at) >> PAGE_SHIFT).min(LOOK_PAGES);
+            if self.world.pagemap.read(at, &mut flags[..pages]).is_ok() {
+                self.adopt_present(at, &flags[..pages]);
+            }
+            at += pages * PAGE_BYTES;
+        }
+    }
+
+    fn adopt_present(&mut self, at: usize, flags: &[PageFlags]) {
+        let mut i = 0;
+        while i < flags.len() {
+            let run = flags[i..].iter().take_while(|f| !f.empty()).count();
+            if run == 0 {
+                i += 1;
+                continue;
+            }
+            let address = at + i * PAGE_BYTES;
+            let region = *self.world.regions.at(address).expect("just taken over");
+            let range = PageRange::new(region.page(address), run as u64);
+            self.pager.handle(clock::now(), Event::Adopt(range));
+            self.drive();
+            i += run;
+        }
+    }
+}

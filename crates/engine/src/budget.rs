@@ -1,0 +1,131 @@
+//! This process's share of the tree's limit.
+
+use outpage_core::contract::Event;
+use outpage_core::limits::FRAMES_MIN;
+use outpage_core::page::State;
+use outpage_core::units::{Nanos, PAGE_BYTES};
+use outpage_sys::clock;
+
+use crate::live::Live;
+use crate::session::Counts;
+
+impl Live {
+    /// Takes what the limit has left, up to this process's fair part of it.
+    pub(crate) fn take_share(&mut self) {
+        let total = self.session.limit_pages();
+        self.session.want(total);
+        let target = self.session.target().min(total);
+        let held = self.session.held_pages();
+        if held < target {
+            self.session.reserve(target - held);
+        }
+        self.session.want(0);
+        self.apply_share();
+    }
+
+    /// The pager may use what is held. A process that got less than can work uses the least that
+    /// can: what that exceeds is counted as overhead.
+    fn apply_share(&mut self) {
+        let held = self.session.held_pages() as usize;
+        let frames = held.saturating_sub(self.pool).max(FRAMES_MIN).min(self.frames_max);
+        if frames != self.pager.limits().frames {
+            self.pager.handle(clock::now(), Event::Limit(frames));
+            self.drive();
+        }
+    }
+
+    /// Every 100 ms while there are events: children, the shared budget, counters.
+    pub(crate) fn tick(&mut self, now: Nanos) {
+        self.bury_children();
+        self.rebalance();
+        self.pager.handle(now, Event::Tick);
+        self.drive();
+        self.trim();
+        self.publish();
+    }
+
+    fn rebalance(&mut self) {
+        let total = self.session.limit_pages();
+        let used = self.pager.frames_used() + self.world.frames.free();
+        // A pager that pages could use more; one that has free frames needs no more.
+        let wants = if self.pager.frames_free() < self.pager.limits().reserve * 2 { total } else { 0 };
+        let held = self.session.held_pages();
+        self.session.want(wants.saturating_sub(held));
+        let target = self.session.target().min(total);
+        if held < target && wants > 0 {
+            if self.session.reserve(target - held) == 0 {
+                self.session.reap();
+            }
+        } else if held > target {
+            let keep = target.max((used + self.pool) as u64).max(FRAMES_MIN as u64);
+            if keep < held {
+                self.session.release(held - keep);
+            }
+        }
+        let goal = (self.session.held_pages().min(target)) as usize;
+        let frames = goal.saturating_sub(self.pool).max(FRAMES_MIN).min(self.frames_max);
+        if frames != self.pager.limits().frames {
+            self.pager.handle(clock::now(), Event::Limit(frames));
+        }
+    }
+
+    fn bury_children(&mut self) {
+        if self.children.is_empty() {
+            return;
+        }
+        self.session.reap();
+        let session = &self.session;
+        self.children.retain(|child| session.members().any(|m| m.id == *child));
+        if self.children.is_empty() {
+            self.pager.handle(clock::now(), Event::ChildrenGone);
+        }
+    }
+
+    /// Copies the counters to where others see them.
+    pub(crate) fn publish(&mut self) {
+        let s = *self.pager.stats();
+        let _ = std::fs::write("/tmp/dbg.txt", format!("{s:#?}\nresident {} staged {} out {} free {} {:?}", self.pager.count(State::Resident), self.pager.count(State::Staged), self.pager.count(State::PagedOut), self.pager.frames_free(), self.pager.limits()));
+        let counters = self.session.counters();
+        let before = counters.read();
+        let swap_slots_used = self.pager.slots_used() as u64;
+        let overhead_bytes = self.pager.heap_bytes() as u64;
+        let resident = [State::Resident, State::Mapping, State::Detaching].map(|x| self.pager.count(x)).iter().sum::<usize>();
+        let staged = [State::Staged, State::Writing, State::Reading].map(|x| self.pager.count(x)).iter().sum::<usize>();
+        let touched = resident + staged + self.pager.count(State::PagedOut);
+        counters.write(&Counts {
+            page_ins: s.page_ins,
+            page_in_reads: s.page_in_reads,
+            page_outs: s.page_outs,
+            page_out_writes: s.page_out_writes,
+            bytes_in: s.page_ins * PAGE_BYTES as u64,
+            bytes_out: s.page_outs * PAGE_BYTES as u64,
+            read_ahead_pages: s.read_ahead,
+            read_ahead_hits: s.read_ahead_hits + s.read_ahead_mapped,
+            read_ahead_waste: s.read_ahead_waste,
+            minor_faults: s.minor_faults,
+            major_faults: s.major_faults,
+            spurious_faults: s.spurious_faults,
+            fault_ns: self.fault_ns,
+            zero_fills: s.zero_fills,
+            zero_drops: s.found_zero,
+            clean_drops: s.found_clean,
+            rescues: s.rescues,
+            detached_pages: s.detached,
+            refused_busy: s.refused,
+            cow_duplicates: self.world.cow_duplicates,
+            poisoned: s.checksum_errors + s.read_errors,
+            store_errors: s.write_errors + s.read_errors,
+            checksum_errors: s.checksum_errors,
+            resident_pages: resident as u64,
+            staged_pages: staged as u64,
+            swap_slots_used,
+            overhead_bytes,
+            peak_pages: s.frames_peak,
+            peak_overhead_bytes: before.peak_overhead_bytes.max(overhead_bytes),
+            peak_swap_slots: before.peak_swap_slots.max(swap_slots_used),
+            peak_touched_pages: before.peak_touched_pages.max(touched as u64),
+            write_sizes: s.write_sizes,
+            ..before
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! What the program asks of its memory, as the pager's thread carries it out.
+//!
+//! A call travels by the road of a fault: the program's thread fills a slot in unmanaged memory
+//! and touches the slot's doorbell page, whose missing fault the pager reads among the others. So
+//! calls and faults are served in one order, by one thread, and no lock is needed.
+
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_sys::map::{self, Area};
+use outpage_sys::own::Fork;
+use outpage_sys::raw::Errno;
+
+/// One call; the fields are those of the system call of the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields are the arguments of the system calls")]
+pub enum Call {
+    /// `mmap(2)` of private anonymous memory.
+    Mmap { addr: usize, len: usize, prot: i32, flags: i32 },
+    /// `munmap(2)`.
+    Munmap { addr: usize, len: usize },
+    /// `mremap(2)`.
+    Mremap { old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize },
+    /// `madvise(2)`.
+    Madvise { addr: usize, len: usize, advice: i32 },
+    /// `mprotect(2)`.
+    Mprotect { addr: usize, len: usize, prot: i32 },
+    /// `brk(2)`: returns the break.
+    Brk { addr: usize },
+    /// The range is about to be locked by the caller.
+    Mlock { addr: usize, len: usize },
+    /// The range was unlocked by the caller.
+    Munlock { addr: usize, len: usize },
+    /// Something else is about to be mapped over the range: the pager lets go of it.
+    Replace { addr: usize, len: usize },
+    /// A fork is about to happen; the pages around these addresses stay mapped, then the pager
+    /// does nothing until [`crate::Engine::fork_parent`].
+    ForkPrepare { stack: usize, tls: usize },
+}
+
+impl Call {
+    const WORDS: usize = 6;
+
+    /// The call as words, for the slot.
+    fn encode(self) -> [usize; Self::WORDS] {
+        let s = |v: i32| v as u32 as usize;
+        match self {
+            Self::Mmap { addr, len, prot, flags } => [0, addr, len, s(prot), s(flags), 0],
+            Self::Munmap { addr, len } => [1, addr, len, 0, 0, 0],
+            Self::Mremap { old, old_len, new_len, flags, new_addr } => [2, old, old_len, new_len, s(flags), new_addr],
+            Self::Madvise { addr, len, advice } => [3, addr, len, s(advice), 0, 0],
+            Self::Mprotect { addr, len, prot } => [4, addr, len, s(prot), 0, 0],
+            Self::Brk { addr } => [5, addr, 0, 0, 0, 0],
+            Self::Mlock { addr, len } => [6, addr, len, 0, 0, 0],
+            Self::Munlock { addr, len } => [7, addr, len, 0, 0, 0],
+            Self::Replace { addr, len } => [8, addr, len, 0, 0, 0],
+            Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
+        }
+    }
+
+    fn decode([kind, a, b, c, d, e]: [usize; Self::WORDS]) -> Self {
+        let s = |v: usize| v as u32 as i32;
+        match kind {
+            0 => Self::Mmap { addr: a, len: b, prot: s(c), flags: s(d) },
+            1 => Self::Munmap { addr: a, len: b },
+            2 => Self::Mremap { old: a, old_len: b, new_len: c, flags: s(d), new_addr: e },
+            3 => Self::Madvise { addr: a, len: b, advice: s(c) },
+            4 => Self::Mprotect { addr: a, len: b, prot: s(c) },
+            5 => Self::Brk { addr: a },
+            6 => Self::Mlock { addr: a, len: b },
+            7 => Self::Munlock { addr: a, len: b },
+            8 => Self::Replace { addr: a, len: b },
+            9 => Self::ForkPrepare { stack: a, tls: b },
+            other => panic!("call {other} was never encoded"),
+        }
+    }
+}
+
+/// Calls that can be under way at once; a thread beyond them waits for a slot.
+pub const SLOTS: usize = 64;
+
+const IDLE: u32 = 0;
+const CLAIMED: u32 = 1;
+const POSTED: u32 = 2;
+const ANSWERED: u32 = 3;
+
+struct Slot {
+    state: AtomicU32,
+    words: [AtomicUsize; Call::WORDS],
+    result: AtomicIsize,
+}
+
+/// The slots and their doorbells: one page of address space each.
+pub struct Calls {
+    slots: Vec<Slot>,
+    bells: Area,
+}
+
+impl Calls {
+    /// All idle. The bells still need registering with userfaultfd.
+    ///
+    /// # Errors
+    /// The kernel's, when there is no address space.
+    pub fn new() -> Result<Self, Errno> {
+        let slot = |_| Slot {
+            state: AtomicU32::new(IDLE),
+            words: std::array::from_fn(|_| AtomicUsize::new(0)),
+            result: AtomicIsize::new(0),
+        };
+        Ok(Self { slots: (0..SLOTS).map(slot).collect(), bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)? })
+    }
+
+    /// Address and length in bytes of the bells.
+    #[must_use]
+    pub fn span(&self) -> (usize, usize) {
+        (self.bells.start(), self.bells.len())
+    }
+
+    /// The slot whose bell is at `address`.
+    #[must_use]
+    pub fn rung(&self, address: usize) -> Option<usize> {
+        let offset = address.checked_sub(self.bells.start())?;
+        (offset < self.bells.len()).then_some(offset / PAGE_BYTES)
+    }
+
+    /// On the program's thread: posts `call`, rings, waits for the pager, returns its answer.
+    pub fn post(&self, call: Call) -> isize {
+        let index = self.claim();
+        let slot = &self.slots[index];
+        for (to, word) in slot.words.iter().zip(call.encode()) {
+            to.store(word, Ordering::Relaxed);
+        }
+        slot.state.store(POSTED, Ordering::Release);
+        while slot.state.load(Ordering::Acquire) != ANSWERED {
+            // The read faults, and the pager answers the fault when the call is done.
+            std::hint::black_box(self.bells.bytes(index * PAGE_BYTES, 1)[0]);
+        }
+        let result = slot.result.load(Ordering::Relaxed);
+        // Empties the bell for its next ring.
+        let _ = map::release(self.bells.start() + index * PAGE_BYTES, PAGE_BYTES);
+        slot.state.store(IDLE, Ordering::Release);
+        result
+    }
+
+    fn claim(&self) -> usize {
+        loop {
+            for (index, slot) in self.slots.iter().enumerate() {
+                if slot.state.compare_exchange(IDLE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return index;
+                }
+            }
+            outpage_sys::process::yield_now();
+        }
+    }
+
+    /// On the pager's thread: the call in `index`, if one is posted there.
+    #[must_use]
+    pub fn take(&self, index: usize) -> Option<Call> {
+        let slot = &self.slots[index];
+        (slot.state.load(Ordering::Acquire) == POSTED)
+            .then(|| Call::decode(std::array::from_fn(|i| slot.words[i].load(Ordering::Relaxed))))
+    }
+
+    /// On the pager's thread: `index` is answered; its bell is then to be resolved.
+    pub fn answer(&self, index: usize, result: isize) {
+        self.slots[index].result.store(result, Ordering::Relaxed);
+        self.slots[index].state.store(ANSWERED, Ordering::Release);
+    }
+
+    /// In a forked child: calls of the parent's other threads are nobody's, and the caller's own
+    /// (the fork) is over.
+    pub fn reset(&self) {
+        self.slots.iter().for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));
+    }
+}

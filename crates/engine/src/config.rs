@@ -1,0 +1,530 @@
+//! What a user can set, and how it travels from the launcher to the shim.
+//!
+//! Every setting has an environment variable, so that the shim works without the launcher:
+//! `LD_PRELOAD=.../liboutpage_preload.so OUTPAGE_MEMORY=256M ./job`.
+//!
+//! | variable | `outpage run` | value |
+//! |---|---|---|
+//! | `OUTPAGE_MEMORY` | `--memory` | size; without it the shim does nothing |
+//! | `OUTPAGE_SWAP` | `--swap` | directory of the swap file; `/var/tmp` |
+//! | `OUTPAGE_SWAP_CAP` | `--swap-cap` | size; by default the larger of 4 GiB and 8 times the memory |
+//! | `OUTPAGE_PAGEOUT` | `--pageout` | name of a page-out policy |
+//! | `OUTPAGE_READAHEAD` | `--readahead` | name of a read-ahead policy |
+//! | `OUTPAGE_SLOTS` | `--slots` | name of a slot allocator |
+//! | `OUTPAGE_WINDOW` | `--window` | largest read-ahead window, 1 to 256 pages |
+//! | `OUTPAGE_CHUNK` | `--chunk` | largest page-out chunk, 1 to 1024 pages |
+//! | `OUTPAGE_MECHANISM` | `--mechanism` | `auto`, `move` or `write-protect` |
+//! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
+//! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
+//! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
+//! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+
+use outpage_core::{pageout, readahead, slots};
+
+mod size;
+
+pub use size::{SizeError, format_size, parse_size};
+
+/// The least memory that can work, in bytes.
+///
+/// The pager keeps a reserve of frames for reads, chunks being written and fault-around; below
+/// 2048 frames the program would own too few to make progress with a few threads.
+pub const MIN_LIMIT: u64 = 8 << 20;
+/// The largest read-ahead window, in pages.
+pub const WINDOW_MAX: u32 = 256;
+/// The largest page-out chunk, in pages.
+pub const CHUNK_MAX: u32 = 1024;
+/// Where the swap file goes when nothing else is said: on disk, unlike `/tmp` on many systems.
+pub const DEFAULT_SWAP_DIR: &str = "/var/tmp";
+/// The page-out policy of a run that names none.
+pub const DEFAULT_PAGEOUT: &str = "packed";
+/// The read-ahead policy of a run that names none.
+pub const DEFAULT_READAHEAD: &str = "stream";
+
+/// The slot allocator of a run that names none.
+pub const DEFAULT_SLOTS: &str = "log";
+
+/// The default swap cap is at least this, in bytes.
+const SWAP_CAP_FLOOR: u64 = 4 << 30;
+/// The default swap cap is this many times the memory limit.
+const SWAP_CAP_FACTOR: u64 = 8;
+
+/// A setting that cannot be used: which one, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The option or variable as the user wrote it, for example `--memory` or `OUTPAGE_MEMORY`.
+    pub setting: String,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.setting, self.reason)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// An enum whose values have names that users write.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every name that can be written.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            /// The name as users write it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            fn from_name(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::from_name(text).ok_or_else(|| unknown(text, Self::NAMES))
+            }
+        }
+    };
+}
+
+named! {
+    /// How pages leave the program.
+    Mechanism {
+        /// [`Mechanism::Move`] where the kernel has it, else [`Mechanism::WriteProtect`].
+        #[default]
+        Auto = "auto",
+        /// `UFFDIO_MOVE`, Linux 6.8 and later.
+        Move = "move",
+        /// Write-protect, write, `MADV_DONTNEED`, `UFFDIO_COPY`; Linux 5.7 and later.
+        WriteProtect = "write-protect",
+    }
+}
+
+named! {
+    /// Who does the swap file's I/O.
+    StoreKind {
+        /// [`StoreKind::Uring`] where the kernel permits it, else [`StoreKind::Pool`].
+        #[default]
+        Auto = "auto",
+        /// io_uring.
+        Uring = "uring",
+        /// A pool of threads that call pread and pwrite.
+        Pool = "pool",
+    }
+}
+
+/// Declares the store faults: one field and one key each.
+macro_rules! store_faults {
+    ($($(#[$doc:meta])* $key:ident: $type:ty),+ $(,)?) => {
+        /// Seeded store faults, for tests: how many of 1000 transfers fail, on average.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct StoreFaults { $($(#[$doc])* pub $key: $type),+ }
+
+        impl StoreFaults {
+            fn set(&mut self, key: &str, value: &str) -> Option<()> {
+                match key {
+                    $(stringify!($key) => self.$key = value.parse().ok()?,)+
+                    _ => return None,
+                }
+                Some(())
+            }
+        }
+
+        impl fmt::Display for StoreFaults {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $(write!(f, concat!(stringify!($key), "={},"), self.$key)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+store_faults! {
+    /// Same seed and same transfers, same faults.
+    seed: u64,
+    /// Failed reads (`EIO`).
+    read: u16,
+    /// Failed writes (`EIO`).
+    write: u16,
+    /// Transfers cut short.
+    short: u16,
+    /// Reads with one bit wrong.
+    flip: u16,
+    /// Writes that say they succeeded and did not, in part.
+    torn: u16,
+    /// Writes that find no space.
+    full: u16,
+}
+
+impl std::str::FromStr for StoreFaults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Self::default();
+        for part in text.split(',').filter(|p| !p.is_empty()) {
+            part.split_once('=').and_then(|(key, value)| faults.set(key, value)).ok_or_else(|| {
+                format!("'{part}' is none of seed=N, read=N, write=N, short=N, flip=N, torn=N, full=N")
+            })?;
+        }
+        Ok(faults)
+    }
+}
+
+/// Everything that `outpage run` can set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// RAM for the whole process tree, in bytes.
+    pub memory_bytes: u64,
+    /// Directory of the swap file.
+    pub swap_dir: PathBuf,
+    /// Most the swap file may hold, in bytes; `None`: [`Config::swap_cap_bytes`] decides.
+    pub swap_cap: Option<u64>,
+    /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
+    pub pageout: &'static str,
+    /// Read-ahead policy, a name of `outpage_core::readahead::REGISTRY`.
+    pub readahead: &'static str,
+    /// Slot allocator, a name of `outpage_core::slots::REGISTRY`.
+    pub slots: &'static str,
+    /// Largest read-ahead window in pages, 1 to [`WINDOW_MAX`]; `None`: the policy's own.
+    pub window_pages: Option<u32>,
+    /// Largest page-out chunk in pages, 1 to [`CHUNK_MAX`]; `None`: the policy's own.
+    pub chunk_pages: Option<u32>,
+    /// How pages leave the program.
+    pub mechanism: Mechanism,
+    /// Who does the I/O.
+    pub store: StoreKind,
+    /// File that gets the counters as JSON.
+    pub stats: Option<PathBuf>,
+    /// No closing summary.
+    pub quiet: bool,
+    /// Seeded store faults, for tests.
+    pub faults: Option<StoreFaults>,
+}
+
+impl Config {
+    /// The defaults, with `memory_bytes` of RAM.
+    #[must_use]
+    pub fn new(memory_bytes: u64) -> Self {
+        Self {
+            memory_bytes,
+            swap_dir: PathBuf::from(DEFAULT_SWAP_DIR),
+            swap_cap: None,
+            pageout: DEFAULT_PAGEOUT,
+            readahead: DEFAULT_READAHEAD,
+            slots: DEFAULT_SLOTS,
+            window_pages: None,
+            chunk_pages: None,
+            mechanism: Mechanism::Auto,
+            store: StoreKind::Auto,
+            stats: None,
+            quiet: false,
+            faults: None,
+        }
+    }
+
+    /// The limit in whole pages.
+    #[must_use]
+    pub fn limit_pages(&self) -> u64 {
+        self.memory_bytes >> outpage_core::units::PAGE_SHIFT
+    }
+
+    /// Most the swap file may hold, in bytes: what was set, else the larger of 4 GiB and 8 times
+    /// the memory. The launcher bounds it by the free space of the file system.
+    #[must_use]
+    pub fn swap_cap_bytes(&self) -> u64 {
+        self.swap_cap
+            .unwrap_or_else(|| SWAP_CAP_FLOOR.max(self.memory_bytes.saturating_mul(SWAP_CAP_FACTOR)))
+    }
+
+    /// The variables that carry this configuration to the shim.
+    #[must_use]
+    pub fn to_env(&self) -> Vec<(&'static str, OsString)> {
+        let mut vars = vec![
+            ("OUTPAGE_MEMORY", self.memory_bytes.to_string().into()),
+            ("OUTPAGE_SWAP", self.swap_dir.clone().into_os_string()),
+            ("OUTPAGE_PAGEOUT", self.pageout.into()),
+            ("OUTPAGE_READAHEAD", self.readahead.into()),
+            ("OUTPAGE_SLOTS", self.slots.into()),
+            ("OUTPAGE_MECHANISM", self.mechanism.name().into()),
+            ("OUTPAGE_STORE", self.store.name().into()),
+        ];
+        let mut optional = |name, value: Option<OsString>| vars.extend(value.map(|v| (name, v)));
+        optional("OUTPAGE_SWAP_CAP", self.swap_cap.map(|v| v.to_string().into()));
+        optional("OUTPAGE_WINDOW", self.window_pages.map(|v| v.to_string().into()));
+        optional("OUTPAGE_CHUNK", self.chunk_pages.map(|v| v.to_string().into()));
+        optional("OUTPAGE_STATS", self.stats.clone().map(PathBuf::into_os_string));
+        optional("OUTPAGE_QUIET", self.quiet.then(|| "1".into()));
+        optional("OUTPAGE_FAULTS", self.faults.map(|v| v.to_string().into()));
+        vars
+    }
+
+    /// Reads the configuration from variables; `Ok(None)` when `OUTPAGE_MEMORY` is not set.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the variable and what it may hold.
+    pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, ConfigError> {
+        let Some(memory) = text_var(&var, "OUTPAGE_MEMORY", parse_memory)? else { return Ok(None) };
+        let mut config = Self::new(memory);
+        let path = |name| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        if let Some(dir) = path("OUTPAGE_SWAP") {
+            config.swap_dir = dir;
+        }
+        config.stats = path("OUTPAGE_STATS");
+        config.swap_cap = text_var(&var, "OUTPAGE_SWAP_CAP", parse_swap_cap)?;
+        if let Some(name) = text_var(&var, "OUTPAGE_PAGEOUT", parse_pageout)? {
+            config.pageout = name;
+        }
+        if let Some(name) = text_var(&var, "OUTPAGE_READAHEAD", parse_readahead)? {
+            config.readahead = name;
+        }
+        if let Some(name) = text_var(&var, "OUTPAGE_SLOTS", parse_slots)? {
+            config.slots = name;
+        }
+        config.window_pages = text_var(&var, "OUTPAGE_WINDOW", parse_window)?;
+        config.chunk_pages = text_var(&var, "OUTPAGE_CHUNK", parse_chunk)?;
+        config.mechanism = text_var(&var, "OUTPAGE_MECHANISM", str::parse)?.unwrap_or_default();
+        config.store = text_var(&var, "OUTPAGE_STORE", str::parse)?.unwrap_or_default();
+        config.quiet = text_var(&var, "OUTPAGE_QUIET", parse_flag)?.unwrap_or(false);
+        config.faults = text_var(&var, "OUTPAGE_FAULTS", str::parse)?;
+        Ok(Some(config))
+    }
+
+    /// [`Config::from_env`] of this process's environment.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_process_env() -> Result<Option<Self>, ConfigError> {
+        Self::from_env(|name| std::env::var_os(OsStr::new(name)))
+    }
+}
+
+/// The value of one variable; empty counts as not set.
+fn text_var<T>(
+    var: impl Fn(&str) -> Option<OsString>,
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    let Some(value) = var(name).filter(|v| !v.is_empty()) else { return Ok(None) };
+    let text = value.to_str().ok_or_else(|| "it is not valid UTF-8".to_owned());
+    text.and_then(parse).map(Some).map_err(|reason| ConfigError { setting: name.to_owned(), reason })
+}
+
+/// A memory limit in bytes.
+///
+/// # Errors
+/// No size, zero, or below [`MIN_LIMIT`].
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|e| e.to_string())?;
+    if bytes >= MIN_LIMIT {
+        return Ok(bytes);
+    }
+    let unit_forgotten = text.trim().bytes().all(|b| b.is_ascii_digit()) && bytes > 0;
+    let hint = if unit_forgotten { format!(" (a plain number is bytes; did you mean {}M?)", text.trim()) } else { String::new() };
+    Err(format!("'{text}' is below the minimum of {}{hint}", format_size(MIN_LIMIT)))
+}
+
+/// A swap cap in bytes.
+///
+/// # Errors
+/// No size, or less than one chunk of the largest size.
+pub fn parse_swap_cap(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|e| e.to_string())?;
+    let least = crate::session::EXTENT_BYTES;
+    if bytes >= least {
+        Ok(bytes)
+    } else {
+        Err(format!("'{text}' is below the minimum of {}, one extent of the swap file", format_size(least)))
+    }
+}
+
+/// A page-out policy's name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn parse_pageout(text: &str) -> Result<&'static str, String> {
+    one_of(text, &pageout_names())
+}
+
+/// A read-ahead policy's name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn parse_readahead(text: &str) -> Result<&'static str, String> {
+    one_of(text, &readahead_names())
+}
+
+/// A slot allocator's name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn parse_slots(text: &str) -> Result<&'static str, String> {
+    one_of(text, &slots_names())
+}
+
+/// The names of all slot allocators.
+#[must_use]
+pub fn slots_names() -> Vec<&'static str> {
+    slots::REGISTRY.iter().map(|e| e.name).collect()
+}
+
+/// The names of all page-out policies.
+#[must_use]
+pub fn pageout_names() -> Vec<&'static str> {
+    pageout::REGISTRY.iter().map(|e| e.name).collect()
+}
+
+/// The names of all read-ahead policies.
+#[must_use]
+pub fn readahead_names() -> Vec<&'static str> {
+    readahead::REGISTRY.iter().map(|e| e.name).collect()
+}
+
+/// Name and one-line summary of each page-out policy.
+#[must_use]
+pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
+    pageout::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+}
+
+/// Name and one-line summary of each slot allocator.
+#[must_use]
+pub fn slots_table() -> Vec<(&'static str, &'static str)> {
+    slots::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+}
+
+/// Name and one-line summary of each read-ahead policy.
+#[must_use]
+pub fn readahead_table() -> Vec<(&'static str, &'static str)> {
+    readahead::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+}
+
+/// A read-ahead window in pages.
+///
+/// # Errors
+/// Outside 1 to [`WINDOW_MAX`].
+pub fn parse_window(text: &str) -> Result<u32, String> {
+    pages_within(text, WINDOW_MAX)
+}
+
+/// A page-out chunk in pages.
+///
+/// # Errors
+/// Outside 1 to [`CHUNK_MAX`].
+pub fn parse_chunk(text: &str) -> Result<u32, String> {
+    pages_within(text, CHUNK_MAX)
+}
+
+fn pages_within(text: &str, max: u32) -> Result<u32, String> {
+    match text.trim().parse() {
+        Ok(pages) if (1..=max).contains(&pages) => Ok(pages),
+        _ => Err(format!("'{text}' is not a number of pages from 1 to {max}")),
+    }
+}
+
+fn parse_flag(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "yes" | "true" => Ok(true),
+        "0" | "no" | "false" => Ok(false),
+        _ => Err(unknown(text, &["1", "0"])),
+    }
+}
+
+fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
+    names.iter().copied().find(|name| *name == text).ok_or_else(|| unknown(text, names))
+}
+
+fn unknown(text: &str, names: &[&str]) -> String {
+    format!("'{text}' is unknown; choose one of {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_vars(vars: &[(&'static str, OsString)]) -> Result<Option<Config>, ConfigError> {
+        Config::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone()))
+    }
+
+    #[test]
+    fn every_setting_survives_the_environment() {
+        let config = Config {
+            memory_bytes: 300 << 20,
+            swap_dir: "/var/lib/swap".into(),
+            swap_cap: Some(9 << 30),
+            pageout: pageout_names()[0],
+            readahead: readahead_names()[0],
+            slots: slots_names()[0],
+            window_pages: Some(17),
+            chunk_pages: Some(1024),
+            mechanism: Mechanism::WriteProtect,
+            store: StoreKind::Pool,
+            stats: Some("/tmp/stats.json".into()),
+            quiet: true,
+            faults: Some(StoreFaults { seed: 7, read: 3, write: 2, short: 1, ..StoreFaults::default() }),
+        };
+        assert_eq!(from_vars(&config.to_env()), Ok(Some(config)));
+    }
+
+    #[test]
+    fn defaults_survive_the_environment() {
+        let config = Config::new(64 << 20);
+        assert_eq!(from_vars(&config.to_env()), Ok(Some(config)));
+        assert_eq!(from_vars(&[]), Ok(None));
+    }
+
+    #[test]
+    fn default_policies_are_registered() {
+        assert_eq!(parse_pageout(DEFAULT_PAGEOUT), Ok(DEFAULT_PAGEOUT));
+        assert_eq!(parse_readahead(DEFAULT_READAHEAD), Ok(DEFAULT_READAHEAD));
+    }
+
+    #[test]
+    fn default_swap_cap_follows_the_memory() {
+        assert_eq!(Config::new(64 << 20).swap_cap_bytes(), 4 << 30);
+        assert_eq!(Config::new(1 << 30).swap_cap_bytes(), 8 << 30);
+    }
+
+    #[test]
+    fn errors_name_the_variable_and_the_choice() {
+        let memory = ("OUTPAGE_MEMORY", OsString::from("64M"));
+        for (name, value, expect) in [
+            ("OUTPAGE_PAGEOUT", "lifo", "mclustering"),
+            ("OUTPAGE_READAHEAD", "psychic", "linux-slot"),
+            ("OUTPAGE_SLOTS", "heap", "blist"),
+            ("OUTPAGE_WINDOW", "257", "1 to 256"),
+            ("OUTPAGE_CHUNK", "0", "1 to 1024"),
+            ("OUTPAGE_MECHANISM", "magic", "write-protect"),
+            ("OUTPAGE_STORE", "tape", "uring"),
+            ("OUTPAGE_QUIET", "maybe", "1"),
+            ("OUTPAGE_FAULTS", "read", "seed=N"),
+            ("OUTPAGE_SWAP_CAP", "1M", "16 MiB"),
+        ] {
+            let error = from_vars(&[memory.clone(), (name, value.into())]).expect_err(name);
+            assert_eq!(error.setting, name);
+            assert!(error.reason.contains(expect) && error.reason.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_below_the_minimum_say_the_minimum() {
+        for text in ["0", "1", "8191K", "4M"] {
+            assert!(parse_memory(text).expect_err(text).contains("8 MiB"), "{text}");
+        }
+        assert!(parse_memory("256").expect_err("bytes").contains("256M"));
+        assert_eq!(parse_memory("8M"), Ok(MIN_LIMIT));
+    }
+}

@@ -1,0 +1,163 @@
+//! Fork: the pager comes to rest, the process is copied, the child gets a pager of its own.
+//!
+//! The kernel drops a child's userfaultfd registrations, so the child's pager registers everything
+//! again before the child's only thread goes on. It begins with a copy of the parent's state: the
+//! pages mapped in both, the frames staged in both (copy-on-write), the slots shared in the swap
+//! file. The parent keeps those slots until the child is gone; the child never writes to them.
+
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use outpage_core::contract::Event;
+use outpage_store::Descriptors;
+use outpage_sys::fd::{self, Fd};
+use outpage_sys::futex::{self, Scope};
+use outpage_sys::map::Memory;
+use outpage_sys::own;
+use outpage_sys::pagemap::Pagemap;
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::Mode;
+use outpage_sys::clock;
+
+use crate::call::Call;
+use crate::live::Live;
+use crate::session::{MemberId, Session};
+use crate::start::{Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own};
+use crate::world::Mechanism;
+
+/// What the forking thread carries from before the fork to after it: descriptors, because the
+/// pager's own are in another table.
+pub struct Ticket {
+    session: Option<Fd>,
+    swap: Option<Fd>,
+    child: Option<MemberId>,
+}
+
+impl Engine {
+    /// On the forking thread, with signals blocked: brings the pager to rest. Until
+    /// [`Self::fork_parent`] or [`Self::fork_child`] nobody serves faults; the pages around `stack`
+    /// and `tls` stay mapped.
+    pub fn fork_prepare(&'static self, stack: usize, tls: usize) -> Ticket {
+        self.gate.store(0, Ordering::SeqCst);
+        self.call(Call::ForkPrepare { stack, tls });
+        let parked = self.parked.lock();
+        let Ok(Some(live)) = parked.as_deref() else {
+            fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
+        };
+        let session = self.copy_of(live.session.descriptor());
+        let swap = live.store.swap_file().and_then(|f| self.copy_of(f.as_raw_fd()));
+        Ticket { session, swap, child: live.fork_member }
+    }
+
+    /// A descriptor of the pager's table, opened again in the caller's.
+    fn copy_of(&self, number: i32) -> Option<Fd> {
+        let path = format!("/proc/self/task/{}/fd/{number}\0", self.tid.load(Ordering::SeqCst));
+        let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+        fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).ok()
+    }
+
+    /// In the parent, after the fork returned `pid` (or a negative error): the pager goes on.
+    pub fn fork_parent(&self, ticket: Ticket, pid: i32) {
+        drop(ticket);
+        self.forked_pid.store(pid, Ordering::SeqCst);
+        self.gate.store(1, Ordering::SeqCst);
+        futex::wake(&self.gate, 1, Scope::Process);
+    }
+
+    /// In the child, before anything else touches memory: gives it a pager.
+    pub fn fork_child(&'static self, ticket: Ticket) {
+        own::after_fork_in_child();
+        let live = self.parked.lock().ok().and_then(|mut p| p.take());
+        let Some(live) = live else {
+            fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
+        };
+        if let Err(error) = self.launch(Begin::Child(live, ticket)) {
+            let text = error.to_string();
+            fatal(&["outpage: a forked child cannot get a pager: ", &text, "; the child ends"]);
+        }
+    }
+}
+
+/// On the pager's thread: rests until the fork is over.
+pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+    live.pager.handle(clock::now(), Event::Forking);
+    live.drive();
+    live.fork_member = live.session.begin_fork().ok();
+    live.calls.answer(slot, 0);
+    if let Ok(mut parked) = engine.parked.lock() {
+        // From the moment the bell is resolved until the gate opens, nothing may change here:
+        // the process may be copied at any instant.
+        parked.insert(live).resolve_bell(slot);
+    }
+    while engine.gate.load(Ordering::SeqCst) == 0 {
+        futex::wait(&engine.gate, 0, None, Scope::Process);
+    }
+    let mut live = engine.parked.lock().ok().and_then(|mut p| p.take()).expect("put there above");
+    let pid = engine.forked_pid.load(Ordering::SeqCst);
+    live.world.shared_by_fork = true;
+    if let Some(child) = live.fork_member.take() {
+        if pid > 0 {
+            live.session.fork_done(child, pid as u32);
+            live.children.push(child);
+        } else {
+            live.session.cancel_fork(child);
+        }
+    }
+    live
+}
+
+/// On the child's new pager thread: makes the parent's state this process's own.
+pub(crate) fn revive(engine: &'static Engine, mut live: Box<Live>, ticket: Ticket) -> Result<Box<Live>, StartError> {
+    let session_fd = ticket.session.as_ref().map(Fd::number);
+    let swap_fd = ticket.swap.as_ref().map(Fd::number);
+    keep_only(&[engine.paths.uffd_device, session_fd, swap_fd])?;
+    // The old descriptors are numbers of the parent's table: forgotten, not closed.
+    let (uffd, mechanism) = open_uffd(engine)?;
+    mem::forget(mem::replace(&mut live.world.uffd, uffd));
+    debug_assert!(mechanism == live.world.mechanism);
+    let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
+    mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
+    let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
+    mem::forget(mem::replace(&mut live.world.memory, memory));
+    let session_fd = ticket.session.ok_or(StartError::Os("reach the session", Errno::EBADF))?;
+    let mut session = Session::from_fd(session_fd.number()).map_err(StartError::Session)?;
+    let joined = ticket.child.map(|child| session.join_forked(child));
+    if !matches!(joined, Some(Ok(()))) {
+        session.join().map_err(StartError::Session)?;
+    }
+    mem::replace(&mut live.session, session).abandon();
+    let swap = ticket.swap.ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
+    let swap = Descriptors::Replaced(owned(swap.release()));
+    live.store.reopen_after_fork(swap).map_err(StartError::Store)?;
+    live.children.clear();
+    live.world.shared_by_fork = true;
+    live.calls.reset();
+    live.forget_waiting();
+    register_again(&mut live)?;
+    live.pager.handle(clock::now(), Event::Forked);
+    live.take_share();
+    live.drive();
+    Ok(live)
+}
+
+/// The child's mappings under the child's descriptor.
+fn register_again(live: &mut Live) -> Result<(), StartError> {
+    register_own(live)?;
+    let regions: Vec<_> = live.world.regions.all().to_vec();
+    for region in regions {
+        if live.world.uffd.register(region.start, region.end - region.start, Mode::both()).is_err() {
+            // Not copied to children (MADV_DONTFORK): nothing is there.
+            live.let_go(region.start, region.end);
+        }
+    }
+    if live.world.mechanism == Mechanism::WriteProtect {
+        // Protections are not copied either, and a staged page must not change.
+        let mut staged = Vec::new();
+        live.pager.each_staged(&mut |page| staged.push(page));
+        for page in staged {
+            live.world.protect_again(page);
+        }
+    }
+    Ok(())
+}

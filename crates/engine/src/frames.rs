@@ -1,0 +1,263 @@
+//! The frames of one process that are not mapped in the program: the staging area.
+//!
+//! The area is address space for twice as many frames as the limit allows. A place in it is empty
+//! (no memory), free (memory whose content nobody wants) or in use (a staged page, or I/O).
+//! `UFFDIO_MOVE` carries frames between the program and empty or used places, so the number of
+//! frames is what was populated, minus what was given back: RAM is bounded by construction.
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_store::{Frame, FrameArea};
+use outpage_sys::map::{self, Area};
+use outpage_sys::own::Fork;
+use outpage_sys::raw::Errno;
+
+/// A place in the staging area.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place(pub u32);
+
+/// Consecutive places, half-open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Places {
+    /// The first.
+    pub start: Place,
+    /// How many.
+    pub count: u32,
+}
+
+impl Places {
+    /// The places in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = Place> {
+        (self.start.0..self.start.0 + self.count).map(Place)
+    }
+}
+
+/// The staging area and what is where in it.
+pub struct Frames {
+    area: Area,
+    io: FrameArea,
+    empty: Bits,
+    free: Bits,
+    populated: usize,
+}
+
+impl Frames {
+    /// Address space for staging `frames` frames; no memory yet.
+    ///
+    /// # Errors
+    /// The kernel's, when there is no address space.
+    pub fn new(frames: usize) -> Result<Self, Errno> {
+        let places = u32::try_from((frames * 2).next_multiple_of(64)).map_err(|_| Errno::EOVERFLOW)?;
+        let area = Area::new(places as usize * PAGE_BYTES, Fork::Inherited)?;
+        #[expect(unsafe_code, reason = "names the staging area as I/O memory, once")]
+        // SAFETY: the area lives as long as this value, is touched through system calls and
+        // `Area`'s own accessors only, and never while a request names the place.
+        let io = unsafe { FrameArea::new(area.start(), places) };
+        Ok(Self { area, io, empty: Bits::filled(places, true), free: Bits::filled(places, false), populated: 0 })
+    }
+
+    /// Address and length in bytes of the area.
+    #[must_use]
+    pub fn span(&self) -> (usize, usize) {
+        (self.area.start(), self.area.len())
+    }
+
+    /// The address of `place`.
+    #[must_use]
+    pub fn address(&self, place: Place) -> usize {
+        self.area.start() + place.0 as usize * PAGE_BYTES
+    }
+
+    /// `place` as a target of I/O.
+    #[must_use]
+    pub fn frame(&self, place: Place) -> Frame {
+        self.io.frame(place.0)
+    }
+
+    /// The content of a populated place that no request names.
+    #[must_use]
+    pub fn content(&self, place: Place) -> &[u8] {
+        self.area.bytes(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
+    }
+
+    /// As [`Self::content`], to be written.
+    pub fn content_mut(&mut self, place: Place) -> &mut [u8] {
+        self.area.bytes_mut(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
+    }
+
+    /// Frames with memory in the area: free or in use.
+    #[must_use]
+    pub const fn populated(&self) -> usize {
+        self.populated
+    }
+
+    /// Free frames.
+    #[must_use]
+    pub const fn free(&self) -> usize {
+        self.free.ones
+    }
+
+    /// Up to `wanted` neighbouring free frames, populated when too few are; they are in use afterwards.
+    /// `zeroed` asks for zeroes in them.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the kernel has no memory for a frame that the limit allows.
+    pub fn take(&mut self, wanted: u32, zeroed: bool) -> Result<Places, Errno> {
+        if self.free.ones > 0 {
+            let got = self.free.take_run(wanted);
+            if zeroed {
+                got.iter().for_each(|place| self.content_mut(place).fill(0));
+            }
+            return Ok(got);
+        }
+        let got = self.take_empty(wanted);
+        if let Err(error) = map::populate(self.address(got.start), got.count as usize * PAGE_BYTES) {
+            got.iter().for_each(|place| self.set_empty(place));
+            return Err(error);
+        }
+        Ok(got)
+    }
+
+    /// Up to `wanted` neighbouring empty places, in use afterwards: the target of a detach.
+    ///
+    /// # Panics
+    /// When no place is empty: there are twice as many as frames.
+    pub fn take_empty(&mut self, wanted: u32) -> Places {
+        assert!(self.empty.ones > 0, "the staging area has twice as many places as frames");
+        let got = self.empty.take_run(wanted);
+        self.populated += got.count as usize;
+        got
+    }
+
+    /// The frame at `place`, which was in use, is free.
+    pub fn set_free(&mut self, place: Place) {
+        self.free.put(place.0);
+    }
+
+    /// The place, which was in use, has no memory any more (it went to the program, or never came).
+    pub fn set_empty(&mut self, place: Place) {
+        self.empty.put(place.0);
+        self.populated -= 1;
+    }
+
+    /// Gives up to `frames` free frames back to the kernel; returns how many.
+    pub fn give_back(&mut self, frames: usize) -> usize {
+        let mut given = 0;
+        while given < frames && self.free.ones > 0 {
+            let run = self.free.take_run((frames - given).min(256) as u32);
+            // A refusal leaves the frames where they are: they count as given and stay free of content.
+            let _ = map::release(self.address(run.start), run.count as usize * PAGE_BYTES);
+            run.iter().for_each(|place| self.set_empty(place));
+            given += run.count as usize;
+        }
+        given
+    }
+}
+
+/// A bitmap that hands out runs of ones, next fit.
+struct Bits {
+    words: Vec<u64>,
+    ones: usize,
+    cursor: usize,
+}
+
+impl Bits {
+    fn filled(bits: u32, on: bool) -> Self {
+        let words = vec![if on { u64::MAX } else { 0 }; bits as usize / 64];
+        Self { ones: if on { bits as usize } else { 0 }, words, cursor: 0 }
+    }
+
+    fn put(&mut self, bit: u32) {
+        let word = &mut self.words[bit as usize / 64];
+        debug_assert!(*word >> (bit % 64) & 1 == 0, "place {bit} put twice");
+        *word |= 1 << (bit % 64);
+        self.ones += 1;
+    }
+
+    fn is_one(&self, bit: usize) -> bool {
+        self.words[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// The first run of `wanted` ones from the cursor on, or the longest there is; cleared.
+    ///
+    /// # Panics
+    /// When there is no one at all.
+    fn take_run(&mut self, wanted: u32) -> Places {
+        let (start, count) = self.find_run(wanted as usize);
+        for bit in start..start + count {
+            self.words[bit / 64] &= !(1 << (bit % 64));
+        }
+        self.ones -= count;
+        self.cursor = (start + count) / 64 % self.words.len();
+        Places { start: Place(start as u32), count: count as u32 }
+    }
+
+    fn find_run(&self, wanted: usize) -> (usize, usize) {
+        let total = self.words.len() * 64;
+        let mut best = (0, 0);
+        let mut at = self.cursor * 64;
+        let mut looked = 0;
+        while looked < total {
+            if at >= total {
+                at = 0;
+            }
+            let word = self.words[at / 64] >> (at % 64);
+            if word == 0 {
+                let skip = 64 - at % 64;
+                (at, looked) = (at + skip, looked + skip);
+                continue;
+            }
+            let skip = word.trailing_zeros() as usize;
+            (at, looked) = (at + skip, looked + skip);
+            let run = self.run_at(at, wanted);
+            if run > best.1 {
+                best = (at, run);
+                if run == wanted {
+                    return best;
+                }
+            }
+            (at, looked) = (at + run, looked + run);
+        }
+        assert!(best.1 > 0, "no place left");
+        best
+    }
+
+    fn run_at(&self, start: usize, most: usize) -> usize {
+        let end = (start + most).min(self.words.len() * 64);
+        let mut at = start;
+        while at < end && self.is_one(at) {
+            at += 1;
+        }
+        at - start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_bounded_and_reused() {
+        let mut frames = Frames::new(128).expect("address space");
+        let got = frames.take(100, true).expect("memory");
+        assert_eq!(got.count, 100);
+        assert!(frames.content(got.start).iter().all(|&b| b == 0));
+        frames.content_mut(got.start).fill(7);
+        got.iter().for_each(|p| frames.set_free(p));
+        let again = frames.take(64, true).expect("memory");
+        assert_eq!((again.count, frames.populated()), (64, 100));
+        assert!(again.iter().all(|p| frames.content(p).iter().all(|&b| b == 0)), "a recycled frame is zeroed");
+        assert_eq!(frames.give_back(1000), 36);
+        assert_eq!(frames.populated(), 64);
+    }
+
+    #[test]
+    fn the_longest_run_is_found_when_none_is_long_enough() {
+        let mut bits = Bits::filled(256, false);
+        for bit in (0..10).chain(100..150).chain(200..220) {
+            bits.put(bit);
+        }
+        assert_eq!(bits.take_run(64), Places { start: Place(100), count: 50 });
+        assert_eq!(bits.take_run(16).count, 16);
+        assert_eq!(bits.ones, 14);
+    }
+}

@@ -1,0 +1,27 @@
+//! The live body: pages a real program, in its own process.
+//!
+//! [`Engine`] is what the program's threads see: they post calls to it. [`live`] is the loop of the
+//! one thread that owns everything else. Nothing here decides which page leaves or comes; that is
+//! `outpage_core`.
+#![deny(unsafe_code)]
+
+mod adopt;
+mod budget;
+pub mod call;
+pub mod config;
+mod fork;
+pub mod frames;
+pub mod hash;
+pub mod live;
+mod placement;
+pub mod regions;
+mod report;
+mod serve;
+pub mod session;
+pub mod staged;
+mod start;
+mod workers;
+pub mod world;
+
+pub use fork::Ticket;
+pub use start::{Engine, Setup, StartError};

@@ -1,0 +1,433 @@
+//! The live body: one thread that reads faults, asks the pager, and does what it says.
+
+use std::sync::Arc;
+
+use outpage_core::contract::{Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter};
+use outpage_core::page::ContentHash;
+use outpage_core::pager::Pager;
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
+use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
+use outpage_sys::process::{self, Tid};
+use outpage_sys::uffd::{FaultAccess, Message};
+use outpage_sys::{clock, fd};
+
+use crate::call::Calls;
+use crate::frames::Place;
+use crate::placement::Placement;
+use crate::regions::Region;
+use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
+use crate::world::World;
+
+/// How long the pager waits for a completion by yielding before it sleeps: twice a 4 KiB read of a
+/// fast device, after which a sleep's wake-up no longer matters.
+const YIELD_FOR: Nanos = Nanos(150_000);
+/// The pager looks at the shared budget and at its children this often.
+pub(crate) const TICK: Nanos = Nanos(100_000_000);
+/// How long a fault may wait while every page is refused as a victim before the pager gives up:
+/// pins of ordinary I/O last milliseconds.
+const STUCK_MAX: Nanos = Nanos(20_000_000_000);
+/// Messages read at once.
+const MESSAGES: usize = 16;
+
+/// A transfer under way.
+#[derive(Default)]
+struct Transfer {
+    places: Vec<Place>,
+    reading: bool,
+}
+
+/// A thread that waits for its page.
+struct Waiting {
+    page: PageNo,
+    since: Nanos,
+}
+
+/// Everything the pager's thread owns.
+pub struct Live {
+    /// The brain.
+    pub pager: Pager,
+    /// The program's memory.
+    pub world: World,
+    /// Where paged-out bytes live.
+    pub store: Box<dyn Store + Send>,
+    /// The budget shared with the other processes of the tree.
+    pub session: Session,
+    /// What the program's threads ask for.
+    pub calls: Arc<Calls>,
+    /// Frames this process may use.
+    pub frames_max: usize,
+    pub(crate) children: Vec<crate::session::MemberId>,
+    pub(crate) placement: Placement,
+    pub(crate) scratch: Vec<Region>,
+    pub(crate) next_tick: Nanos,
+    pub(crate) fault_ns: u64,
+    transfers: Vec<Transfer>,
+    messages: Vec<Message>,
+    completions: Vec<Completion>,
+    outcomes: Vec<PageOutcome>,
+    hashes: Vec<ContentHash>,
+    frames: Vec<Frame>,
+    waiting: Vec<Waiting>,
+    stuck_since: Option<Nanos>,
+    pub(crate) fork_asked: Option<usize>,
+    /// The member that the child being forked will be.
+    pub(crate) fork_member: Option<crate::session::MemberId>,
+    /// Frames set apart for copies and reads (write-protect mechanism).
+    pub(crate) pool: usize,
+}
+
+impl Live {
+    /// With nothing managed yet.
+    pub fn new(
+        pager: Pager,
+        world: World,
+        store: Box<dyn Store + Send>,
+        session: Session,
+        calls: Arc<Calls>,
+        frames_max: usize,
+    ) -> Self {
+        Self {
+            pager,
+            world,
+            completions: Vec::with_capacity(store.depth()),
+            store,
+            session,
+            calls,
+            frames_max,
+            children: Vec::new(),
+            placement: Placement::new(),
+            scratch: Vec::with_capacity(256),
+            next_tick: Nanos(0),
+            fault_ns: 0,
+            transfers: Vec::new(),
+            messages: vec![Message::Other; MESSAGES],
+            outcomes: Vec::with_capacity(256),
+            hashes: Vec::with_capacity(256),
+            frames: Vec::with_capacity(1024),
+            waiting: Vec::with_capacity(64),
+            stuck_since: None,
+            fork_asked: None,
+            fork_member: None,
+            pool: 0,
+        }
+    }
+
+    /// Serves faults and calls until a fork is asked for; then the caller parks.
+    pub fn run_until_fork(&mut self) -> usize {
+        loop {
+            let messages = self.read_messages();
+            let completions = self.complete_io();
+            self.drive();
+            self.trim();
+            if let Some(slot) = self.fork_asked.take() {
+                return slot;
+            }
+            if messages + completions == 0 {
+                self.between_events();
+                self.sleep();
+            }
+        }
+    }
+
+    /// Work that nobody waits for.
+    fn between_events(&mut self) {
+        self.pager.replenish();
+        self.world.wakes_are_old();
+        let now = clock::now();
+        if now >= self.next_tick {
+            self.next_tick = Nanos(now.0 + TICK.0);
+            self.tick(now);
+        }
+    }
+
+    /// Until something happens. Beside the program's only faulting thread, a read is awaited by
+    /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
+    fn sleep(&mut self) {
+        if !self.waiting.is_empty() && self.store.in_flight() > 0 && self.placement.beside_the_program() {
+            let until = Nanos(clock::now().0 + YIELD_FOR.0);
+            while clock::now() < until {
+                if self.complete_io() > 0 {
+                    return self.drive();
+                }
+                process::yield_now();
+            }
+        }
+        let mut fds = [pollfd(self.world.uffd.fd()), pollfd(self.store.wake_fd().unwrap_or(-1))];
+        let wait = Nanos(self.next_tick.0.saturating_sub(clock::now().0).max(1_000_000));
+        let _ = fd::poll(&mut fds, Some(wait));
+    }
+
+    fn read_messages(&mut self) -> usize {
+        let mut messages = std::mem::take(&mut self.messages);
+        let got = self.world.uffd.read_messages(&mut messages).unwrap_or(0);
+        for message in &messages[..got] {
+            self.message(message);
+        }
+        self.messages = messages;
+        got
+    }
+
+    fn message(&mut self, message: &Message) {
+        let &Message::Fault(fault) = message else { return };
+        if let Some(slot) = self.calls.rung(fault.address) {
+            return self.call(slot);
+        }
+        let now = clock::now();
+        self.placement.fault(Tid(fault.tid), now);
+        let Some(region) = self.world.regions.at(fault.address).copied() else {
+            // Unmapped meanwhile: the thread faults again and gets the kernel's answer.
+            let start = fault.address & !(PAGE_BYTES - 1);
+            let _ = self.world.uffd.wake(start, PAGE_BYTES);
+            return;
+        };
+        let page = region.page(fault.address);
+        let access = if fault.access == FaultAccess::Write { Access::Write } else { Access::Read };
+        self.waiting.push(Waiting { page, since: now });
+        self.pager.handle(now, Event::Fault { page, access, waiter: Waiter(fault.tid), extent: region.pages() });
+        self.drive();
+    }
+
+    fn call(&mut self, slot: usize) {
+        if let Some(call) = self.calls.take(slot) {
+            let result = self.serve(call, slot);
+            if self.fork_asked == Some(slot) {
+                return; // Answered by whoever parks.
+            }
+            self.calls.answer(slot, result);
+        }
+        self.resolve_bell(slot);
+    }
+
+    /// The thread that rang goes on.
+    pub(crate) fn resolve_bell(&mut self, slot: usize) {
+        let address = self.calls.span().0 + slot * PAGE_BYTES;
+        if self.world.uffd.zeropage(address, PAGE_BYTES).stop.is_some() {
+            let _ = self.world.uffd.wake(address, PAGE_BYTES);
+        }
+    }
+
+    /// Carries out what the pager wants until it wants nothing.
+    pub(crate) fn drive(&mut self) {
+        while let Some(action) = self.pager.poll_action() {
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::ZeroFill { id, run } => self.pages_done(id, |w, out| w.zero_fill(run, out)),
+            Action::Map { id, run } => self.pages_done(id, |w, out| w.map(run, out)),
+            Action::Detach { id, run } => self.pages_done(id, |w, out| w.detach(run, out)),
+            Action::Release { id } => {
+                self.world.release(self.pager.pages_of(id));
+                self.done(id, Outcome::Done);
+            }
+            Action::Poison { id, page } => {
+                self.world.poison(page);
+                self.done(id, Outcome::Done);
+            }
+            Action::PageIn { id, slots } => self.submit(id, slots, Direction::PageIn),
+            Action::PageOut { id, slots } => self.submit(id, slots, Direction::PageOut),
+            Action::Wake { page, .. } => self.wake(page),
+            Action::Grow { slots } => self.grow(slots),
+            Action::Exhausted { swap_full } => self.exhausted(swap_full),
+        }
+    }
+
+    fn pages_done(&mut self, id: ActionId, act: impl FnOnce(&mut World, &mut Vec<PageOutcome>)) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        act(&mut self.world, &mut outcomes);
+        self.pager.handle(clock::now(), Event::Done { id, outcome: Outcome::Pages(&outcomes) });
+        self.outcomes = outcomes;
+    }
+
+    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        self.pager.handle(clock::now(), Event::Done { id, outcome });
+    }
+
+    fn wake(&mut self, page: PageNo) {
+        self.stuck_since = None;
+        if let Some((address, _)) = self.world.regions.address(page) {
+            self.world.wake(address);
+        }
+        let now = clock::now();
+        let mut at = 0;
+        while at < self.waiting.len() {
+            if self.waiting[at].page == page {
+                self.fault_ns += now.0 - self.waiting.swap_remove(at).since.0;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn submit(&mut self, id: ActionId, slots: SlotRange, direction: Direction) {
+        let index = id.0 as usize;
+        if self.transfers.len() <= index {
+            self.transfers.resize_with(index + 1, Transfer::default);
+        }
+        let mut places = std::mem::take(&mut self.transfers[index].places);
+        let reading = direction == Direction::PageIn;
+        if reading {
+            self.world.frames_to_read(slots.slots as usize, &mut places);
+            self.frames.clear();
+            self.frames.extend(places.iter().map(|&place| self.world.frames.frame(place)));
+        } else {
+            let mut frames = std::mem::take(&mut self.frames);
+            self.world.frames_to_write(self.pager.pages_of(id), &mut frames, &mut places);
+            self.frames = frames;
+        }
+        self.transfers[index] = Transfer { places, reading };
+        let frames = std::mem::take(&mut self.frames);
+        let request = Request { token: Token(u64::from(id.0)), direction, slots, frames: &frames };
+        while self.store.submit(&request) == Err(SubmitError::Full) {
+            self.store.wait(1_000_000);
+            self.collect_io();
+        }
+        self.frames = frames;
+    }
+
+    /// Takes what the store has ended; answers it.
+    pub(crate) fn complete_io(&mut self) -> usize {
+        self.collect_io();
+        let mut answered = 0;
+        while let Some(completion) = self.completions.pop() {
+            self.answer_io(completion);
+            answered += 1;
+        }
+        answered
+    }
+
+    fn collect_io(&mut self) {
+        if self.completions.len() == self.completions.capacity() {
+            self.completions.reserve(64);
+        }
+        self.store.poll(&mut self.completions);
+    }
+
+    fn answer_io(&mut self, completion: Completion) {
+        let id = ActionId(completion.token.0 as u32);
+        let transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
+        if let Err(error) = &completion.result {
+            self.session.counters().store_errors.add(1);
+            let why = if error.is_no_space() { IoFailure::NoSpace } else { IoFailure::Device };
+            self.world.end_write(&transfer.places);
+            self.done(id, Outcome::Failed(why));
+        } else if transfer.reading {
+            self.read_done(id, &transfer.places);
+        } else {
+            self.world.end_write(&transfer.places);
+            self.done(id, Outcome::Done);
+        }
+        let Transfer { mut places, .. } = transfer;
+        places.clear();
+        self.transfers[id.0 as usize].places = places;
+    }
+
+    fn read_done(&mut self, id: ActionId, places: &[Place]) {
+        let mut hashes = std::mem::take(&mut self.hashes);
+        self.world.hashes(places, &mut hashes);
+        for (i, &place) in places.iter().enumerate() {
+            let page = self.pager.pages_of(id)[i];
+            if self.pager.expected_hash(page) == Some(hashes[i]) {
+                self.world.stage_read(page, place);
+            } else {
+                self.world.frames.set_free(place);
+            }
+        }
+        self.done(id, Outcome::Read(&hashes));
+        self.hashes = hashes;
+    }
+
+    /// The pager asked for more slots: leases extents of the shared swap file.
+    fn grow(&mut self, slots: u32) {
+        for _ in 0..slots.div_ceil(EXTENT_SLOTS).max(1) {
+            let leased = self.session.lease_extent().or_else(|| {
+                // Extents of processes that died are free again.
+                let _ = self.session.reap();
+                self.session.lease_extent()
+            });
+            let reserved = leased.filter(|&extent| {
+                let offset = u64::from(extent) * EXTENT_BYTES;
+                let ok = self.store.swap_file().is_none_or(|f| f.preallocate(offset..offset + EXTENT_BYTES).is_ok());
+                if !ok {
+                    self.session.release_extent(extent);
+                }
+                ok
+            });
+            let Some(extent) = reserved else {
+                self.session.counters().swap_full.add(1);
+                self.pager.handle(clock::now(), Event::Full);
+                return;
+            };
+            let range = SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS);
+            self.pager.handle(clock::now(), Event::Grown(range));
+        }
+    }
+
+    /// Nothing can leave and somebody waits for a frame.
+    fn exhausted(&mut self, swap_full: bool) {
+        if swap_full {
+            crate::start::fatal(&[
+                "outpage: the swap file is full and every frame holds a page that is not in it; the program ends. ",
+                "Remedy: a larger --swap-cap, or a --swap directory with more space",
+            ]);
+        }
+        let now = clock::now();
+        let since = *self.stuck_since.get_or_insert(now);
+        if now.0 - since.0 > STUCK_MAX.0 {
+            crate::start::fatal(&[
+                "outpage: every page within the limit is locked, pinned or shared with a child; the program ends. ",
+                "Remedy: a larger --memory",
+            ]);
+        }
+    }
+
+    /// Frames that an earlier call allocated beside the pool go back to the kernel.
+    pub(crate) fn trim(&mut self) {
+        let used = self.pager.frames_used() + self.world.frames.free();
+        let limit = self.pager.limits().frames;
+        if used > limit {
+            self.world.frames.give_back(used - limit);
+        }
+    }
+
+    /// In a forked child: the parent's other threads are not here to wait.
+    pub(crate) fn forget_waiting(&mut self) {
+        self.waiting.clear();
+        self.stuck_since = None;
+        (self.fork_asked, self.fork_member) = (None, None);
+    }
+
+    /// Waits until no action touches `range`, so that it may be unmapped or discarded.
+    pub(crate) fn quiesce(&mut self, range: PageRange) {
+        while self.pager.busy(range) {
+            self.store.wait(10_000_000);
+            self.complete_io();
+            self.drive();
+        }
+    }
+
+    /// Waits until nothing is under way at all.
+    pub(crate) fn quiesce_all(&mut self) {
+        while self.pager.in_flight() > 0 {
+            self.store.wait(10_000_000);
+            self.complete_io();
+            self.drive();
+        }
+    }
+
+    /// Brings the page at `address`, if it is managed, into the program.
+    pub(crate) fn bring_in(&mut self, address: usize) {
+        let Some(region) = self.world.regions.at(address).copied() else { return };
+        let page = region.page(address);
+        let event = Event::Fault { page, access: Access::Write, waiter: Waiter(0), extent: region.pages() };
+        self.pager.handle(clock::now(), event);
+        self.drive();
+        self.quiesce(PageRange::one(page));
+    }
+}
+
+fn pollfd(fd: i32) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}

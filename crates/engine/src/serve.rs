@@ -1,0 +1,238 @@
+//! The memory calls of the program, carried out on the pager's thread.
+//!
+//! Doing the system call here, between two faults, keeps the pager's picture and the kernel's in
+//! step without a lock.
+
+use outpage_core::contract::Event;
+use outpage_core::units::{PAGE_BYTES, PageRange};
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::Mode;
+use outpage_sys::{clock, map};
+
+use crate::call::Call;
+use crate::live::Live;
+use crate::regions::Region;
+
+/// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
+const LOCKED_SHARE: usize = 2;
+
+/// Bytes below a stack pointer that a fork may use: libc's fork needs a few hundred, the kernel's
+/// signal frame and the red zone less than a page.
+const STACK_BELOW: usize = 8 * PAGE_BYTES;
+
+const fn page_up(len: usize) -> usize {
+    len.next_multiple_of(PAGE_BYTES)
+}
+
+fn value(result: Result<usize, Errno>) -> isize {
+    result.map_or_else(|error| -(error.number() as isize), |v| v as isize)
+}
+
+fn unit(result: Result<(), Errno>) -> isize {
+    value(result.map(|()| 0))
+}
+
+impl Live {
+    /// Carries out `call`; returns what the system call would.
+    pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
+        match call {
+            Call::Mmap { addr, len, prot, flags } => self.mmap(addr, len, prot, flags),
+            Call::Munmap { addr, len } => self.munmap(addr, len),
+            Call::Mremap { old, old_len, new_len, flags, new_addr } => {
+                self.mremap(old, page_up(old_len), page_up(new_len), flags, new_addr)
+            }
+            Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
+            Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
+            Call::Brk { addr } => self.brk(addr),
+            Call::Mlock { addr, len } => self.lock(addr, len, true),
+            Call::Munlock { addr, len } => self.lock(addr, len, false),
+            Call::Replace { addr, len } => {
+                self.let_go(addr, addr + page_up(len));
+                0
+            }
+            Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
+        }
+    }
+
+    /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
+    pub(crate) fn let_go(&mut self, start: usize, end: usize) {
+        self.drop_contents(start, end, Event::Unmap);
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.remove(start, end, &mut parts);
+        self.scratch = parts;
+    }
+
+    fn drop_contents(&mut self, start: usize, end: usize, event: fn(PageRange) -> Event<'static>) {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        for part in &parts {
+            self.quiesce(part.pages());
+            self.pager.handle(clock::now(), event(part.pages()));
+            self.drive();
+        }
+        self.scratch = parts;
+    }
+
+    /// Manages `start..end`, which is mapped.
+    pub(crate) fn take_over(&mut self, start: usize, end: usize, prot: i32, locked: bool) -> Result<Region, Errno> {
+        map::no_huge_pages(start, end - start)?;
+        self.world.uffd.register(start, end - start, Mode::both())?;
+        Ok(self.world.regions.add(start, end, prot, locked))
+    }
+
+    fn mmap(&mut self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
+        let len = page_up(len);
+        if flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0 {
+            self.let_go(addr, addr.saturating_add(len));
+        }
+        // Populating here would bring in pages that nobody counts.
+        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
+            Ok(start) => start,
+            Err(error) => return -(error.number() as isize),
+        };
+        if let Err(error) = self.take_over(start, start + len, prot, false) {
+            let _ = map::munmap(start, len);
+            return -(error.number() as isize);
+        }
+        start as isize
+    }
+
+    fn munmap(&mut self, addr: usize, len: usize) -> isize {
+        if addr % PAGE_BYTES != 0 || len == 0 {
+            return unit(map::munmap(addr, len));
+        }
+        let end = addr.saturating_add(page_up(len));
+        self.let_go(addr, end);
+        unit(map::munmap(addr, len))
+    }
+
+    fn mremap(&mut self, old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> isize {
+        let managed = self.world.regions.at(old).copied();
+        let Some(region) = managed.filter(|_| old % PAGE_BYTES == 0 && old_len > 0 && new_len > 0) else {
+            if flags & libc::MREMAP_FIXED != 0 {
+                self.let_go(new_addr, new_addr.saturating_add(new_len));
+            }
+            return value(map::mremap(old, old_len, new_len, flags, new_addr));
+        };
+        if region.end < old + old_len {
+            // The kernel too refuses to move several mappings at once.
+            return -(Errno::EFAULT.number() as isize);
+        }
+        if flags & libc::MREMAP_FIXED != 0 {
+            self.let_go(new_addr, new_addr.saturating_add(new_len));
+        }
+        if new_len < old_len {
+            self.let_go(old + new_len, old + old_len);
+        }
+        self.quiesce(PageRange::new(region.page(old), (old_len.min(new_len) / PAGE_BYTES) as u64));
+        let moved = match map::mremap(old, old_len, new_len, flags, new_addr) {
+            Ok(moved) => moved,
+            Err(error) => return -(error.number() as isize),
+        };
+        self.moved(region, old, old_len.min(new_len), moved, new_len, flags & libc::MREMAP_DONTUNMAP != 0);
+        moved as isize
+    }
+
+    /// The kernel moved `kept` bytes from `old` to `new`, where `new_len` bytes are mapped now.
+    fn moved(&mut self, region: Region, old: usize, kept: usize, new: usize, new_len: usize, old_stays: bool) {
+        if new != old {
+            let mut parts = std::mem::take(&mut self.scratch);
+            self.world.regions.remove(old, old + kept, &mut parts);
+            self.scratch = parts;
+            let first = region.page(old);
+            self.world.regions.insert(Region { start: new, end: new + kept, first, ..region });
+            if old_stays {
+                self.world.regions.add(old, old + kept, region.prot, region.locked);
+            }
+        }
+        if new_len > kept {
+            self.world.regions.add(new + kept, new + new_len, region.prot, region.locked);
+        }
+        // The kernel drops the registration of what it moved.
+        let registered = self.world.uffd.register(new, new_len, Mode::both());
+        if let Err(error) = registered {
+            crate::start::fatal(&["outpage: moved memory cannot be managed any more: ", error.text()]);
+        }
+    }
+
+    fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
+        match advice {
+            libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | MADV_DONTNEED_LOCKED => {
+                if addr % PAGE_BYTES != 0 {
+                    return -(Errno::EINVAL.number() as isize);
+                }
+                self.drop_contents(addr, addr.saturating_add(page_up(len)), Event::Discard);
+                let advice = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
+                unit(map::madvise(addr, len, advice))
+            }
+            // Huge pages and the kernel's own reclaim have no place in managed memory.
+            libc::MADV_HUGEPAGE | MADV_COLLAPSE | libc::MADV_MERGEABLE | MADV_COLD | MADV_PAGEOUT | libc::MADV_WILLNEED => 0,
+            _ => unit(map::madvise(addr, len, advice)),
+        }
+    }
+
+    fn mprotect(&mut self, addr: usize, len: usize, prot: i32) -> isize {
+        let result = map::mprotect(addr, len, prot);
+        if result.is_ok() && len > 0 {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+            self.world.regions.update(addr, addr + page_up(len), &mut scratch, |r| r.prot = prot);
+            self.scratch = scratch;
+        }
+        unit(result)
+    }
+
+    fn brk(&mut self, addr: usize) -> isize {
+        let before = map::brk(0);
+        if addr == 0 {
+            return before as isize;
+        }
+        let (from, to) = (page_up(before), page_up(addr));
+        if to < from {
+            self.let_go(to, from);
+        }
+        let after = map::brk(addr);
+        let grown = page_up(after);
+        if grown > from {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            if self.take_over(from, grown, prot, false).is_err() {
+                return map::brk(before) as isize;
+            }
+        }
+        after as isize
+    }
+
+    fn lock(&mut self, addr: usize, len: usize, locked: bool) -> isize {
+        let start = addr & !(PAGE_BYTES - 1);
+        let end = page_up(addr.saturating_add(len));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut scratch);
+        let more: usize = scratch.iter().filter(|r| !r.locked).map(|r| r.end - r.start).sum();
+        let so_far: usize = self.world.regions.all().iter().filter(|r| r.locked).map(|r| r.end - r.start).sum();
+        let fits = (so_far + more) / PAGE_BYTES <= self.frames_max / LOCKED_SHARE;
+        if !locked || fits {
+            self.world.regions.update(start, end, &mut scratch, |r| r.locked = locked);
+        }
+        self.scratch = scratch;
+        if locked && !fits { -(Errno::ENOMEM.number() as isize) } else { 0 }
+    }
+
+    /// Brings everything to rest, with the pages mapped that the forking thread needs.
+    fn prepare_fork(&mut self, stack: usize, tls: usize, slot: usize) -> isize {
+        let stack_pages = (stack.saturating_sub(STACK_BELOW)..stack + 3 * PAGE_BYTES).step_by(PAGE_BYTES);
+        let tls_pages = (tls.saturating_sub(PAGE_BYTES)..tls + 2 * PAGE_BYTES).step_by(PAGE_BYTES);
+        for address in stack_pages.chain(tls_pages) {
+            self.bring_in(address);
+        }
+        self.quiesce_all();
+        self.fork_asked = Some(slot);
+        0
+    }
+}
+
+/// From include/uapi/asm-generic/mman-common.h; libc does not name them all.
+const MADV_COLD: i32 = 20;
+const MADV_PAGEOUT: i32 = 21;
+const MADV_DONTNEED_LOCKED: i32 = 24;
+const MADV_COLLAPSE: i32 = 25;

@@ -1,0 +1,116 @@
+//! Who holds which part of the swap file that the processes of a tree share.
+//!
+//! The file is divided into extents. A process leases an extent before it puts slots there; a
+//! forked child holds its parent's extents too, because both page in from them. An extent is free
+//! when nobody holds it. The table is two words of holder bits an extent, and needs no lock.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use outpage_sys::shareable;
+
+use super::{MEMBERS_MAX, MemberId};
+
+/// Bytes in an extent: 16 MiB, 16 write chunks of the largest size.
+pub const EXTENT_BYTES: u64 = 16 << 20;
+/// Slots in an extent.
+pub const EXTENT_SLOTS: u32 = (EXTENT_BYTES >> outpage_core::units::PAGE_SHIFT) as u32;
+/// Most extents of a swap file: 1 TiB.
+pub const EXTENTS_MAX: usize = 1 << 16;
+
+const WORDS: usize = MEMBERS_MAX / 64;
+
+shareable! {
+    /// The table of holders.
+    pub(super) struct Extents {
+        holders: [[AtomicU64; WORDS]; EXTENTS_MAX],
+    }
+}
+
+/// Word and bit of a member.
+fn place(member: MemberId) -> (usize, u64) {
+    (member.index() / 64, 1 << (member.index() % 64))
+}
+
+impl Extents {
+    /// Takes a free extent below `cap` for `member`; `None` when there is none.
+    pub(super) fn lease(&self, member: MemberId, cap: usize) -> Option<u32> {
+        // A scan that met somebody else's attempt may have skipped an extent that both gave up.
+        const SCANS_MAX: usize = 16;
+        for _ in 0..SCANS_MAX {
+            let mut contended = false;
+            for (index, words) in self.holders[..cap.min(EXTENTS_MAX)].iter().enumerate() {
+                match try_lease(words, member) {
+                    Attempt::Leased => return Some(index as u32),
+                    Attempt::Held => {}
+                    Attempt::Contended => contended = true,
+                }
+            }
+            if !contended {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Makes `to` a holder of everything that `from` holds.
+    pub(super) fn share(&self, from: MemberId, to: MemberId) {
+        let (from_word, from_bit) = place(from);
+        let (to_word, to_bit) = place(to);
+        for words in &self.holders {
+            if words[from_word].load(SeqCst) & from_bit != 0 {
+                words[to_word].fetch_or(to_bit, SeqCst);
+            }
+        }
+    }
+
+    /// Ends `member`'s hold of one extent.
+    pub(super) fn drop_one(&self, extent: u32, member: MemberId) {
+        let (word, bit) = place(member);
+        self.holders[extent as usize][word].fetch_and(!bit, SeqCst);
+    }
+
+    /// Ends all holds of `member`.
+    pub(super) fn drop_all(&self, member: MemberId) {
+        let (word, bit) = place(member);
+        for words in &self.holders {
+            if words[word].load(SeqCst) & bit != 0 {
+                words[word].fetch_and(!bit, SeqCst);
+            }
+        }
+    }
+
+    /// How many members hold `extent`.
+    pub(super) fn holders(&self, extent: u32) -> u32 {
+        self.holders[extent as usize].iter().map(|word| word.load(SeqCst).count_ones()).sum()
+    }
+
+    /// The extents that `member` holds.
+    pub(super) fn held_by(&self, member: MemberId) -> impl Iterator<Item = u32> {
+        let (word, bit) = place(member);
+        let held = move |words: &[AtomicU64; WORDS]| words[word].load(SeqCst) & bit != 0;
+        (0_u32..).zip(&self.holders).filter(move |(_, words)| held(words)).map(|(index, _)| index)
+    }
+}
+
+enum Attempt {
+    Leased,
+    Held,
+    Contended,
+}
+
+/// Claims the member's own word first and then looks at the others: of two that do so at once, at
+/// least one sees the other and gives way.
+fn try_lease(words: &[AtomicU64; WORDS], member: MemberId) -> Attempt {
+    if words.iter().any(|word| word.load(SeqCst) != 0) {
+        return Attempt::Held;
+    }
+    let (mine, bit) = place(member);
+    if words[mine].compare_exchange(0, bit, SeqCst, SeqCst).is_err() {
+        return Attempt::Contended;
+    }
+    if words.iter().enumerate().any(|(i, word)| i != mine && word.load(SeqCst) != 0) {
+        words[mine].fetch_and(!bit, SeqCst);
+        return Attempt::Contended;
+    }
+    Attempt::Leased
+}

@@ -1,0 +1,94 @@
+//! What lies in the shared memory, byte for byte the same in every process of the tree.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use outpage_sys::shareable;
+
+use super::MEMBERS_MAX;
+use super::counters::Counters;
+use super::extents::Extents;
+
+/// `OUTPAGES` in ASCII: the first eight bytes.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
+/// Changes with every change of [`Layout`].
+pub(super) const VERSION: u32 = 1;
+
+/// State of a member entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum State {
+    /// Nobody's.
+    Free = 0,
+    /// Reserved by a parent for the child that it is about to fork.
+    Forking = 1,
+    /// A process with a pager; alive while the pager holds the member's lock.
+    Live = 2,
+    /// A process that may be replacing its program; its memory is gone once its lock is.
+    Execing = 3,
+}
+
+impl State {
+    pub(super) fn from_raw(raw: u32) -> Self {
+        match raw {
+            1 => Self::Forking,
+            2 => Self::Live,
+            3 => Self::Execing,
+            _ => Self::Free,
+        }
+    }
+}
+
+shareable! {
+    /// One process. Cache-line aligned: each pager writes its own entry all the time.
+    #[repr(align(64))]
+    pub(super) struct Member {
+        /// A [`State`].
+        pub(super) state: AtomicU32,
+        /// Process id in the namespace `pid_namespace`; 0 while a fork has not returned.
+        pub(super) pid: AtomicU32,
+        /// Inode of the pid namespace that `pid` belongs to.
+        pub(super) pid_namespace: AtomicU64,
+        /// Distinguishes the users of this entry over time.
+        pub(super) generation: AtomicU64,
+        /// Frames reserved, in pages.
+        pub(super) held_pages: AtomicU64,
+        /// Frames it would reserve beyond those if it could, in pages.
+        pub(super) wants_pages: AtomicU64,
+        /// Frames it should come down to, in pages.
+        pub(super) target_pages: AtomicU64,
+        /// What it counted.
+        pub(super) counters: Counters,
+    }
+}
+
+shareable! {
+    /// The whole. All zeroes is a valid value of every field.
+    pub(super) struct Layout {
+        pub(super) magic: AtomicU64,
+        pub(super) version: AtomicU32,
+        /// The mechanism in use, chosen by the first process: 0 unknown, 1 move, 2 write-protect.
+        pub(super) mechanism: AtomicU32,
+        /// The limit of the whole tree, in pages.
+        pub(super) limit_pages: AtomicU64,
+        /// Extents that the swap file may have.
+        pub(super) extents_cap: AtomicU64,
+        /// Generations handed out.
+        pub(super) generations: AtomicU64,
+        /// Frames reserved by all members, in pages.
+        pub(super) reserved: Aligned,
+        /// Most of `reserved` at once, in pages.
+        pub(super) reserved_peak: Aligned,
+        /// Counters of processes that are gone.
+        pub(super) retired: Counters,
+        pub(super) members: [Member; MEMBERS_MAX],
+        pub(super) extents: Extents,
+    }
+}
+
+shareable! {
+    /// A word that shares its cache line with nothing.
+    #[repr(align(64))]
+    pub(super) struct Aligned {
+        pub(super) word: AtomicU64,
+    }
+}

@@ -1,0 +1,193 @@
+//! The session on the fault path: frames, extents and counters. No lock, no system call.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::{Counters, Counts, MemberId, MemberView, Session, State, share};
+
+impl Session {
+    /// The limit of the whole tree, in pages.
+    #[must_use]
+    pub fn limit_pages(&self) -> u64 {
+        self.layout().limit_pages.load(Relaxed)
+    }
+
+    /// Changes the limit, in pages. Members notice at their next [`Session::target`].
+    pub fn set_limit_pages(&self, pages: u64) {
+        self.layout().limit_pages.store(pages, Relaxed);
+    }
+
+    /// Extents that the swap file may have.
+    #[must_use]
+    pub fn extents_cap(&self) -> u32 {
+        self.layout().extents_cap.load(Relaxed) as u32
+    }
+
+    /// Lowers the cap on extents: the file system is full.
+    pub fn lower_extents_cap(&self, extents: u32) {
+        self.layout().extents_cap.fetch_min(u64::from(extents), Relaxed);
+    }
+
+    /// Frames that all members hold, in pages.
+    #[must_use]
+    pub fn reserved_pages(&self) -> u64 {
+        self.layout().reserved.word.load(Relaxed)
+    }
+
+    /// Most frames that all members held at once, in pages.
+    #[must_use]
+    pub fn peak_pages(&self) -> u64 {
+        self.layout().reserved_peak.word.load(Relaxed)
+    }
+
+    /// Takes up to `pages` frames out of the limit for this process; returns how many it got.
+    ///
+    /// A process killed in the middle loses them for the tree: the limit is never exceeded.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn reserve(&self, pages: u64) -> u64 {
+        let layout = self.layout();
+        let limit = self.limit_pages();
+        let take = |held: u64| pages.min(limit.saturating_sub(held));
+        let taken = layout.reserved.word.fetch_update(SeqCst, Relaxed, |held| match take(held) {
+            0 => None,
+            granted => Some(held + granted),
+        });
+        let Ok(before) = taken else { return 0 };
+        let granted = take(before);
+        layout.reserved_peak.word.fetch_max(before + granted, Relaxed);
+        self.member(self.joined()).held_pages.fetch_add(granted, SeqCst);
+        granted
+    }
+
+    /// Gives `pages` frames back.
+    ///
+    /// # Panics
+    /// When the process does not hold that many.
+    pub fn release(&self, pages: u64) {
+        let held = self.member(self.joined()).held_pages.fetch_sub(pages, SeqCst);
+        assert!(held >= pages, "{pages} frames released of {held} held");
+        self.layout().reserved.word.fetch_sub(pages, SeqCst);
+    }
+
+    /// Frames that this process holds, in pages.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn held_pages(&self) -> u64 {
+        self.member(self.joined()).held_pages.load(Relaxed)
+    }
+
+    /// Says how many frames beyond those held this process could use now, in pages.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn want(&self, pages: u64) {
+        self.member(self.joined()).wants_pages.store(pages, Relaxed);
+    }
+
+    /// Frames that this process may hold at most, so that the others get their share; in pages.
+    ///
+    /// `u64::MAX` while everything that the members hold and want fits the limit. Else every member
+    /// gets what it asks for up to a common ceiling ([`share::ceiling`]).
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn target(&self) -> u64 {
+        let mut demands = [0; super::MEMBERS_MAX];
+        let mut live = 0;
+        for id in MemberId::all() {
+            let member = self.member(id);
+            if self.state(id) != State::Free {
+                let wants = member.wants_pages.load(Relaxed);
+                demands[live] = member.held_pages.load(Relaxed).saturating_add(wants);
+                live += 1;
+            }
+        }
+        let target = share::ceiling(self.limit_pages(), &mut demands[..live]);
+        self.member(self.joined()).target_pages.store(target, Relaxed);
+        target
+    }
+
+    /// Leases a free extent of the swap file to this process; `None`: the file is at its cap.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn lease_extent(&self) -> Option<u32> {
+        self.layout().extents.lease(self.joined(), self.extents_cap() as usize)
+    }
+
+    /// Ends this process's hold of `extent`; it is free once no other member holds it.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn release_extent(&self, extent: u32) {
+        self.layout().extents.drop_one(extent, self.joined());
+    }
+
+    /// How many members hold `extent`.
+    #[must_use]
+    pub fn extent_holders(&self, extent: u32) -> u32 {
+        self.layout().extents.holders(extent)
+    }
+
+    /// The extents that `member` holds, in ascending order.
+    pub fn extents_of(&self, member: MemberId) -> impl Iterator<Item = u32> {
+        self.layout().extents.held_by(member)
+    }
+
+    /// This process's counters.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.member(self.joined()).counters
+    }
+
+    /// The counters of all processes, those that are gone included.
+    #[must_use]
+    pub fn totals(&self) -> Counts {
+        let mut total = self.layout().retired.read();
+        for view in self.members() {
+            total.merge(&view.counts, view.state == State::Live);
+        }
+        total
+    }
+
+    /// The members, in order of their ids.
+    pub fn members(&self) -> impl Iterator<Item = MemberView> {
+        MemberId::all().filter_map(|id| {
+            let (state, member) = (self.state(id), self.member(id));
+            (state != State::Free).then(|| MemberView {
+                id,
+                state,
+                pid: member.pid.load(Relaxed),
+                held_pages: member.held_pages.load(Relaxed),
+                counts: member.counters.read(),
+            })
+        })
+    }
+
+    /// Records the mechanism that the first process chose, for the summary.
+    pub fn set_mechanism(&self, mechanism: crate::config::Mechanism) {
+        self.layout().mechanism.store(mechanism as u32, Relaxed);
+    }
+
+    /// The mechanism in use; `Auto` while no process has had to page.
+    #[must_use]
+    pub fn mechanism(&self) -> crate::config::Mechanism {
+        use crate::config::Mechanism;
+        match self.layout().mechanism.load(Relaxed) {
+            1 => Mechanism::Move,
+            2 => Mechanism::WriteProtect,
+            _ => Mechanism::Auto,
+        }
+    }
+
+    pub(super) fn state(&self, id: MemberId) -> State {
+        State::from_raw(self.member(id).state.load(SeqCst))
+    }
+}

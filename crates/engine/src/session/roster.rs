@@ -1,0 +1,254 @@
+//! Who belongs to the session: joining, forking, replacing the program, burying the dead.
+//!
+//! Everything here happens under the roster lock, so it may take its time over steps; a process
+//! that dies half-way leaves an entry that the next [`Session::reap`] finishes.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use outpage_sys::launch::wait_lock_byte;
+use outpage_sys::process;
+use outpage_sys::shared::{is_locked, lock_byte, unlock_byte};
+
+use super::layout::Member;
+use super::liveness::{is_alive, pid_namespace};
+use super::{LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Session, SessionError, State, os};
+
+/// The roster lock; dropping it unlocks.
+struct Roster<'a>(&'a Session);
+
+impl Drop for Roster<'_> {
+    fn drop(&mut self) {
+        // An error is impossible short of a closed descriptor, and then the lock is gone anyway.
+        let _ = unlock_byte(self.0.descriptor(), ROSTER_BYTE);
+    }
+}
+
+impl Session {
+    /// Makes the calling process a member. Its memory counts from now on.
+    ///
+    /// The calling thread's description of the memfd is what keeps the member alive: it must be the
+    /// pager thread, with a descriptor table of its own.
+    ///
+    /// # Errors
+    /// [`SessionError::Full`]; [`SessionError::Os`].
+    ///
+    /// # Panics
+    /// When the view has joined before.
+    pub fn join(&mut self) -> Result<MemberId, SessionError> {
+        assert!(self.me.is_none(), "joined twice");
+        let roster = self.roster()?;
+        self.reap_locked();
+        let id = self.free_entry()?;
+        self.claim(id, State::Free)?;
+        self.reset(id, process::pid());
+        self.set_state(id, State::Live);
+        drop(roster);
+        self.me = Some(id);
+        Ok(id)
+    }
+
+    /// Makes a forked child the member that its parent reserved with [`Session::begin_fork`].
+    ///
+    /// # Errors
+    /// [`SessionError::Expired`] when the entry is not reserved (any more); [`SessionError::Os`].
+    pub fn join_forked(&mut self, id: MemberId) -> Result<(), SessionError> {
+        assert!(self.me.is_none(), "joined twice");
+        let roster = self.roster()?;
+        self.claim(id, State::Forking)?;
+        let member = self.member(id);
+        member.pid.store(process::pid(), Relaxed);
+        member.pid_namespace.store(pid_namespace(), Relaxed);
+        self.set_state(id, State::Live);
+        drop(roster);
+        self.me = Some(id);
+        Ok(())
+    }
+
+    /// Ends the membership: frames and extents go back, counters stay in the totals.
+    ///
+    /// # Errors
+    /// [`SessionError::Os`].
+    pub fn leave(&mut self) -> Result<(), SessionError> {
+        let Some(id) = self.me else { return Ok(()) };
+        let roster = self.roster()?;
+        self.bury(id);
+        unlock_byte(self.descriptor(), id.index() as u64).map_err(os("unlock the session"))?;
+        drop(roster);
+        self.me = None;
+        Ok(())
+    }
+
+    /// Reserves an entry for a child about to be forked; it holds all extents of this process.
+    ///
+    /// # Errors
+    /// [`SessionError::Full`]; [`SessionError::Os`].
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn begin_fork(&self) -> Result<MemberId, SessionError> {
+        let parent = self.joined();
+        let _roster = self.roster()?;
+        self.reap_locked();
+        let child = self.free_entry()?;
+        self.reset(child, 0);
+        self.layout().extents.share(parent, child);
+        self.set_state(child, State::Forking);
+        Ok(child)
+    }
+
+    /// The fork returned: the child that will [`Session::join_forked`] as `child` is `pid`.
+    pub fn fork_done(&self, child: MemberId, pid: u32) {
+        // The child may have joined already and then knows its own pid.
+        let _ = self.member(child).pid.compare_exchange(0, pid, SeqCst, SeqCst);
+    }
+
+    /// The fork failed: the entry is free again.
+    pub fn cancel_fork(&self, child: MemberId) {
+        if let Ok(_roster) = self.roster()
+            && self.state(child) == State::Forking
+        {
+            self.bury(child);
+        }
+    }
+
+    /// This process is about to replace its program. The new program joins anew.
+    ///
+    /// Between the two no lock is held; the state keeps the session (and its keeper) alive.
+    pub fn begin_exec(&self) {
+        self.set_state(self.joined(), State::Execing);
+    }
+
+    /// The replacement failed; the program goes on.
+    pub fn cancel_exec(&self) {
+        self.set_state(self.joined(), State::Live);
+    }
+
+    /// Buries members that died; returns how many. Their frames and extents become free.
+    pub fn reap(&self) -> usize {
+        self.roster().map_or(0, |_roster| self.reap_locked())
+    }
+
+    /// Marks the launcher as alive for as long as this view exists.
+    ///
+    /// # Errors
+    /// [`SessionError::Os`].
+    pub fn hold_for_launcher(&self) -> Result<(), SessionError> {
+        wait_lock_byte(self.descriptor(), LAUNCHER_BYTE).map_err(os("lock the session"))
+    }
+
+    /// Waits until no launcher holds the session.
+    ///
+    /// # Errors
+    /// [`SessionError::Os`].
+    pub fn wait_launcher_gone(&self) -> Result<(), SessionError> {
+        self.wait_unlocked(LAUNCHER_BYTE)
+    }
+
+    /// Waits until there are no members, burying those that die.
+    ///
+    /// # Errors
+    /// [`SessionError::Os`].
+    pub fn wait_members_gone(&self) -> Result<(), SessionError> {
+        loop {
+            self.reap();
+            let Some(someone) = self.members().next() else { return Ok(()) };
+            if someone.state == State::Live {
+                self.wait_unlocked(someone.id.index() as u64)?;
+            } else {
+                // A fork or exec in progress has nothing to wait on; it takes milliseconds.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+
+    fn wait_unlocked(&self, byte: u64) -> Result<(), SessionError> {
+        wait_lock_byte(self.descriptor(), byte).map_err(os("wait for a process"))?;
+        unlock_byte(self.descriptor(), byte).map_err(os("unlock the session"))
+    }
+
+    fn roster(&self) -> Result<Roster<'_>, SessionError> {
+        wait_lock_byte(self.descriptor(), ROSTER_BYTE).map_err(os("lock the session"))?;
+        Ok(Roster(self))
+    }
+
+    fn free_entry(&self) -> Result<MemberId, SessionError> {
+        let free = |&id: &MemberId| self.state(id) == State::Free;
+        MemberId::all().find(free).ok_or(SessionError::Full)
+    }
+
+    /// Takes the lock of entry `id`, which must be in `state`.
+    fn claim(&self, id: MemberId, state: State) -> Result<(), SessionError> {
+        let free = lock_byte(self.descriptor(), id.index() as u64);
+        let claimed = free.map_err(os("lock the session"))? && self.state(id) == state;
+        if claimed { Ok(()) } else { Err(SessionError::Expired) }
+    }
+
+    /// A fresh entry for process `pid`, not yet visible.
+    fn reset(&self, id: MemberId, pid: u32) {
+        let generation = self.layout().generations.fetch_add(1, SeqCst) + 1;
+        let member = self.member(id);
+        member.pid.store(pid, Relaxed);
+        member.pid_namespace.store(pid_namespace(), Relaxed);
+        member.generation.store(generation, Relaxed);
+        member.held_pages.store(0, Relaxed);
+        member.wants_pages.store(0, Relaxed);
+        member.target_pages.store(u64::MAX, Relaxed);
+        member.counters.write(&super::Counts::default());
+    }
+
+    fn set_state(&self, id: MemberId, state: State) {
+        self.member(id).state.store(state as u32, SeqCst);
+    }
+
+    fn reap_locked(&self) -> usize {
+        let here = pid_namespace();
+        let dead = |&id: &MemberId| self.me != Some(id) && self.is_dead(id, here);
+        MemberId::all().filter(dead).map(|id| self.bury(id)).count()
+    }
+
+    /// Whether the entry's process is gone; unknown counts as alive. Frees what an exec left.
+    fn is_dead(&self, id: MemberId, here: u64) -> bool {
+        let unlocked = || is_locked(self.descriptor(), id.index() as u64) == Ok(false);
+        match self.state(id) {
+            State::Free => false,
+            State::Live => unlocked(),
+            State::Forking => pid_is_gone(self.member(id), here),
+            State::Execing => {
+                let gone = unlocked();
+                if gone {
+                    self.give_back(id);
+                }
+                gone && (pid_is_gone(self.member(id), here) || self.is_caller(id, here))
+            }
+        }
+    }
+
+    /// Whether the entry is what the calling process was before its exec.
+    fn is_caller(&self, id: MemberId, here: u64) -> bool {
+        let member = self.member(id);
+        member.pid.load(Relaxed) == process::pid() && member.pid_namespace.load(Relaxed) == here
+    }
+
+    /// Folds the entry's counters into the totals and frees everything that it holds.
+    fn bury(&self, id: MemberId) {
+        let member = self.member(id);
+        let mut retired = self.layout().retired.read();
+        retired.merge(&member.counters.read(), false);
+        self.layout().retired.write(&retired);
+        member.counters.write(&super::Counts::default());
+        self.give_back(id);
+        self.set_state(id, State::Free);
+    }
+
+    fn give_back(&self, id: MemberId) {
+        let held = self.member(id).held_pages.swap(0, SeqCst);
+        self.layout().reserved.word.fetch_sub(held, SeqCst);
+        self.layout().extents.drop_all(id);
+    }
+}
+
+/// Whether the process named by the entry is gone, as far as this pid namespace (`here`) can tell.
+fn pid_is_gone(member: &Member, here: u64) -> bool {
+    let pid = member.pid.load(SeqCst);
+    pid != 0 && here != 0 && member.pid_namespace.load(Relaxed) == here && !is_alive(pid)
+}

@@ -1,0 +1,254 @@
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+const CHILD_SESSION: &str = "OUTPAGE_TEST_SESSION";
+const CHILD_MEMBER: &str = "OUTPAGE_TEST_MEMBER";
+
+fn create(limit_pages: u64) -> (Session, Fd) {
+    Session::create(limit_pages, 4 * EXTENT_BYTES).expect("session")
+}
+
+/// A second view with a description of its own, as another process would have.
+fn another(file: &Fd) -> Session {
+    Session::from_fd(file.number()).expect("view")
+}
+
+/// Not a test: the body of the processes that [`spawn`] starts. It joins, takes two extents and ten
+/// frames, counts three page-ins, says so, and waits to be killed.
+#[test]
+fn child_process() {
+    let Ok(path) = std::env::var(CHILD_SESSION) else { return };
+    let mut session = Session::open(&CString::new(path).expect("path")).expect("open");
+    match std::env::var(CHILD_MEMBER) {
+        Ok(id) => session.join_forked(MemberId(id.parse().expect("id"))).expect("join_forked"),
+        Err(_) => drop(session.join().expect("join")),
+    }
+    assert_eq!(session.reserve(10), 10);
+    assert!(session.lease_extent().is_some());
+    session.counters().count_read(3);
+    println!("\njoined");
+    std::io::stdin().read_line(&mut String::new()).expect("parent");
+    session.begin_exec();
+}
+
+struct Spawned(Child);
+
+/// Starts [`child_process`] on the session behind `file` and waits until it has joined.
+fn spawn(file: &Fd, member: Option<MemberId>) -> Spawned {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command
+        .args(["--exact", "session::tests::child_process", "--nocapture", "--test-threads=1"])
+        .env(CHILD_SESSION, format!("/proc/{}/fd/{}", std::process::id(), file.number()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    if let Some(id) = member {
+        command.env(CHILD_MEMBER, id.index().to_string());
+    }
+    let mut child = command.spawn().expect("spawn");
+    let lines = BufReader::new(child.stdout.as_mut().expect("stdout")).lines();
+    let joined = lines.map_while(Result::ok).any(|line| line == "joined");
+    assert!(joined, "the child did not join");
+    Spawned(child)
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn members_join_leave_and_are_counted() {
+    let (watcher, file) = create(100);
+    let (mut a, mut b) = (another(&file), another(&file));
+    assert_eq!((a.join(), b.join()), (Ok(MemberId(0)), Ok(MemberId(1))));
+    a.counters().count_write(16);
+    b.counters().count_write(1);
+    b.counters().resident_pages.set(7);
+    assert_eq!(watcher.totals().page_outs, 17);
+    assert_eq!(watcher.totals().resident_pages, 7);
+    b.leave().expect("leave");
+    assert_eq!(watcher.totals().page_outs, 17, "the counters of the gone are kept");
+    assert_eq!(watcher.totals().resident_pages, 0);
+    assert_eq!(watcher.members().count(), 1);
+    assert_eq!(b.join(), Ok(MemberId(1)), "the entry is free again");
+}
+
+#[test]
+fn the_limit_is_never_exceeded_and_frames_come_back() {
+    let (watcher, file) = create(100);
+    let (mut a, mut b) = (another(&file), another(&file));
+    a.join().expect("join");
+    b.join().expect("join");
+    assert_eq!(a.reserve(60), 60);
+    assert_eq!(b.reserve(60), 40);
+    assert_eq!(b.reserve(1), 0);
+    assert_eq!((watcher.reserved_pages(), watcher.peak_pages()), (100, 100));
+    a.release(10);
+    assert_eq!(b.reserve(20), 10);
+    drop(a);
+    assert_eq!(watcher.reap(), 1, "its lock went with its description");
+    assert_eq!(watcher.reserved_pages(), 50);
+    assert_eq!(b.held_pages(), 50);
+}
+
+#[test]
+fn targets_divide_the_limit_by_demand() {
+    let (_watcher, file) = create(100);
+    let (mut a, mut b) = (another(&file), another(&file));
+    a.join().expect("join");
+    b.join().expect("join");
+    a.reserve(90);
+    assert_eq!(a.target(), u64::MAX, "nobody wants more");
+    b.reserve(10);
+    b.want(5);
+    assert_eq!(a.target(), 85, "b asks for 15 in all and gets it");
+    b.want(500);
+    assert_eq!((a.target(), b.target()), (50, 50));
+}
+
+#[test]
+fn extents_are_leased_once_and_shared_by_fork() {
+    let (watcher, file) = create(100);
+    let (mut a, mut b) = (another(&file), another(&file));
+    let parent = a.join().expect("join");
+    b.join().expect("join");
+    assert_eq!((a.lease_extent(), b.lease_extent(), a.lease_extent()), (Some(0), Some(1), Some(2)));
+    let child = a.begin_fork().expect("fork");
+    assert_eq!(watcher.extent_holders(0), 2);
+    a.release_extent(0);
+    assert_eq!((b.lease_extent(), b.lease_extent()), (Some(3), None), "the child still holds 0");
+    assert_eq!(watcher.extents_of(parent).collect::<Vec<_>>(), [2]);
+    assert_eq!(watcher.extents_of(child).collect::<Vec<_>>(), [0, 2]);
+    a.cancel_fork(child);
+    assert_eq!(b.lease_extent(), Some(0));
+    b.lower_extents_cap(1);
+    b.release_extent(3);
+    assert_eq!(b.lease_extent(), None, "the cap came down");
+}
+
+#[test]
+fn leases_from_many_threads_never_meet() {
+    const MEMBERS: usize = 100;
+    let (_watcher, file) = Session::create(1, 400 * EXTENT_BYTES).expect("session");
+    let views: Vec<Session> = (0..MEMBERS)
+        .map(|_| {
+            let mut view = another(&file);
+            view.join().expect("join");
+            view
+        })
+        .collect();
+    let mut leased: Vec<u32> = std::thread::scope(|scope| {
+        let workers: Vec<_> = views
+            .chunks(MEMBERS / 4)
+            .map(|chunk| scope.spawn(move || lease_four_each(chunk)))
+            .collect();
+        workers.into_iter().flat_map(|w| w.join().expect("worker")).collect()
+    });
+    leased.sort_unstable();
+    leased.dedup();
+    assert_eq!(leased.len(), 400);
+}
+
+fn lease_four_each(views: &[Session]) -> Vec<u32> {
+    views.iter().flat_map(|view| (0..4).filter_map(|_| view.lease_extent())).collect()
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_but_its_counters() {
+    let (watcher, file) = create(100);
+    let child = spawn(&file, None);
+    assert_eq!(watcher.reap(), 0, "it lives");
+    let view = watcher.members().next().expect("a member");
+    assert_eq!((view.pid, view.held_pages, view.state), (child.0.id(), 10, State::Live));
+    drop(child);
+    assert_eq!(watcher.reap(), 1);
+    assert_eq!((watcher.reserved_pages(), watcher.extent_holders(0)), (0, 0));
+    assert_eq!(watcher.totals().page_ins, 3);
+}
+
+#[test]
+fn a_forked_child_keeps_what_its_dead_parent_held() {
+    let (watcher, file) = create(100);
+    let mut parent = another(&file);
+    parent.join().expect("join");
+    let extent = parent.lease_extent().expect("extent");
+    let id = parent.begin_fork().expect("fork");
+    let child = spawn(&file, Some(id));
+    parent.fork_done(id, child.0.id());
+    drop(parent);
+    assert_eq!(watcher.reap(), 1, "the parent");
+    assert_eq!(watcher.extent_holders(extent), 1, "the child");
+    drop(child);
+    assert_eq!((watcher.reap(), watcher.extent_holders(extent)), (1, 0));
+}
+
+#[test]
+fn a_child_that_dies_before_it_joins_is_buried() {
+    let (watcher, file) = create(100);
+    let mut parent = another(&file);
+    parent.join().expect("join");
+    let id = parent.begin_fork().expect("fork");
+    assert_eq!(watcher.reap(), 0, "the fork has not returned: nobody knows");
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+    parent.fork_done(id, child.id());
+    assert_eq!(watcher.reap(), 0, "it lives");
+    drop(child.stdin.take());
+    child.wait().expect("wait");
+    assert_eq!(watcher.reap(), 1);
+    let mut late = another(&file);
+    assert_eq!(late.join_forked(id), Err(SessionError::Expired));
+}
+
+#[test]
+fn a_process_that_replaces_its_program_joins_anew() {
+    let (watcher, file) = create(100);
+    let mut before = another(&file);
+    before.join().expect("join");
+    before.reserve(10);
+    before.begin_exec();
+    assert_eq!(watcher.reap(), 0);
+    assert_eq!(watcher.reserved_pages(), 10, "until exec the memory is there");
+    drop(before);
+    assert_eq!(watcher.members().count(), 1, "the process lives on");
+    let mut after = another(&file);
+    after.join().expect("join");
+    assert_eq!((watcher.members().count(), watcher.reserved_pages()), (1, 0));
+}
+
+#[test]
+fn the_keeper_waits_for_launcher_and_members() {
+    let (launcher, file) = create(100);
+    launcher.hold_for_launcher().expect("hold");
+    let child = spawn(&file, None);
+    let keeper = another(&file);
+    let waiting = std::thread::spawn(move || keeper.wait_launcher_gone().and_then(|()| keeper.wait_members_gone()));
+    drop(launcher);
+    assert!(!waiting.is_finished(), "a member lives");
+    drop(child);
+    assert_eq!(waiting.join().expect("keeper"), Ok(()));
+}
+
+#[test]
+fn other_files_are_no_sessions() {
+    assert!(matches!(Session::open(c"/nonexistent"), Err(SessionError::Os(_, Errno::ENOENT))));
+    let bytes = size_of::<Layout>() as u64;
+    let zeroes = shared::create(c"outpage-test", bytes).expect("memfd");
+    assert!(matches!(Session::from_fd(zeroes.number()), Err(SessionError::Foreign)));
+}
+
+#[test]
+fn paths_survive_the_environment() {
+    let paths = SessionPaths {
+        session: Some(c"/proc/7/fd/8".into()),
+        swap: Some(c"/proc/7/fd/9".into()),
+        uffd_device: Some(10),
+    };
+    let vars = paths.to_env();
+    let lookup = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+    assert_eq!(SessionPaths::from_env(lookup), paths);
+    assert_eq!(SessionPaths::from_env(|_| None), SessionPaths::default());
+}

@@ -1,0 +1,107 @@
+//! Which staged page is in which frame: a hash table of fixed size.
+
+use outpage_core::units::PageNo;
+
+use crate::frames::Place;
+
+/// Pages out of the program, by number. Never grows: it is made for all frames.
+pub struct Staged {
+    cells: Vec<(u64, Place)>,
+    used: usize,
+}
+
+/// No page has this number.
+const VACANT: u64 = u64::MAX;
+
+impl Staged {
+    /// Room for `frames` pages.
+    #[must_use]
+    pub fn new(frames: usize) -> Self {
+        Self { cells: vec![(VACANT, Place(0)); (frames * 2).next_power_of_two()], used: 0 }
+    }
+
+    /// Pages in the table.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whether no page is staged.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4).
+    fn home(&self, page: u64) -> usize {
+        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.cells.len().trailing_zeros())) as usize
+    }
+
+    fn find(&self, page: u64) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut at = self.home(page);
+        while self.cells[at].0 != page && self.cells[at].0 != VACANT {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The frame of a staged page.
+    #[must_use]
+    pub fn get(&self, page: PageNo) -> Option<Place> {
+        let (found, place) = self.cells[self.find(page.raw())];
+        (found == page.raw()).then_some(place)
+    }
+
+    /// `page` is staged in `place`.
+    ///
+    /// # Panics
+    /// When it is staged already, or more pages are staged than there are frames.
+    pub fn insert(&mut self, page: PageNo, place: Place) {
+        assert!(self.used * 4 < self.cells.len() * 3, "more staged pages than frames");
+        let at = self.find(page.raw());
+        assert!(self.cells[at].0 == VACANT, "{page:?} staged twice");
+        self.cells[at] = (page.raw(), place);
+        self.used += 1;
+    }
+
+    /// `page` is not staged any more; backward-shift deletion keeps probes short.
+    pub fn remove(&mut self, page: PageNo) -> Option<Place> {
+        let mask = self.cells.len() - 1;
+        let mut hole = self.find(page.raw());
+        let (found, place) = self.cells[hole];
+        if found != page.raw() {
+            return None;
+        }
+        let mut at = (hole + 1) & mask;
+        while self.cells[at].0 != VACANT {
+            let home = self.home(self.cells[at].0);
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.cells[hole] = self.cells[at];
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        self.cells[hole].0 = VACANT;
+        self.used -= 1;
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_and_go() {
+        let mut staged = Staged::new(1000);
+        for round in 0..10u64 {
+            (0..1000u32).for_each(|i| staged.insert(PageNo::from_raw(u64::from(i) * 64 + round), Place(i)));
+            for i in 0..1000u32 {
+                assert_eq!(staged.remove(PageNo::from_raw(u64::from(i) * 64 + round)), Some(Place(i)));
+                assert_eq!(staged.get(PageNo::from_raw(u64::from(i) * 64 + round)), None);
+            }
+            assert!(staged.is_empty());
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! How a process gets its pager: at the start, and again in a forked child.
+
+use std::fmt;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use outpage_core::limits::FRAMES_MIN;
+use outpage_core::pager::{Pager, Setup as PagerSetup};
+use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_store::{Backend, BackendError, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError};
+use outpage_sys::futex::{self, Scope};
+use outpage_sys::map::Memory;
+use outpage_sys::pagemap::Pagemap;
+use outpage_sys::raw::Errno;
+use outpage_sys::thread::{self, Options};
+use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
+use outpage_sys::{clock, fd, process};
+
+use crate::call::{Call, Calls};
+use crate::config::{Config, Mechanism as Wish, StoreKind};
+use crate::fork::Ticket;
+use crate::frames::Frames;
+use crate::live::Live;
+use crate::report;
+use crate::session::{EXTENT_SLOTS, Session, SessionError, SessionPaths};
+use crate::workers::Workers;
+use crate::world::{Mechanism, World};
+
+/// What a pager is started with.
+pub struct Setup {
+    /// What the user set.
+    pub config: Config,
+    /// Where the session and its swap file are; without them the process gets its own.
+    pub paths: SessionPaths,
+}
+
+/// Why there is no pager.
+#[derive(Debug)]
+pub enum StartError {
+    /// No userfaultfd, or one that lacks what is needed.
+    Uffd(OpenError),
+    /// The session.
+    Session(SessionError),
+    /// The swap file.
+    Swap(SwapFileError),
+    /// The store's I/O.
+    Store(BackendError),
+    /// Something else that the kernel refused.
+    Os(&'static str, Errno),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uffd(e) => write!(f, "{e}; `outpage doctor` tells the remedy"),
+            Self::Session(e) => e.fmt(f),
+            Self::Swap(e) => e.fmt(f),
+            Self::Store(e) => e.fmt(f),
+            Self::Os(what, e) => write!(f, "cannot {what}: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+pub(crate) fn os(what: &'static str) -> impl FnOnce(Errno) -> StartError {
+    move |e| StartError::Os(what, e)
+}
+
+const STARTING: u32 = 0;
+const UP: u32 = 1;
+const FAILED: u32 = 2;
+
+/// The pager of this process, as the program's threads see it.
+pub struct Engine {
+    pub(crate) calls: Arc<Calls>,
+    /// The pager thread's state while it is parked for a fork.
+    pub(crate) parked: Mutex<Option<Box<Live>>>,
+    pub(crate) gate: AtomicU32,
+    pub(crate) forked_pid: AtomicI32,
+    pub(crate) tid: AtomicU32,
+    pub(crate) config: Config,
+    pub(crate) paths: SessionPaths,
+    state: AtomicU32,
+    error: Mutex<Option<StartError>>,
+}
+
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+/// An address among this library's own variables, which must never be paged.
+pub(crate) fn statics() -> usize {
+    (&raw const ENGINE).addr()
+}
+
+/// Stack of the pager's thread: measured use is below 32 KiB; reading the list of mappings and
+/// formatting an error take a few more.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What a new pager thread begins with.
+pub(crate) enum Begin {
+    Fresh,
+    Child(Box<Live>, Ticket),
+}
+
+impl Engine {
+    /// Starts the pager of this process and lets it manage all private anonymous memory there is.
+    ///
+    /// # Errors
+    /// [`StartError`]; the program's memory is untouched then.
+    ///
+    /// # Panics
+    /// When the process has a pager already.
+    pub fn start(setup: Setup) -> Result<&'static Self, StartError> {
+        let calls = Arc::new(Calls::new().map_err(os("reserve memory"))?);
+        let engine = Self {
+            calls,
+            parked: Mutex::new(None),
+            gate: AtomicU32::new(0),
+            forked_pid: AtomicI32::new(0),
+            tid: AtomicU32::new(0),
+            config: setup.config,
+            paths: setup.paths,
+            state: AtomicU32::new(STARTING),
+            error: Mutex::new(None),
+        };
+        assert!(ENGINE.set(engine).is_ok(), "one pager a process");
+        let engine = ENGINE.get().expect("just set");
+        engine.launch(Begin::Fresh)?;
+        Ok(engine)
+    }
+
+    /// Starts a pager thread and waits until it serves.
+    pub(crate) fn launch(&'static self, begin: Begin) -> Result<(), StartError> {
+        self.state.store(STARTING, Ordering::SeqCst);
+        let options = Options { name: c"outpage", stack_bytes: STACK_BYTES, share_files: false };
+        let thread = thread::spawn(pager_thread, begin, &options).map_err(os("start the pager's thread"))?;
+        self.tid.store(thread.tid().0, Ordering::SeqCst);
+        // It ends with the process, or in a message: nobody joins it.
+        std::mem::forget(thread);
+        while self.state.load(Ordering::SeqCst) == STARTING {
+            futex::wait(&self.state, STARTING, None, Scope::Process);
+        }
+        if self.state.load(Ordering::SeqCst) == UP {
+            return Ok(());
+        }
+        let error = self.error.lock().ok().and_then(|mut e| e.take());
+        Err(error.unwrap_or(StartError::Os("start the pager", Errno::EIO)))
+    }
+
+    fn report(&self, result: Result<(), StartError>) {
+        let state = if result.is_ok() { UP } else { FAILED };
+        if let (Err(error), Ok(mut slot)) = (result, self.error.lock()) {
+            *slot = Some(error);
+        }
+        self.state.store(state, Ordering::SeqCst);
+        futex::wake(&self.state, 1, Scope::Process);
+    }
+
+    /// Has the pager's thread carry out `call`; returns what the system call would, errors negative.
+    pub fn call(&self, call: Call) -> isize {
+        self.calls.post(call)
+    }
+
+    /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.
+    #[must_use]
+    pub fn manages(&self, start: usize, end: usize) -> bool {
+        start < end && !outpage_sys::own::contains(start)
+    }
+}
+
+/// The life of a pager's thread.
+fn pager_thread(begin: Begin) {
+    let engine = ENGINE.get().expect("set before the thread");
+    let live = match begin {
+        Begin::Fresh => fresh(engine),
+        Begin::Child(live, ticket) => crate::fork::revive(engine, live, ticket),
+    };
+    let mut live = match live {
+        Ok(live) => live,
+        Err(error) => return engine.report(Err(error)),
+    };
+    live.next_tick = clock::now();
+    engine.report(Ok(()));
+    loop {
+        let slot = live.run_until_fork();
+        live = crate::fork::park(engine, live, slot);
+    }
+}
+
+/// Descriptors that the pager keeps of those its thread was born with.
+pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
+    let mut numbers = [-1; 8];
+    let mut count = 0;
+    for number in keep.iter().flatten() {
+        numbers[count] = *number;
+        count += 1;
+    }
+    fd::close_all_except(&numbers[..count]).map_err(os("close inherited descriptors"))
+}
+
+pub(crate) fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError> {
+    let basics = Features::THREAD_ID.plus(Features::PAGEFAULT_FLAG_WP).plus(Features::EXACT_ADDRESS);
+    let extras = basics.plus(Features::POISON).plus(Features::WP_UNPOPULATED);
+    let open = |required, optional| {
+        Uffd::open(&Wanted { inherited: engine.paths.uffd_device, required, optional }).map_err(StartError::Uffd)
+    };
+    let protect = || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
+    match engine.config.mechanism {
+        Wish::Move => Ok((open(Features::MOVE, extras)?, Mechanism::Move)),
+        Wish::WriteProtect => protect(),
+        Wish::Auto => open(Features::MOVE, extras).map(|u| (u, Mechanism::Move)).or_else(|_| protect()),
+    }
+}
+
+fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
+    keep_only(&[engine.paths.uffd_device])?;
+    let (uffd, mechanism) = open_uffd(engine)?;
+    let mut session = open_session(engine)?;
+    session.join().map_err(StartError::Session)?;
+    session.set_mechanism(match mechanism {
+        Mechanism::Move => Wish::Move,
+        Mechanism::WriteProtect => Wish::WriteProtect,
+    });
+    let store = open_store(engine, open_swap(engine)?)?;
+    let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
+    let pager = new_pager(&engine.config, FRAMES_MIN, session.extents_cap().saturating_mul(EXTENT_SLOTS));
+    let pool = bounce_frames(&engine.config, mechanism);
+    let frames = Frames::new(total + pool).map_err(os("reserve the staging area"))?;
+    let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
+    let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
+    // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
+    let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
+    let world = World::new(uffd, frames, total + pool, mechanism, pagemap, memory, seed);
+    let mut live = Box::new(Live::new(pager, world, store, session, engine.calls.clone(), total));
+    live.pool = pool;
+    register_own(&live)?;
+    live.take_share();
+    live.adopt_everything()?;
+    Ok(live)
+}
+
+/// Frames that the write-protect mechanism needs beside those of pages: copies being written, reads
+/// on their way. Counted within the limit.
+pub(crate) fn bounce_frames(config: &Config, mechanism: Mechanism) -> usize {
+    if mechanism == Mechanism::Move {
+        return 0;
+    }
+    let writes = outpage_core::pager::WRITES_MAX * chunk_pages(config) as usize;
+    let reads = 4 * window_pages(config) as usize;
+    (writes + reads).min(config.limit_pages() as usize / 4)
+}
+
+/// The staging area and the doorbells are under the descriptor too.
+pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
+    let (start, len) = live.world.frames.span();
+    if live.world.mechanism == Mechanism::Move {
+        live.world.uffd.register(start, len, Mode::write_protect()).map_err(os("register the staging area"))?;
+    }
+    let (start, len) = live.calls.span();
+    live.world.uffd.register(start, len, Mode::missing()).map_err(os("register the doorbells"))
+}
+
+fn open_session(engine: &Engine) -> Result<Session, StartError> {
+    match &engine.paths.session {
+        Some(path) => Session::open(path).map_err(StartError::Session),
+        None => {
+            let config = &engine.config;
+            let made = Session::create(config.limit_pages(), config.swap_cap_bytes());
+            made.map(|(session, _)| session).map_err(StartError::Session)
+        }
+    }
+}
+
+fn open_swap(engine: &Engine) -> Result<SwapFile, StartError> {
+    let cap = engine.config.swap_cap_bytes();
+    match &engine.paths.swap {
+        Some(path) => {
+            let file = fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).map_err(os("open the swap file"))?;
+            SwapFile::from_fd(owned(file.release()), cap).map_err(StartError::Swap)
+        }
+        None => SwapFile::create_in(&engine.config.swap_dir, cap).map_err(StartError::Swap),
+    }
+}
+
+#[expect(unsafe_code, reason = "hands a descriptor from one owner type to another")]
+pub(crate) fn owned(number: i32) -> OwnedFd {
+    // SAFETY: the callers pass descriptors that they just released or opened, and use no more.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+pub(crate) fn open_store(engine: &Engine, file: SwapFile) -> Result<Box<dyn Store + Send>, StartError> {
+    let choice = match engine.config.store {
+        StoreKind::Auto => Choice::Auto,
+        StoreKind::Uring => Choice::Only(Backend::Uring),
+        StoreKind::Pool => Choice::Only(Backend::Pool),
+    };
+    let config = StoreConfig { depth: 64, request_pages_max: chunk_pages(&engine.config).max(window_pages(&engine.config)) };
+    let store = outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
+    Ok(match engine.config.faults {
+        None => store,
+        Some(faults) => crate::workers::with_faults(store, faults),
+    })
+}
+
+fn chunk_pages(config: &Config) -> u32 {
+    let entry = pageout::find(config.pageout).expect("checked when it was parsed");
+    config.chunk_pages.unwrap_or(entry.buffer_pages)
+}
+
+fn window_pages(config: &Config) -> u32 {
+    let entry = readahead::find(config.readahead).expect("checked when it was parsed");
+    config.window_pages.unwrap_or(entry.max_window)
+}
+
+/// Zero-filled pages around a first touch: 16 to 64 cost least (`live.md` D2); the pager halves it
+/// when they come back unused.
+const ZERO_AROUND: u32 = 64;
+/// Staged neighbours mapped again with a touched page; see ARCHITECTURE.md for the measurement.
+const RESCUE_AROUND: u32 = 8;
+
+fn new_pager(config: &Config, frames: usize, slots_max: u32) -> Pager {
+    let out = pageout::find(config.pageout).expect("checked when it was parsed");
+    let ahead = readahead::find(config.readahead).expect("checked when it was parsed");
+    let out_params = pageout::Params { buffer_pages: chunk_pages(config), ..out.params() };
+    let ahead_params = readahead::Params { max_window: window_pages(config), ..ahead.params() };
+    Pager::new(PagerSetup {
+        reclaim: (reclaim::REGISTRY[0].build)(),
+        pageout: (out.build)(out_params),
+        readahead: (ahead.build)(ahead_params),
+        slots: slots::find(config.slots).expect("checked when it was parsed").build,
+        frames,
+        slots_max,
+        zero_around: ZERO_AROUND,
+        rescue_around: RESCUE_AROUND,
+    })
+}
+
+/// The pager cannot go on: says so on the program's standard error and ends the process.
+pub(crate) fn fatal(parts: &[&str]) -> ! {
+    report::die(parts)
+}

@@ -1,0 +1,45 @@
+//! Threads for the store's pool, and the store's test wrappers.
+
+use std::io;
+
+use outpage_store::{FaultRates, Faulty, Spawner, Store};
+use outpage_sys::thread::{self, Options};
+
+use crate::config::StoreFaults;
+
+/// Starts threads that share memory and descriptors with the pager's thread.
+pub struct Workers;
+
+/// A pool worker calls pread and pwrite and little else.
+const STACK_BYTES: usize = 64 << 10;
+
+struct Job {
+    run: extern "C" fn(*mut u8),
+    argument: usize,
+}
+
+impl Spawner for Workers {
+    fn spawn(&self, run: extern "C" fn(*mut u8), argument: *mut u8) -> io::Result<()> {
+        let options = Options { name: c"outpage-io", stack_bytes: STACK_BYTES, share_files: true };
+        let job = Job { run, argument: argument.expose_provenance() };
+        let begin = |job: Job| (job.run)(std::ptr::with_exposed_provenance_mut(job.argument));
+        let thread = thread::spawn(begin, job, &options).map_err(|e| io::Error::from_raw_os_error(e.number()))?;
+        // It ends with the process.
+        std::mem::forget(thread);
+        Ok(())
+    }
+}
+
+/// `store`, failing as often as `faults` says.
+pub fn with_faults(store: Box<dyn Store + Send>, faults: StoreFaults) -> Box<dyn Store + Send> {
+    let rates = FaultRates {
+        read_error: faults.read,
+        write_error: faults.write,
+        short_read: faults.short,
+        short_write: faults.short,
+        bit_flip: faults.flip,
+        torn_write: faults.torn,
+        no_space: faults.full,
+    };
+    Box::new(Faulty::new(store, faults.seed, rates))
+}

@@ -1,0 +1,503 @@
+//! How pages move: the mechanisms that carry out the pager's actions on the program's memory.
+//!
+//! *Move* (Linux 6.8): a page leaves by `UFFDIO_MOVE` into the staging area and comes back the same
+//! way; a staged page cannot change. *Write-protect* (Linux 5.7): a page is write-protected where
+//! it is, written from a copy, then dropped with `MADV_DONTNEED`; it comes back by `UFFDIO_COPY`.
+//! The mechanism belongs to a range: read-only, executable and locked ranges are served by copying
+//! under either.
+
+use outpage_core::contract::{PageOutcome, Refusal};
+use outpage_core::page::ContentHash;
+use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_store::Frame;
+use outpage_sys::map::{self, Memory};
+use outpage_sys::pagemap::{PageFlags, Pagemap};
+use outpage_sys::process;
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{CopyMode, MoveOutcome, Outcome, Stop, Uffd};
+
+use crate::frames::{Frames, Place, Places};
+use crate::hash::{Hasher, is_zero};
+use crate::regions::{Region, Regions, libc_prot};
+use crate::staged::Staged;
+
+/// The most pages one call acts on.
+pub const RUN_PAGES: usize = outpage_core::pager::RUN_PAGES_MAX as usize;
+
+/// How pages of ordinary ranges leave and come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mechanism {
+    /// `UFFDIO_MOVE`.
+    Move,
+    /// Write-protect, copy, drop.
+    WriteProtect,
+}
+
+/// The program's memory, and what of it is where.
+pub struct World {
+    /// The descriptor that faults come from.
+    pub uffd: Uffd,
+    /// Frames not mapped in the program.
+    pub frames: Frames,
+    /// Which staged page is in which frame.
+    pub staged: Staged,
+    /// The managed ranges.
+    pub regions: Regions,
+    /// The run's hash function.
+    pub hasher: Hasher,
+    /// How ordinary ranges are served.
+    pub mechanism: Mechanism,
+    /// This process forked, so that pages may be shared with a child (or the parent).
+    pub shared_by_fork: bool,
+    /// Pages duplicated because a fork shared them.
+    pub cow_duplicates: u64,
+    pub(crate) pagemap: Pagemap,
+    pub(crate) memory: Memory,
+    moves: Vec<MoveOutcome>,
+    flags: Vec<PageFlags>,
+    recent: [(usize, usize); 4],
+    recent_at: usize,
+}
+
+/// A run's part that is contiguous in memory too.
+#[derive(Clone, Copy)]
+struct Segment {
+    address: usize,
+    first: PageNo,
+    pages: usize,
+    plain: bool,
+    region: Region,
+}
+
+impl Segment {
+    fn page(&self, i: usize) -> PageNo {
+        PageNo::from_raw(self.first.raw() + i as u64)
+    }
+
+    fn at(&self, i: usize) -> usize {
+        self.address + i * PAGE_BYTES
+    }
+}
+
+impl World {
+    /// With everything empty.
+    #[must_use]
+    pub fn new(uffd: Uffd, frames: Frames, limit: usize, mechanism: Mechanism, pagemap: Pagemap, memory: Memory, seed: u64) -> Self {
+        Self {
+            uffd,
+            frames,
+            staged: Staged::new(limit),
+            regions: Regions::new(),
+            hasher: Hasher::new(seed),
+            mechanism,
+            shared_by_fork: false,
+            cow_duplicates: 0,
+            pagemap,
+            memory,
+            moves: vec![MoveOutcome::Absent; RUN_PAGES],
+            flags: vec![PageFlags::default(); RUN_PAGES],
+            recent: [(0, 0); 4],
+            recent_at: 0,
+        }
+    }
+
+    fn segment(&self, run: PageRange) -> Result<Segment, usize> {
+        let Some((address, follow)) = self.regions.address(run.start) else { return Err(1) };
+        let region = *self.regions.at(address).expect("an address of a region");
+        let pages = run.pages.min(follow) as usize;
+        let plain = self.mechanism == Mechanism::Move && region.plain();
+        Ok(Segment { address, first: run.start, pages, plain, region })
+    }
+
+    fn each_segment(
+        &mut self,
+        run: PageRange,
+        out: &mut Vec<PageOutcome>,
+        mut act: impl FnMut(&mut Self, Segment, &mut Vec<PageOutcome>),
+    ) {
+        out.clear();
+        let mut left = run;
+        while left.pages > 0 {
+            let done = match self.segment(left) {
+                Ok(segment) => {
+                    let pages = segment.pages;
+                    act(self, segment, out);
+                    pages
+                }
+                Err(pages) => {
+                    out.push(PageOutcome::Refused(Refusal::Gone));
+                    pages
+                }
+            } as u64;
+            left = PageRange::new(PageNo::from_raw(left.start.raw() + done), left.pages - done);
+        }
+        debug_assert_eq!(out.len() as u64, run.pages);
+    }
+
+    fn woke(&mut self, address: usize, pages: usize) {
+        self.recent[self.recent_at % 4] = (address, address + pages * PAGE_BYTES);
+        self.recent_at += 1;
+    }
+
+    /// Lets whoever waits for the page at `address` go on, unless a mapping just did.
+    pub fn wake(&mut self, address: usize) {
+        if !self.recent.iter().any(|r| (r.0..r.1).contains(&address)) {
+            let _ = self.uffd.wake(address, PAGE_BYTES);
+        }
+    }
+
+    /// Forgets which mappings woke whom: a later fault is a new one.
+    pub fn wakes_are_old(&mut self) {
+        self.recent = [(0, 0); 4];
+    }
+
+    /// Maps zeroes at `run`.
+    pub fn zero_fill(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        self.each_segment(run, out, |world, segment, out| {
+            if segment.plain {
+                world.zero_by_move(segment, out);
+            } else {
+                world.zero_by_kernel(segment, out);
+            }
+            world.woke(segment.address, segment.pages);
+        });
+    }
+
+    fn zero_by_move(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let mut i = 0;
+        while i < segment.pages {
+            let places = match self.frames.take((segment.pages - i) as u32, true) {
+                Ok(places) => places,
+                Err(error) => out_of_memory(error),
+            };
+            self.move_in(segment, i, places, out);
+            i += places.count as usize;
+        }
+    }
+
+    /// Moves frames to the program; `places` become empty, or free where the move was refused.
+    fn move_in(&mut self, segment: Segment, i: usize, places: Places, out: &mut Vec<PageOutcome>) {
+        let count = places.count as usize;
+        let from = self.frames.address(places.start);
+        self.uffd.move_run(segment.at(i), from, &mut self.moves[..count], &self.pagemap);
+        for (k, place) in places.iter().enumerate() {
+            out.push(match self.moves[k] {
+                MoveOutcome::Moved => {
+                    self.frames.set_empty(place);
+                    PageOutcome::Done
+                }
+                refused => self.copy_in(segment, i + k, place, refused),
+            });
+        }
+    }
+
+    /// What a move could not do, a copy does: into ranges whose protection differs from staging's.
+    fn copy_in(&mut self, segment: Segment, i: usize, place: Place, refused: MoveOutcome) -> PageOutcome {
+        let outcome = if refused == MoveOutcome::Exists {
+            PageOutcome::Refused(Refusal::Present)
+        } else {
+            let from = self.frames.address(place);
+            match patiently(|| self.uffd.copy(segment.at(i), from, PAGE_BYTES, CopyMode::default())).stop {
+                None => PageOutcome::Done,
+                Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
+                Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+                Some(_) => PageOutcome::Refused(Refusal::Gone),
+            }
+        };
+        self.frames.set_free(place);
+        outcome
+    }
+
+    fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let mut i = 0;
+        while i < segment.pages {
+            let Outcome { bytes, stop } = self.uffd.zeropage(segment.at(i), (segment.pages - i) * PAGE_BYTES);
+            let done = bytes / PAGE_BYTES;
+            out.extend((0..done).map(|_| PageOutcome::Done));
+            i += done;
+            let Some(stop) = stop.filter(|&s| s != Stop::Again) else { continue };
+            out.push(PageOutcome::Refused(match stop {
+                Stop::Exists => Refusal::Present,
+                Stop::NoMemory => out_of_memory(Errno::ENOMEM),
+                _ => Refusal::Gone,
+            }));
+            i += 1;
+        }
+    }
+
+    /// Puts the staged pages of `run` back into the program.
+    pub fn map(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        self.each_segment(run, out, |world, segment, out| {
+            let mut i = 0;
+            while i < segment.pages {
+                i += match world.staged.get(segment.page(i)) {
+                    Some(place) => world.map_staged(segment, i, place, out),
+                    None => world.unprotect(segment, i, out),
+                };
+            }
+            world.woke(segment.address, segment.pages);
+        });
+    }
+
+    fn map_staged(&mut self, segment: Segment, i: usize, first: Place, out: &mut Vec<PageOutcome>) -> usize {
+        let mut count = 1;
+        while i + count < segment.pages
+            && self.staged.get(segment.page(i + count)) == Some(Place(first.0 + count as u32))
+        {
+            count += 1;
+        }
+        let places = Places { start: first, count: count as u32 };
+        if segment.plain {
+            self.move_in(segment, i, places, out);
+        } else {
+            for (k, place) in places.iter().enumerate() {
+                let outcome = self.copy_in(segment, i + k, place, MoveOutcome::Absent);
+                out.push(outcome);
+            }
+        }
+        (0..count).for_each(|k| {
+            self.staged.remove(segment.page(i + k));
+        });
+        count
+    }
+
+    /// A page that is protected in place may be written again.
+    fn unprotect(&mut self, segment: Segment, i: usize, out: &mut Vec<PageOutcome>) -> usize {
+        let mut count = 1;
+        while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
+            count += 1;
+        }
+        let result = patiently(|| self.uffd.write_protect(segment.at(i), count * PAGE_BYTES, false));
+        let outcome = if result.stop.is_none() { PageOutcome::Done } else { PageOutcome::Refused(Refusal::Gone) };
+        out.extend((0..count).map(|_| outcome));
+        count
+    }
+
+    /// Takes `run` out of the program.
+    pub fn detach(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        self.each_segment(run, out, |world, segment, out| {
+            if segment.region.locked {
+                out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));
+            } else if segment.plain {
+                world.detach_by_move(segment, out);
+            } else {
+                world.detach_by_protect(segment, out);
+            }
+        });
+    }
+
+    fn detach_by_move(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let mut i = 0;
+        while i < segment.pages {
+            let places = self.frames.take_empty((segment.pages - i) as u32);
+            let count = places.count as usize;
+            let to = self.frames.address(places.start);
+            self.uffd.move_run(to, segment.at(i), &mut self.moves[..count], &self.pagemap);
+            for (k, place) in places.iter().enumerate() {
+                let mut outcome = self.moves[k];
+                if outcome == MoveOutcome::Busy && self.shared_by_fork {
+                    outcome = self.move_shared(segment.at(i + k), place);
+                }
+                out.push(match outcome {
+                    MoveOutcome::Moved => self.moved_out(segment.page(i + k), place),
+                    other => {
+                        self.frames.set_empty(place);
+                        PageOutcome::Refused(if other == MoveOutcome::Absent { Refusal::Absent } else { Refusal::Busy })
+                    }
+                });
+            }
+            i += count;
+        }
+    }
+
+    /// A page that a fork left shared is made this process's own by a write that changes nothing.
+    fn move_shared(&mut self, address: usize, place: Place) -> MoveOutcome {
+        match self.pagemap.page(address) {
+            Ok(flags) if flags.present() && !flags.exclusive() => {}
+            _ => return MoveOutcome::Busy,
+        }
+        map::make_exclusive(address);
+        self.cow_duplicates += 1;
+        let to = self.frames.address(place);
+        self.uffd.move_run(to, address, &mut self.moves[..1], &self.pagemap);
+        self.moves[0]
+    }
+
+    fn moved_out(&mut self, page: PageNo, place: Place) -> PageOutcome {
+        let content = self.frames.content(place);
+        let zero = is_zero(content);
+        let hash = if zero { ContentHash::default() } else { self.hasher.page(content) };
+        self.staged.insert(page, place);
+        PageOutcome::Detached { hash, zero }
+    }
+
+    /// Write-protects, then looks at a copy. Under the move mechanism the copy is the staged page
+    /// and the original is dropped at once; otherwise the page stays readable in place.
+    fn detach_by_protect(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let mut i = 0;
+        while i < segment.pages {
+            let count = (segment.pages - i).min(RUN_PAGES);
+            let mut flags = std::mem::take(&mut self.flags);
+            let known = self.pagemap.read(segment.at(i), &mut flags[..count]).is_ok();
+            let writable = segment.region.prot & libc_prot::WRITE != 0;
+            let protect = || self.uffd.write_protect(segment.at(i), count * PAGE_BYTES, true);
+            let protected = !writable || patiently(protect).stop.is_none();
+            for k in 0..count {
+                out.push(if !known || !protected {
+                    PageOutcome::Refused(Refusal::Busy)
+                } else if flags[k].empty() {
+                    PageOutcome::Refused(Refusal::Absent)
+                } else {
+                    self.look_at_copy(segment, i + k)
+                });
+            }
+            self.flags = flags;
+            i += count;
+        }
+    }
+
+    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
+        let place = match self.frames.take(1, false) {
+            Ok(places) => places.start,
+            Err(error) => out_of_memory(error),
+        };
+        let read = self.memory.read(segment.at(i), self.frames.content_mut(place));
+        if read != Ok(PAGE_BYTES) {
+            self.frames.set_free(place);
+            return PageOutcome::Refused(Refusal::Busy);
+        }
+        if self.mechanism == Mechanism::Move {
+            if map::release(segment.at(i), PAGE_BYTES).is_err() {
+                self.frames.set_free(place);
+                return PageOutcome::Refused(Refusal::Busy);
+            }
+            return self.moved_out(segment.page(i), place);
+        }
+        let content = self.frames.content(place);
+        let zero = is_zero(content);
+        let hash = if zero { ContentHash::default() } else { self.hasher.page(content) };
+        self.frames.set_free(place);
+        PageOutcome::Detached { hash, zero }
+    }
+
+    /// Gives up the memory of staged pages; their content is in the store, zero, or not wanted.
+    pub fn release(&mut self, pages: &[PageNo]) {
+        let mut at = 0;
+        while at < pages.len() {
+            if let Some(place) = self.staged.remove(pages[at]) {
+                self.frames.set_free(place);
+                at += 1;
+                continue;
+            }
+            let Some((address, follow)) = self.regions.address(pages[at]) else {
+                at += 1;
+                continue;
+            };
+            let mut count = 1;
+            while (count as u64) < follow
+                && pages.get(at + count).is_some_and(|p| p.raw() == pages[at].raw() + count as u64)
+                && self.staged.get(pages[at + count]).is_none()
+            {
+                count += 1;
+            }
+            let _ = map::release(address, count * PAGE_BYTES);
+            // A writer that met the protection waits for it to go; it faults again, as missing.
+            let _ = self.uffd.wake(address, count * PAGE_BYTES);
+            at += count;
+        }
+    }
+
+    /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
+    /// protected in place from copies, which [`Self::end_write`] gives back.
+    pub fn frames_to_write(&mut self, pages: &[PageNo], frames: &mut Vec<Frame>, copies: &mut Vec<Place>) {
+        frames.clear();
+        copies.clear();
+        for &page in pages {
+            let place = self.staged.get(page).unwrap_or_else(|| {
+                let place = match self.frames.take(1, false) {
+                    Ok(places) => places.start,
+                    Err(error) => out_of_memory(error),
+                };
+                let address = self.regions.address(page).map_or(0, |a| a.0);
+                let read = self.memory.read(address, self.frames.content_mut(place));
+                assert!(read == Ok(PAGE_BYTES), "page {page:?} at {address:#x} cannot be read: {read:?}");
+                copies.push(place);
+                place
+            });
+            frames.push(self.frames.frame(place));
+        }
+    }
+
+    /// Copies made for a write are not needed any more.
+    pub fn end_write(&mut self, copies: &[Place]) {
+        copies.iter().for_each(|&place| self.frames.set_free(place));
+    }
+
+    /// Frames to read `count` pages into.
+    pub fn frames_to_read(&mut self, count: usize, places: &mut Vec<Place>) {
+        places.clear();
+        while places.len() < count {
+            match self.frames.take((count - places.len()) as u32, false) {
+                Ok(got) => places.extend(got.iter()),
+                Err(error) => out_of_memory(error),
+            }
+        }
+    }
+
+    /// The hashes of what was read.
+    pub fn hashes(&self, places: &[Place], out: &mut Vec<ContentHash>) {
+        out.clear();
+        out.extend(places.iter().map(|&place| self.hasher.page(self.frames.content(place))));
+    }
+
+    /// A page that was read and checked waits in its frame, or protected in the program.
+    pub fn stage_read(&mut self, page: PageNo, place: Place) {
+        if self.mechanism == Mechanism::Move {
+            return self.staged.insert(page, place);
+        }
+        if let Some((address, _)) = self.regions.address(page) {
+            let mode = CopyMode { write_protect: true, dont_wake: false };
+            let from = self.frames.address(place);
+            let _ = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
+        }
+        self.frames.set_free(place);
+    }
+
+    /// In a forked child: a page that is staged in place is protected again.
+    pub fn protect_again(&mut self, page: PageNo) {
+        if let Some((address, _)) = self.regions.address(page) {
+            let _ = patiently(|| self.uffd.write_protect(address, PAGE_BYTES, true));
+        }
+    }
+
+    /// Whoever touches the page gets a signal from now on (`UFFDIO_POISON`, Linux 6.6).
+    pub fn poison(&mut self, page: PageNo) {
+        if let Some(place) = self.staged.remove(page) {
+            self.frames.set_free(place);
+        }
+        let Some((address, _)) = self.regions.address(page) else { return };
+        if self.uffd.poison(address, PAGE_BYTES).stop.is_some() {
+            crate::start::fatal(&["outpage: a page could not be read back and this kernel cannot signal it; the program ends"]);
+        }
+        let _ = self.uffd.wake(address, PAGE_BYTES);
+    }
+}
+
+/// Repeats what the kernel could not do while it was changing the mapping.
+fn patiently(mut act: impl FnMut() -> Outcome) -> Outcome {
+    loop {
+        match act() {
+            Outcome { bytes: 0, stop: Some(Stop::Again) } => process::yield_now(),
+            other => return other,
+        }
+    }
+}
+
+/// The kernel has no memory for a frame within the limit.
+fn out_of_memory(error: Errno) -> ! {
+    crate::start::fatal(&[
+        "outpage: the kernel has no memory for the limit that was asked for (",
+        error.text(),
+        "); run with a smaller --memory",
+    ])
+}

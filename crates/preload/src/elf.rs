@@ -1,0 +1,188 @@
+//! libc's symbols, looked up in its own hash table.
+//!
+//! `dlsym` gives no sizes, `dladdr1` searches all symbols for each, and `dlopen` calls malloc: this
+//! is called in every process before its program begins.
+
+use core::ffi::{CStr, c_int, c_void};
+
+/// A symbol of libc: address, and size in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// First byte.
+    pub address: usize,
+    /// Length in bytes, as the symbol table has it.
+    pub bytes: usize,
+}
+
+/// The C library of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Libc {
+    base: usize,
+    /// Executable segment, half-open.
+    text: (usize, usize),
+    symbols: *const libc::Elf64_Sym,
+    strings: *const libc::c_char,
+    hashes: *const u32,
+}
+
+// From <elf.h>; the last as in binutils' GNU hash section.
+const PT_DYNAMIC: u32 = 2;
+const DT_NULL: u64 = 0;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+
+/// The file name that glibc is loaded by.
+const NAME: &[u8] = b"libc.so.6";
+
+impl Libc {
+    /// Finds it among the loaded objects; `None` in a process with another C library.
+    ///
+    /// Takes the loader's lock: for the constructor only.
+    pub fn find() -> Option<Self> {
+        extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+            // SAFETY: the loader's record, with a name that is a C string.
+            let (info, name) = unsafe { (&*info, CStr::from_ptr((*info).dlpi_name)) };
+            if name.to_bytes().rsplit(|&byte| byte == b'/').next() != Some(NAME) {
+                return 0;
+            }
+            // SAFETY: the option passed below.
+            unsafe { *out.cast::<Option<Libc>>() = Libc::from_object(info) };
+            1
+        }
+        let mut found: Option<Self> = None;
+        // SAFETY: the callback matches what it is given.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        found
+    }
+
+    fn from_object(info: &libc::dl_phdr_info) -> Option<Self> {
+        let base = info.dlpi_addr as usize;
+        // SAFETY: the loader says that `dlpi_phnum` headers lie there.
+        let headers =
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let code = headers
+            .iter()
+            .find(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0)?;
+        let start = base + code.p_vaddr as usize;
+        let mut found = Self {
+            base,
+            text: (start, start + code.p_memsz as usize),
+            symbols: core::ptr::null(),
+            strings: core::ptr::null(),
+            hashes: core::ptr::null(),
+        };
+        let dynamic = headers.iter().find(|h| h.p_type == PT_DYNAMIC)?;
+        let mut at = (base + dynamic.p_vaddr as usize) as *const [u64; 2];
+        loop {
+            // SAFETY: the dynamic section ends with a null tag.
+            let [tag, value] = unsafe { at.read() };
+            let value = value as usize;
+            match tag {
+                DT_NULL => break,
+                // glibc has relocated these to addresses.
+                DT_STRTAB => found.strings = value as *const libc::c_char,
+                DT_SYMTAB => found.symbols = value as *const libc::Elf64_Sym,
+                DT_GNU_HASH => found.hashes = value as *const u32,
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            at = unsafe { at.add(1) };
+        }
+        let complete = [
+            found.strings as usize,
+            found.symbols as usize,
+            found.hashes as usize,
+        ];
+        complete
+            .iter()
+            .all(|&address| address > base)
+            .then_some(found)
+    }
+
+    /// The executable segment, half-open.
+    pub fn text(&self) -> (usize, usize) {
+        self.text
+    }
+
+    /// The symbol `name`, whatever its version: those looked for here have one each.
+    pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        // Header: buckets, first hashed symbol, words of the Bloom filter, its shift.
+        // SAFETY: libc's GNU hash table.
+        let [buckets, first, filter_words, _] = unsafe { self.hashes.cast::<[u32; 4]>().read() };
+        let hash = name.to_bytes().iter().fold(5381_u32, |hash, &byte| {
+            hash.wrapping_mul(33).wrapping_add(byte.into())
+        });
+        // SAFETY: the parts follow one another: header, filter of 8-byte words, buckets, chains.
+        let (bucket, chains) = unsafe {
+            let table = self.hashes.add(4 + 2 * filter_words as usize);
+            (
+                table.add((hash % buckets) as usize).read(),
+                table.add(buckets as usize),
+            )
+        };
+        let mut index = bucket;
+        while index >= first {
+            // SAFETY: every hashed symbol has a word, the last of a chain with the low bit set.
+            let word = unsafe { chains.add((index - first) as usize).read() };
+            if word | 1 == hash | 1 {
+                // SAFETY: the index of a symbol, whose name is an offset into the strings.
+                let (symbol, text) = unsafe {
+                    let symbol = &*self.symbols.add(index as usize);
+                    (
+                        symbol,
+                        CStr::from_ptr(self.strings.add(symbol.st_name as usize)),
+                    )
+                };
+                if text == name && symbol.st_value != 0 {
+                    let address = self.base + symbol.st_value as usize;
+                    return Some(Symbol {
+                        address,
+                        bytes: symbol.st_size as usize,
+                    });
+                }
+            }
+            if word & 1 == 1 {
+                break;
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Every function symbol, for tests.
+    #[cfg(test)]
+    pub fn functions(&self) -> Vec<Symbol> {
+        // The symbol table lies right before the strings in every library that ld makes.
+        let count = (self.strings as usize - self.symbols as usize) / size_of::<libc::Elf64_Sym>();
+        // SAFETY: so many symbols lie there.
+        let symbols = unsafe { core::slice::from_raw_parts(self.symbols, count) };
+        let code = symbols
+            .iter()
+            .filter(|s| s.st_info & 15 == 2 && s.st_size > 0);
+        code.map(|s| Symbol {
+            address: self.base + s.st_value as usize,
+            bytes: s.st_size as usize,
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_where_the_loader_says() {
+        let libc = Libc::find().expect("glibc");
+        for name in [c"mmap", c"_Fork", c"syscall", c"brk"] {
+            // SAFETY: a valid name.
+            let expected = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+            let symbol = libc.symbol(name).expect("a function of glibc");
+            assert_eq!(symbol.address, expected, "{name:?}");
+            assert!((4..4096).contains(&symbol.bytes));
+            assert!((libc.text().0..libc.text().1).contains(&symbol.address));
+        }
+        assert_eq!(libc.symbol(c"no_such_function_at_all"), None);
+    }
+}

@@ -1,0 +1,386 @@
+//! The functions that libc's patched entries lead to: C signatures, C results, `errno`.
+//!
+//! Each is libc's function of the same name; what differs stands in the module that it calls.
+
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::elf::Libc;
+use crate::patch::Entry;
+use crate::{exec, fork, memory, raw, refs};
+
+/// Address of the trampoline to libc's `_Fork`.
+static FORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+/// Address of the trampoline to libc's `clone`.
+static CLONE_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+/// libc's own copy of the break, which its `sbrk` starts from.
+static CURRENT_BREAK: AtomicPtr<usize> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Every entry that is patched.
+///
+/// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
+/// that is locked behind the pager's back is refused by the kernel when it is to be evicted.
+pub fn entries() -> [Entry; 22] {
+    macro_rules! entry {
+        ($name:literal, $hook:expr, $required:literal) => {
+            entry!($name, $hook, $required, None)
+        };
+        ($name:literal, $hook:expr, $required:literal, $original:expr) => {
+            Entry {
+                name: $name,
+                hook: $hook as *const () as usize,
+                required: $required,
+                original: $original,
+            }
+        };
+    }
+    [
+        entry!(c"mmap", mmap, true),
+        entry!(c"mmap64", mmap, true),
+        entry!(c"munmap", munmap, true),
+        entry!(c"mremap", mremap, true),
+        entry!(c"madvise", madvise, true),
+        entry!(c"mprotect", mprotect, true),
+        entry!(c"brk", brk, true),
+        entry!(c"_Fork", fork_hook, true, Some(&FORK_ORIGINAL)),
+        entry!(c"execve", execve, true),
+        entry!(c"syscall", syscall, true),
+        entry!(c"vmsplice", vmsplice, true),
+        entry!(c"setsockopt", setsockopt, true),
+        entry!(c"clone", clone, true, Some(&CLONE_ORIGINAL)),
+        entry!(c"posix_madvise", posix_madvise, true),
+        entry!(c"pkey_mprotect", pkey_mprotect, false),
+        entry!(c"execveat", execveat, false),
+        entry!(c"fexecve", fexecve, false),
+        entry!(c"mlock", mlock, false),
+        entry!(c"mlock2", mlock2, false),
+        entry!(c"munlock", munlock, false),
+        entry!(c"mlockall", mlockall, false),
+        entry!(c"munlockall", munlockall, false),
+    ]
+}
+
+/// Finds libc's copy of the break; returns whether it has one.
+pub fn find_break() -> bool {
+    let found = Libc::find().and_then(|libc| libc.symbol(c"__curbrk"));
+    CURRENT_BREAK.store(
+        found.map_or(0, |symbol| symbol.address) as *mut usize,
+        Ordering::Release,
+    );
+    found.is_some()
+}
+
+/// The kernel's result as a C function returns it.
+fn c_result(result: isize) -> isize {
+    if !(-4095..0).contains(&result) {
+        return result;
+    }
+    // SAFETY: the calling thread's errno.
+    unsafe { *libc::__errno_location() = -result as c_int };
+    -1
+}
+
+extern "C" fn mmap(a: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, o: usize) -> isize {
+    c_result(memory::mmap(a, len, prot, flags, fd, o))
+}
+
+extern "C" fn munmap(addr: usize, len: usize) -> c_int {
+    c_result(memory::munmap(addr, len)) as c_int
+}
+
+/// The fifth argument exists only with the flags that use it.
+extern "C" fn mremap(old: usize, old_len: usize, len: usize, flags: c_int, new: usize) -> isize {
+    let takes_new = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
+    c_result(memory::mremap(
+        old,
+        old_len,
+        len,
+        flags,
+        if takes_new { new } else { 0 },
+    ))
+}
+
+extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    c_result(memory::madvise(addr, len, advice)) as c_int
+}
+
+/// Returns the error number; `POSIX_MADV_DONTNEED` does nothing, as in glibc.
+extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    if advice == libc::POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    -memory::madvise(addr, len, advice) as c_int
+}
+
+extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
+    c_result(memory::mprotect(addr, len, prot)) as c_int
+}
+
+extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
+    c_result(memory::pkey_mprotect(addr, len, prot, key)) as c_int
+}
+
+/// Keeps libc's copy of the break up to date, whether it moved or not.
+extern "C" fn brk(addr: usize) -> c_int {
+    let current = CURRENT_BREAK.load(Ordering::Acquire);
+    // SAFETY: libc's variable; libc itself reads and writes it without a lock.
+    let before = unsafe { current.read_volatile() };
+    let before = if before == 0 {
+        memory::current_break()
+    } else {
+        before
+    };
+    let now = memory::brk(addr, before) as usize;
+    // SAFETY: as above.
+    unsafe { current.write_volatile(now) };
+    let failed = now < addr;
+    c_result(if failed { -(libc::ENOMEM as isize) } else { 0 }) as c_int
+}
+
+extern "C" fn mlock(addr: usize, len: usize) -> c_int {
+    c_result(memory::mlock(addr, len, 0)) as c_int
+}
+
+extern "C" fn mlock2(addr: usize, len: usize, flags: c_int) -> c_int {
+    c_result(memory::mlock(addr, len, flags)) as c_int
+}
+
+extern "C" fn munlock(addr: usize, len: usize) -> c_int {
+    c_result(memory::munlock(addr, len)) as c_int
+}
+
+extern "C" fn mlockall(flags: c_int) -> c_int {
+    c_result(memory::mlockall(flags)) as c_int
+}
+
+extern "C" fn munlockall() -> c_int {
+    c_result(memory::munlockall()) as c_int
+}
+
+/// libc's `_Fork`: what `fork`, `forkpty` and `daemon` end in.
+extern "C" fn fork_hook() -> c_int {
+    let original = FORK_ORIGINAL.load(Ordering::Acquire);
+    // SAFETY: the trampoline to libc's `_Fork`, written before its entry was patched.
+    let original: extern "C" fn() -> c_int = unsafe { core::mem::transmute(original) };
+    c_result(fork::fork(|| match original() {
+        // SAFETY: the calling thread's errno.
+        -1 => -unsafe { *libc::__errno_location() } as isize,
+        pid => pid as isize,
+    })) as c_int
+}
+
+extern "C" fn execve(path: *const c_char, argv: exec::Strings, envp: exec::Strings) -> c_int {
+    let args = |envp: exec::Strings| [path as usize, argv as usize, envp as usize, 0, 0, 0];
+    // SAFETY: the program's own call with an environment that has what the shim needs.
+    c_result(exec::with_environment(envp, |envp| unsafe {
+        raw::call(libc::SYS_execve, args(envp))
+    })) as c_int
+}
+
+extern "C" fn execveat(
+    dir: c_int,
+    path: *const c_char,
+    argv: exec::Strings,
+    envp: exec::Strings,
+    flags: c_int,
+) -> c_int {
+    c_result(exec::with_environment(envp, |envp| {
+        let args = [
+            dir as usize,
+            path as usize,
+            argv as usize,
+            envp as usize,
+            flags as usize,
+            0,
+        ];
+        // SAFETY: the program's own call with an environment that has what the shim needs.
+        unsafe { raw::call(libc::SYS_execveat, args) }
+    })) as c_int
+}
+
+extern "C" fn fexecve(fd: c_int, argv: exec::Strings, envp: exec::Strings) -> c_int {
+    execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH)
+}
+
+extern "C" fn vmsplice(fd: c_int, parts: *const libc::iovec, count: usize, flags: c_int) -> isize {
+    c_result(refs::vmsplice(fd, parts, count, flags))
+}
+
+extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: u32,
+) -> c_int {
+    c_result(refs::setsockopt(fd, level, name, value.cast(), len)) as c_int
+}
+
+/// `CLONE_VM`, for the assembly below; the same as [`libc::CLONE_VM`].
+const CLONE_VM: i32 = 0x100;
+const _: () = assert!(CLONE_VM == libc::CLONE_VM);
+
+/// libc's `clone`: a child that shares the memory goes straight to libc, on a stack of its own.
+///
+/// The seventh argument, `ctid`, lies on the stack, where both targets find it.
+#[unsafe(naked)]
+unsafe extern "C" fn clone() -> c_int {
+    naked_asm!(
+        "test edx, {vm}",
+        "jz {copy}",
+        "jmp qword ptr [rip + {original}]",
+        vm = const CLONE_VM,
+        copy = sym clone_copying,
+        original = sym CLONE_ORIGINAL,
+    )
+}
+
+/// libc's `clone` with a copy of the memory: a fork.
+unsafe extern "C" fn clone_copying(
+    entry: usize,
+    stack: usize,
+    flags: c_int,
+    argument: usize,
+    ptid: usize,
+    tls: usize,
+    ctid: usize,
+) -> c_int {
+    let original = CLONE_ORIGINAL.load(Ordering::Acquire);
+    let child = fork::Child {
+        entry,
+        stack,
+        argument,
+    };
+    // SAFETY: the trampoline to libc's `clone`, whose signature this is.
+    let original: fork::CloneFn = unsafe { core::mem::transmute(original) };
+    let rest = fork::CloneRest {
+        flags,
+        ptid,
+        tls,
+        ctid,
+    };
+    c_result(fork::clone(original, child, &rest)) as c_int
+}
+
+/// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
+///
+/// Those must not have a frame of ours on the stack, for `vfork` and `clone` return twice, the
+/// latter on another stack. Bits of [`ROUTED`] say which numbers concern the shim.
+#[unsafe(naked)]
+unsafe extern "C" fn syscall() -> c_long {
+    naked_asm!(
+        "cmp rdi, {end}",
+        "jae 2f",
+        "cmp rdi, {clone}",
+        "je 3f",
+        "lea rax, [rip + {routed_bits}]",
+        "bt qword ptr [rax], rdi",
+        "jnc 2f",
+        "jmp {routed}",
+        // clone: a fork if it copies the memory and stays on the stack.
+        "3:",
+        "test rsi, {vm}",
+        "jnz 2f",
+        "test rdx, rdx",
+        "jz {routed}",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 4f",
+        "ret",
+        "4:",
+        "mov rdi, rax",
+        "jmp {failed}",
+        end = const ROUTED_END,
+        clone = const libc::SYS_clone,
+        routed_bits = sym ROUTED,
+        routed = sym routed,
+        vm = const CLONE_VM,
+        failed = sym c_failed,
+    )
+}
+
+extern "C" fn c_failed(result: isize) -> isize {
+    c_result(result)
+}
+
+/// Numbers below this have a bit in [`ROUTED`].
+const ROUTED_END: usize = 512;
+
+/// The numbers that [`routed`] handles, clone apart.
+static ROUTED: [u64; ROUTED_END / 64] = {
+    let numbers = [
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_mprotect,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_brk,
+        libc::SYS_mlock,
+        libc::SYS_mlock2,
+        libc::SYS_munlock,
+        libc::SYS_mlockall,
+        libc::SYS_munlockall,
+        libc::SYS_fork,
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_vmsplice,
+        libc::SYS_setsockopt,
+    ];
+    let mut bits = [0; ROUTED_END / 64];
+    let mut i = 0;
+    while i < numbers.len() {
+        bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
+        i += 1;
+    }
+    bits
+};
+
+/// A call through `syscall(2)` that concerns the shim.
+unsafe extern "C" fn routed(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let s = |value: usize| value as c_int;
+    let result = match number {
+        libc::SYS_mmap => memory::mmap(a, b, s(c), s(d), s(e), f),
+        libc::SYS_munmap => memory::munmap(a, b),
+        libc::SYS_mremap => memory::mremap(a, b, c, s(d), e),
+        libc::SYS_madvise => memory::madvise(a, b, s(c)),
+        libc::SYS_mprotect => memory::mprotect(a, b, s(c)),
+        libc::SYS_pkey_mprotect => memory::pkey_mprotect(a, b, s(c), s(d)),
+        libc::SYS_brk => memory::brk(a, memory::current_break()),
+        libc::SYS_mlock => memory::mlock(a, b, 0),
+        libc::SYS_mlock2 => memory::mlock(a, b, s(c)),
+        libc::SYS_munlock => memory::munlock(a, b),
+        libc::SYS_mlockall => memory::mlockall(s(a)),
+        libc::SYS_munlockall => memory::munlockall(),
+        libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
+        libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
+        libc::SYS_execve => exec::with_environment(c as exec::Strings, |envp| {
+            // SAFETY: the program's own call with an environment that has what the shim needs.
+            unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
+        }),
+        libc::SYS_execveat => exec::with_environment(d as exec::Strings, |envp| {
+            // SAFETY: as above.
+            unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
+        }),
+        // SAFETY: the program's own fork or clone, on the same stack with a copy of the memory.
+        _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),
+    };
+    c_result(result) as c_long
+}

@@ -1,0 +1,39 @@
+//! The preloaded library: it finds a program's memory and hands it to the engine.
+//!
+//! | module | what |
+//! |---|---|
+//! | `lifecycle` | the constructor, and the start of the pager |
+//! | `patch`, `elf`, `decode` | how the hooks get into libc, and why that way |
+//! | `hooks` | the hooks: libc's functions as the program calls them |
+//! | `memory` | what they do with memory, by mode |
+//! | `mode` | direct, starting, managed |
+//! | `budget`, `share` | what direct mode counts, and what the session lends |
+//! | `fork`, `exec` | processes that come from this one |
+//! | `refs` | pages that the kernel holds without pinning them |
+//! | `loaded` | the memory of the program's own files |
+//! | `trace` | what the hooks saw, for tests |
+//!
+//! Rules for every hook: no allocation on any heap, no lock held while the program's memory is
+//! touched, no thread-local, and `errno` exactly as libc leaves it. No symbol is exported.
+
+use outpage_sys::arena::Arena;
+
+mod budget;
+mod decode;
+mod elf;
+mod exec;
+mod fork;
+mod hooks;
+mod lifecycle;
+mod loaded;
+mod memory;
+mod mode;
+mod patch;
+mod raw;
+mod refs;
+mod share;
+mod trace;
+
+/// Memory of the shim and the pager, which the pager never manages.
+#[global_allocator]
+static ARENA: Arena = Arena::new();

@@ -1,0 +1,185 @@
+//! The shim's beginning in a process, and the pager's.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::fmt::{Display, Write};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use outpage_engine::config::{Config, ConfigError};
+use outpage_engine::session::SessionPaths;
+use outpage_engine::{Engine, Setup};
+use outpage_sys::fd;
+
+use crate::mode::{self, Mode};
+use crate::raw::SignalsBlocked;
+use crate::{budget, exec, hooks, loaded, patch, share, trace};
+
+/// The settings; null until the constructor has read them.
+static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Called by the loader before the program's own constructors, and at its exit.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn(c_int, exec::Strings, exec::Strings) = init;
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINI: extern "C" fn() = finish;
+
+extern "C" fn finish() {
+    trace::finish();
+}
+
+extern "C" fn init(_argc: c_int, _argv: exec::Strings, envp: exec::Strings) {
+    // SAFETY: takes a number.
+    let set_user_id = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    // SAFETY: the loader passes the environment.
+    if set_user_id || unsafe { variable(envp, b"OUTPAGE_MEMORY") }.is_none() {
+        return;
+    }
+    // SAFETY: as above.
+    if let Err(reason) = unsafe { set_up(envp) } {
+        mode::set(Mode::Disabled);
+        say(format_args!("this process is not paged: {reason}"));
+    }
+}
+
+/// The value of an environment variable.
+///
+/// # Safety
+/// `envp` is an environment; the value is valid while it is.
+unsafe fn variable<'a>(envp: exec::Strings, name: &[u8]) -> Option<&'a CStr> {
+    // SAFETY: passed on from the caller.
+    unsafe { exec::entries(envp) }.find_map(|entry| {
+        // SAFETY: an entry of the environment.
+        let text = unsafe { CStr::from_ptr(entry) };
+        let value = text.to_bytes().strip_prefix(name)?.strip_prefix(b"=")?;
+        let at = text.to_bytes().len() - value.len();
+        CStr::from_bytes_with_nul(&text.to_bytes_with_nul()[at..]).ok()
+    })
+}
+
+/// Why a process is not paged.
+enum Reason {
+    Config(ConfigError),
+    Patch(patch::Refusal),
+    NoBreak,
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Patch(refusal) => refusal.fmt(f),
+            Self::NoBreak => f.write_str("libc has no __curbrk"),
+        }
+    }
+}
+
+/// Everything that the constructor does in a process with a limit.
+///
+/// # Safety
+/// `envp` is the environment; the program has not begun.
+unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
+    // SAFETY: passed on from the caller.
+    let find = |name: &str| unsafe { variable(envp, name.as_bytes()) };
+    let var = |name: &str| find(name).map(|v| OsString::from(OsStr::from_bytes(v.to_bytes())));
+    let Some(config) = Config::from_env(var).map_err(Reason::Config)? else {
+        return Ok(());
+    };
+    let Some(path) = own_path() else {
+        return Ok(());
+    };
+    let preloaded = find("LD_PRELOAD").is_some_and(|list| {
+        list.to_bytes()
+            .split(|&b| b == b':' || b == b' ')
+            .any(|part| part == path.to_bytes())
+    });
+    // Loaded by dlopen, the program runs already.
+    if !preloaded {
+        return Ok(());
+    }
+    if !hooks::find_break() {
+        return Err(Reason::NoBreak);
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { exec::remember(envp, path) };
+    let threads = threads();
+    loaded::remember();
+    // SAFETY: the hooks are the functions of those names; the program has not begun.
+    unsafe { patch::install(&hooks::entries(), threads) }.map_err(Reason::Patch)?;
+    if threads == 1 {
+        let _signals = SignalsBlocked::new();
+        loaded::make_data_anonymous();
+    }
+    let paths = SessionPaths::from_env(var);
+    share::set_up(config.memory_bytes, &paths);
+    SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
+    budget::restart();
+    if let Some(file) = find("OUTPAGE_TRACE_HOOKS") {
+        trace::start(file);
+    }
+    mode::set(Mode::Direct);
+    Ok(())
+}
+
+/// The path that the shim was loaded from, as `LD_PRELOAD` has it.
+fn own_path() -> Option<&'static CStr> {
+    // SAFETY: an all-zero Dl_info is a valid value.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: an address of this library, and a valid place for the answer.
+    let found = unsafe { libc::dladdr((&raw const INIT).cast(), &mut info) };
+    let name: *const c_char = info.dli_fname;
+    if found == 0 || name.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own copy of the name, kept while the library is loaded: for ever.
+    Some(unsafe { CStr::from_ptr(name) })
+}
+
+/// Threads of this process; more than one where /proc does not tell.
+///
+/// proc(5): `num_threads` is the 20th field of stat, the 18th after the name's parenthesis.
+fn threads() -> usize {
+    let mut text = [0; 512];
+    let len = fd::open(c"/proc/self/stat", libc::O_RDONLY)
+        .and_then(|file| fd::read(file.number(), &mut text))
+        .unwrap_or(0);
+    let text = core::str::from_utf8(&text[..len]).unwrap_or("");
+    let after_name = text.rsplit(')').next().unwrap_or("");
+    after_name
+        .split_ascii_whitespace()
+        .nth(17)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(2)
+}
+
+/// Called by a hook, outside of all its guards, when the program has outgrown its share.
+pub fn start_pager() {
+    let _signals = SignalsBlocked::new();
+    mode::start(|| {
+        share::leave();
+        // SAFETY: set by the constructor before there was a hook, and never freed.
+        let (config, paths) = unsafe { &*SETTINGS.load(Ordering::Acquire) };
+        let setup = Setup {
+            config: config.clone(),
+            paths: paths.clone(),
+        };
+        match loaded::without_later(|| Engine::start(setup)) {
+            Ok(engine) => Some(engine),
+            Err(error) => {
+                say(format_args!(
+                    "cannot page, so the limit does not hold: {error}"
+                ));
+                None
+            }
+        }
+    });
+}
+
+/// Writes one line to descriptor 2, with the process's number.
+fn say(text: core::fmt::Arguments<'_>) {
+    let mut line = String::new();
+    let _ = writeln!(line, "outpage: {}: {text}", outpage_sys::process::pid());
+    let _ = fd::write(libc::STDERR_FILENO, line.as_bytes());
+}

@@ -1,0 +1,319 @@
+//! The program's memory calls, with the kernel's own results (errors negative).
+//!
+//! In `Direct` mode a call is counted and made; in `Managed` mode whatever concerns private anonymous
+//! memory is posted to the pager, which makes the call in the program's stead. What is not managed:
+//!
+//! - file mappings and shared memory, private file mappings included: the calling thread makes those;
+//! - `MAP_HUGETLB`: its pages cannot be moved one by one, and never leave RAM anyway;
+//! - `MAP_GROWSDOWN`: the kernel moves its start without telling anybody.
+//!
+//! `MAP_STACK` has no effect in the kernel; thread stacks are managed like other memory.
+
+use outpage_engine::Engine;
+use outpage_engine::call::Call;
+
+use crate::budget;
+use crate::mode::{self, AtWork, Path};
+use crate::{lifecycle, raw, trace};
+
+/// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
+fn run(
+    bytes: impl Fn() -> u64,
+    direct: impl Fn() -> isize,
+    managed: impl Fn(&'static Engine) -> isize,
+) -> isize {
+    loop {
+        match mode::enter() {
+            Path::Raw => return direct(),
+            Path::Managed(engine) => return managed(engine),
+            Path::Direct(at_work) => {
+                if fits(&at_work, bytes()) {
+                    return direct();
+                }
+            }
+        }
+        lifecycle::start_pager();
+    }
+}
+
+/// No mapping is this large (47-bit addresses): the kernel refuses the call, and nothing is counted.
+const TOO_LARGE_BYTES: u64 = 1 << 47;
+
+/// Counts; a hook within a hook goes on even if it does not fit, for the pager cannot start then.
+fn fits(at_work: &AtWork, bytes: u64) -> bool {
+    bytes == 0 || bytes >= TOO_LARGE_BYTES || budget::charge(at_work, bytes) || at_work.is_nested()
+}
+
+/// What an mmap call maps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Private anonymous memory that the pager can manage.
+    Pageable,
+    /// Private anonymous memory that it cannot.
+    Anonymous,
+    /// Memory shared with other processes, or that can be.
+    Shared,
+    /// Private pages of a file.
+    File,
+}
+
+impl Kind {
+    fn of(flags: i32) -> Self {
+        let anonymous = flags & libc::MAP_ANONYMOUS != 0;
+        match flags & libc::MAP_TYPE {
+            libc::MAP_PRIVATE if !anonymous => Self::File,
+            libc::MAP_PRIVATE if flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) != 0 => {
+                Self::Anonymous
+            }
+            libc::MAP_PRIVATE => Self::Pageable,
+            _ => Self::Shared,
+        }
+    }
+}
+
+/// mmap(2).
+pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize) -> isize {
+    let trace = trace::begin(trace::Hook::Mmap);
+    let kind = Kind::of(flags);
+    let anonymous = matches!(kind, Kind::Pageable | Kind::Anonymous);
+    let bytes = || {
+        if anonymous && prot & libc::PROT_WRITE != 0 {
+            len as u64
+        } else {
+            0
+        }
+    };
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::mmap(addr, len, prot, flags, fd, off) };
+    let result = run(bytes, direct, |engine| match kind {
+        Kind::Pageable => engine.call(Call::Mmap {
+            addr,
+            len,
+            prot,
+            flags,
+        }),
+        _ if replaces(flags) && manages(engine, addr, len) => {
+            // The range stays reserved until the kernel maps over it, in one step: a hole would be
+            // an invitation to other threads' mappings.
+            engine.call(Call::Replace { addr, len });
+            direct()
+        }
+        _ => direct(),
+    });
+    if result >= 0 {
+        trace.mapped(result as usize, len, anonymous);
+    }
+    result
+}
+
+/// Whether the mapping takes the place of what is there.
+fn replaces(flags: i32) -> bool {
+    flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE != libc::MAP_FIXED_NOREPLACE
+}
+
+/// munmap(2).
+pub fn munmap(addr: usize, len: usize) -> isize {
+    let trace = trace::begin(trace::Hook::Munmap);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::munmap(addr, len) };
+    let result = run(none, direct, |engine| {
+        if manages(engine, addr, len) {
+            engine.call(Call::Munmap { addr, len })
+        } else {
+            direct()
+        }
+    });
+    if result == 0 {
+        trace.unmapped(addr, len);
+    }
+    result
+}
+
+fn none() -> u64 {
+    0
+}
+
+/// mremap(2).
+pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> isize {
+    let trace = trace::begin(trace::Hook::Mremap);
+    let keeps_old = flags & libc::MREMAP_DONTUNMAP != 0 || old_len == 0;
+    let bytes = || {
+        if keeps_old {
+            new_len as u64
+        } else {
+            new_len.saturating_sub(old_len) as u64
+        }
+    };
+    let args = [old, old_len, new_len, flags as usize, new_addr, 0];
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_mremap, args) };
+    let result = run(bytes, direct, |engine| {
+        let onto = flags & libc::MREMAP_FIXED != 0 && manages(engine, new_addr, new_len);
+        if onto || manages(engine, old, old_len.max(1)) {
+            engine.call(Call::Mremap {
+                old,
+                old_len,
+                new_len,
+                flags,
+                new_addr,
+            })
+        } else {
+            direct()
+        }
+    });
+    if result >= 0 {
+        trace.moved(old, old_len, result as usize, new_len, keeps_old);
+    }
+    result
+}
+
+/// madvise(2).
+pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
+    let _trace = trace::begin(trace::Hook::Madvise);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_madvise, [addr, len, advice as usize, 0, 0, 0]) };
+    run(none, direct, |engine| {
+        if manages(engine, addr, len) {
+            engine.call(Call::Madvise { addr, len, advice })
+        } else {
+            direct()
+        }
+    })
+}
+
+/// mprotect(2).
+pub fn mprotect(addr: usize, len: usize, prot: i32) -> isize {
+    let _trace = trace::begin(trace::Hook::Mprotect);
+    let bytes = || {
+        if prot & libc::PROT_WRITE != 0 {
+            len as u64
+        } else {
+            0
+        }
+    };
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::mprotect(addr, len, prot) };
+    run(bytes, direct, |engine| {
+        if manages(engine, addr, len) {
+            engine.call(Call::Mprotect { addr, len, prot })
+        } else {
+            direct()
+        }
+    })
+}
+
+/// pkey_mprotect(2): the pager learns the protection, the calling thread sets it with its key.
+pub fn pkey_mprotect(addr: usize, len: usize, prot: i32, key: i32) -> isize {
+    if key == -1 {
+        return mprotect(addr, len, prot);
+    }
+    let _trace = trace::begin(trace::Hook::Mprotect);
+    let bytes = || {
+        if prot & libc::PROT_WRITE != 0 {
+            len as u64
+        } else {
+            0
+        }
+    };
+    let args = [addr, len, prot as usize, key as usize, 0, 0];
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_pkey_mprotect, args) };
+    run(bytes, direct, |engine| {
+        if manages(engine, addr, len) {
+            let told = engine.call(Call::Mprotect { addr, len, prot });
+            if told < 0 {
+                return told;
+            }
+        }
+        direct()
+    })
+}
+
+/// The system call brk, from the break `before`: the new break, or the old one if it could not move.
+pub fn brk(addr: usize, before: usize) -> isize {
+    let trace = trace::begin(trace::Hook::Brk);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_brk, [addr, 0, 0, 0, 0, 0]) };
+    let bytes = || addr.saturating_sub(before) as u64;
+    let result = run(bytes, direct, |engine| engine.call(Call::Brk { addr }));
+    trace.break_moved(before, result as usize);
+    result
+}
+
+/// The present break, asked of the kernel.
+pub fn current_break() -> usize {
+    // SAFETY: 0 is never a valid break: this only asks.
+    unsafe { raw::call(libc::SYS_brk, [0; 6]) as usize }
+}
+
+/// Whether the pager has to be asked about `len` bytes at `addr`.
+fn manages(engine: &Engine, addr: usize, len: usize) -> bool {
+    engine.manages(addr, addr.saturating_add(len))
+}
+
+/// mlock(2) and mlock2(2).
+pub fn mlock(addr: usize, len: usize, flags: i32) -> isize {
+    let _trace = trace::begin(trace::Hook::Mlock);
+    let direct = || {
+        let flags = flags as usize;
+        // SAFETY: the program's own call; mlock2 exists since Linux 4.4, so plain mlock stays itself.
+        unsafe {
+            if flags == 0 {
+                raw::call(libc::SYS_mlock, [addr, len, 0, 0, 0, 0])
+            } else {
+                raw::call(libc::SYS_mlock2, [addr, len, flags, 0, 0, 0])
+            }
+        }
+    };
+    run(none, direct, |engine| {
+        if manages(engine, addr, len) {
+            let allowed = engine.call(Call::Mlock { addr, len });
+            if allowed < 0 {
+                return allowed;
+            }
+        }
+        let result = direct();
+        if result < 0 && manages(engine, addr, len) {
+            engine.call(Call::Munlock { addr, len });
+        }
+        result
+    })
+}
+
+/// munlock(2).
+pub fn munlock(addr: usize, len: usize) -> isize {
+    let _trace = trace::begin(trace::Hook::Mlock);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_munlock, [addr, len, 0, 0, 0, 0]) };
+    run(none, direct, |engine| {
+        let result = direct();
+        if result == 0 && manages(engine, addr, len) {
+            engine.call(Call::Munlock { addr, len });
+        }
+        result
+    })
+}
+
+/// mlockall(2). Refused once the pager runs: the program has outgrown the RAM that it may lock, as
+/// it would with `RLIMIT_MEMLOCK`.
+pub fn mlockall(flags: i32) -> isize {
+    let _trace = trace::begin(trace::Hook::Mlock);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) };
+    run(none, direct, |_| -(libc::ENOMEM as isize))
+}
+
+/// munlockall(2).
+pub fn munlockall() -> isize {
+    let _trace = trace::begin(trace::Hook::Mlock);
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_munlockall, [0; 6]) };
+    run(none, direct, |engine| {
+        let result = direct();
+        engine.call(Call::Munlock {
+            addr: 0,
+            len: TOO_LARGE_BYTES as usize,
+        });
+        result
+    })
+}

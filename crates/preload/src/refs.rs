@@ -1,0 +1,133 @@
+//! References to the program's pages that the kernel takes without pinning them.
+//!
+//! A page in a pipe (vmsplice) or on its way to the network (`MSG_ZEROCOPY`) is read later, by way
+//! of a plain reference, and the kernel lets a page with such a reference be moved. Its frame would
+//! come to hold another page's bytes before they are read. So the first is done by copying, in
+//! every mode, as what is in the pipe may stay there until the pager runs; and sockets are not told
+//! to do the second, which leads programs to send by copy.
+//!
+//! A request for zero-copy sending made through an io_uring is not seen.
+
+use crate::raw;
+
+/// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)).
+const PIPE_BUF: usize = 4096;
+
+/// vmsplice(2): into a pipe by copying, out of a pipe as it is.
+///
+/// Like the original, waits only while nothing at all fits, and returns how much did.
+pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) -> isize {
+    let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
+    // SAFETY: takes numbers only.
+    let mode = unsafe {
+        raw::call(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0],
+        )
+    };
+    if mode < 0 || mode as i32 & libc::O_ACCMODE == libc::O_RDONLY || !is_pipe(fd) {
+        // SAFETY: the program's own call: it copies out of the pipe, or fails.
+        return unsafe { raw::call(libc::SYS_vmsplice, args) };
+    }
+    loop {
+        match write_what_fits(fd, parts, count) {
+            again if again == -(libc::EAGAIN as isize) => {}
+            result => return result,
+        }
+        if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 || mode as i32 & libc::O_NONBLOCK != 0 {
+            return -(libc::EAGAIN as isize);
+        }
+        let waited = wait_writable(fd, -1);
+        if waited < 0 {
+            return waited;
+        }
+    }
+}
+
+fn is_pipe(fd: i32) -> bool {
+    // SAFETY: an all-zero `stat` is a valid value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let args = [fd as usize, (&raw mut stat) as usize, 0, 0, 0, 0];
+    // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`.
+    let result = unsafe { raw::call(libc::SYS_fstat, args) };
+    result == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// Copies into the pipe without waiting; `-EAGAIN` when it is full.
+fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
+    // Offset -1: the file has none.
+    let args = [
+        fd as usize,
+        parts as usize,
+        count,
+        usize::MAX,
+        usize::MAX,
+        libc::RWF_NOWAIT as usize,
+    ];
+    // SAFETY: the kernel reads the program's own buffers, as the program asked.
+    let result = unsafe { raw::call(libc::SYS_pwritev2, args) };
+    if result != -(libc::EOPNOTSUPP as isize) && result != -(libc::EINVAL as isize) {
+        return result;
+    }
+    // Pipes take RWF_NOWAIT since Linux 5.13 or so; before, the first piece that surely fits.
+    if wait_writable(fd, 0) <= 0 {
+        return -(libc::EAGAIN as isize);
+    }
+    for i in 0..count {
+        // SAFETY: the program says that `count` parts lie there.
+        let part = unsafe { parts.add(i).read() };
+        if part.iov_len > 0 {
+            let args = [
+                fd as usize,
+                part.iov_base as usize,
+                part.iov_len.min(PIPE_BUF),
+                0,
+                0,
+                0,
+            ];
+            // SAFETY: the kernel reads the program's own buffer.
+            return unsafe { raw::call(libc::SYS_write, args) };
+        }
+    }
+    0
+}
+
+/// poll(2) for room in the pipe; 0 if there is none within `timeout_ms` (-1: for ever).
+fn wait_writable(fd: i32, timeout_ms: i32) -> isize {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    let args = [
+        (&raw mut poll) as usize,
+        1,
+        timeout_ms as isize as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: one valid `pollfd`.
+    unsafe { raw::call(libc::SYS_poll, args) }
+}
+
+/// setsockopt(2): `SO_ZEROCOPY` cannot be switched on, as on a socket type that lacks it.
+pub fn setsockopt(fd: i32, level: i32, name: i32, value: *const u8, len: u32) -> isize {
+    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && len >= 4 && !value.is_null() {
+        // SAFETY: the program says that `len` bytes lie there.
+        let on = unsafe { value.cast::<i32>().read_unaligned() } != 0;
+        if on {
+            return -(libc::EOPNOTSUPP as isize);
+        }
+    }
+    let args = [
+        fd as usize,
+        level as usize,
+        name as usize,
+        value as usize,
+        len as usize,
+        0,
+    ];
+    // SAFETY: the program's own call, unchanged.
+    unsafe { raw::call(libc::SYS_setsockopt, args) }
+}

@@ -1,0 +1,128 @@
+//! Counts what goes through a store.
+
+use std::os::fd::RawFd;
+
+use outpage_core::units::PAGE_BYTES;
+
+use crate::{
+    BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Request, Store,
+    SubmitError, SwapFile,
+};
+
+/// Buckets of [`Counts::histogram`].
+pub const HISTOGRAM_BUCKETS: usize = REQUEST_PAGES_LIMIT.ilog2() as usize + 1;
+
+/// Totals of one direction. Requests, pages and the histogram count at `submit` (tried).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Requests taken.
+    pub requests: u64,
+    /// Pages in them.
+    pub pages: u64,
+    /// Requests that ended with an error, counted at their completion.
+    pub failed: u64,
+    /// Requests by size: bucket `i` counts those of `2^i..2^(i+1)` pages.
+    pub histogram: [u64; HISTOGRAM_BUCKETS],
+}
+
+impl Counts {
+    /// Bytes in the requests.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.pages * PAGE_BYTES as u64
+    }
+}
+
+/// A store that counts.
+pub struct Counting<S> {
+    store: S,
+    page_in: Counts,
+    page_out: Counts,
+}
+
+impl<S: Store> Counting<S> {
+    /// Wraps `store`, at zero.
+    pub fn new(store: S) -> Self {
+        Self {
+            store,
+            page_in: Counts::default(),
+            page_out: Counts::default(),
+        }
+    }
+
+    /// The totals of one direction.
+    pub const fn counts(&self, direction: Direction) -> &Counts {
+        match direction {
+            Direction::PageIn => &self.page_in,
+            Direction::PageOut => &self.page_out,
+        }
+    }
+
+    /// The store inside.
+    pub const fn inner(&self) -> &S {
+        &self.store
+    }
+
+    const fn of(&mut self, direction: Direction) -> &mut Counts {
+        match direction {
+            Direction::PageIn => &mut self.page_in,
+            Direction::PageOut => &mut self.page_out,
+        }
+    }
+}
+
+impl<S: Store> Store for Counting<S> {
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
+        self.store.submit(request)?;
+        let counts = self.of(request.direction);
+        counts.requests += 1;
+        counts.pages += u64::from(request.slots.slots);
+        counts.histogram[request.slots.slots.ilog2() as usize] += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
+        let first = out.len();
+        let count = self.store.poll(out);
+        for error in out[first..]
+            .iter()
+            .filter_map(|completion| completion.result.err())
+        {
+            self.of(error.direction).failed += 1;
+        }
+        count
+    }
+
+    fn wait(&mut self, timeout_ns: u64) -> bool {
+        self.store.wait(timeout_ns)
+    }
+
+    fn wake_fd(&self) -> Option<RawFd> {
+        self.store.wake_fd()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.store.in_flight()
+    }
+
+    fn depth(&self) -> usize {
+        self.store.depth()
+    }
+
+    fn request_pages_max(&self) -> u32 {
+        self.store.request_pages_max()
+    }
+
+    fn capacity_slots(&self) -> u32 {
+        self.store.capacity_slots()
+    }
+
+    fn swap_file(&self) -> Option<&SwapFile> {
+        self.store.swap_file()
+    }
+
+    /// The totals go on from the parent's.
+    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
+        self.store.reopen_after_fork(descriptors)
+    }
+}

@@ -1,0 +1,332 @@
+//! Seeded faults around any store.
+//!
+//! **Fault model.** Reported faults: a page-in or page-out that fails with EIO before the first byte,
+//! a page-out that fails with ENOSPC before the first byte, a transfer that fails with EIO after some
+//! whole pages. Silent faults: a page-out that reports success but leaves the old bytes in the last
+//! slots (torn), a page-in with one wrong bit. Nothing is lost in other slots or frames, and
+//! completions are neither lost nor doubled.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use outpage_core::units::{PAGE_BYTES, SlotRange};
+
+use crate::slab::Slab;
+use crate::{
+    BackendError, Cause, Completion, Descriptors, Direction, Frame, Request, Store, StoreError,
+    SubmitError, SwapFile, Token,
+};
+
+/// Bits in a page.
+const PAGE_BITS: usize = PAGE_BYTES * 8;
+
+/// How often each fault strikes, in requests of its direction out of 1000.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FaultRates {
+    /// A page-in fails with EIO.
+    pub read_error: u16,
+    /// A page-out fails with EIO.
+    pub write_error: u16,
+    /// A page-out fails with ENOSPC.
+    pub no_space: u16,
+    /// A page-in fails with EIO after part of its pages, possibly none.
+    pub short_read: u16,
+    /// A page-out fails with EIO after part of its pages, possibly none.
+    pub short_write: u16,
+    /// A page-out succeeds but part of its pages, at least the last, keep their old bytes.
+    pub torn_write: u16,
+    /// A page-in succeeds but one bit is wrong.
+    pub bit_flip: u16,
+}
+
+/// How many requests each fault has struck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InjectedFaults {
+    /// See [`FaultRates::read_error`].
+    pub read_errors: u64,
+    /// See [`FaultRates::write_error`].
+    pub write_errors: u64,
+    /// See [`FaultRates::no_space`].
+    pub no_space: u64,
+    /// See [`FaultRates::short_read`].
+    pub short_reads: u64,
+    /// See [`FaultRates::short_write`].
+    pub short_writes: u64,
+    /// See [`FaultRates::torn_write`].
+    pub torn_writes: u64,
+    /// See [`FaultRates::bit_flip`].
+    pub bit_flips: u64,
+}
+
+/// A store that fails on purpose. Which request meets which fault follows from the seed and the
+/// number of the request alone; one fault's rate does not shift another's victims.
+pub struct Faulty<S> {
+    store: S,
+    seed: u64,
+    rates: FaultRates,
+    injected: InjectedFaults,
+    /// Requests taken so far.
+    number: u64,
+    flights: Slab<Flight>,
+    /// Requests that ended without reaching the store.
+    done: VecDeque<Completion>,
+}
+
+/// A request that reached the store, whole or in part.
+struct Flight {
+    token: Token,
+    direction: Direction,
+    slots: SlotRange,
+    /// Reported once the part that was passed on has ended well.
+    failure: Option<StoreError>,
+    /// The frame and the bit of it to get wrong.
+    flip: Option<(Frame, usize)>,
+}
+
+/// The faults, by the number that keeps their dice apart.
+#[derive(Clone, Copy)]
+enum Fault {
+    Error,
+    NoSpace,
+    Short,
+    Torn,
+    Flip,
+    /// Not a fault: where within the request one strikes.
+    Place,
+}
+
+/// What becomes of a request.
+enum Plan {
+    Pass,
+    Fail(i32),
+    Short { pages: u32 },
+    Torn { pages: u32 },
+    Flip { bit: usize },
+}
+
+impl<S: Store> Faulty<S> {
+    /// Wraps `store`.
+    pub fn new(store: S, seed: u64, rates: FaultRates) -> Self {
+        let depth = store.depth();
+        Self {
+            store,
+            seed,
+            rates,
+            injected: InjectedFaults::default(),
+            number: 0,
+            flights: Slab::new(depth),
+            done: VecDeque::with_capacity(depth),
+        }
+    }
+
+    /// The faults so far.
+    pub const fn injected(&self) -> InjectedFaults {
+        self.injected
+    }
+
+    /// From now on, these rates.
+    pub const fn set_rates(&mut self, rates: FaultRates) {
+        self.rates = rates;
+    }
+
+    /// The store inside.
+    pub const fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// A number for this request and purpose, as good as random (SplitMix64, Steele et al. 2014).
+    fn roll(&self, fault: Fault) -> u64 {
+        let step = self.number.wrapping_mul(8).wrapping_add(fault as u64 + 1);
+        let mut z = self
+            .seed
+            .wrapping_add(step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn strikes(&self, fault: Fault, per_mille: u16) -> bool {
+        self.roll(fault) % 1000 < u64::from(per_mille)
+    }
+
+    fn plan(&self, request: &Request<'_>) -> Plan {
+        let (rates, pages) = (&self.rates, request.slots.slots);
+        let place = self.roll(Fault::Place);
+        let part = (place % u64::from(pages)) as u32;
+        let (error, short) = match request.direction {
+            Direction::PageIn => (rates.read_error, rates.short_read),
+            Direction::PageOut => (rates.write_error, rates.short_write),
+        };
+        let out = request.direction == Direction::PageOut;
+        if self.strikes(Fault::Error, error) {
+            Plan::Fail(libc::EIO)
+        } else if out && self.strikes(Fault::NoSpace, rates.no_space) {
+            Plan::Fail(libc::ENOSPC)
+        } else if self.strikes(Fault::Short, short) {
+            Plan::Short { pages: part }
+        } else if out && self.strikes(Fault::Torn, rates.torn_write) {
+            Plan::Torn { pages: part }
+        } else if !out && self.strikes(Fault::Flip, rates.bit_flip) {
+            Plan::Flip {
+                bit: (place % (u64::from(pages) * PAGE_BITS as u64)) as usize,
+            }
+        } else {
+            Plan::Pass
+        }
+    }
+
+    fn count(&mut self, plan: &Plan, direction: Direction) {
+        let injected = &mut self.injected;
+        let counter = match (plan, direction) {
+            (Plan::Pass, _) => return,
+            (Plan::Fail(libc::ENOSPC), _) => &mut injected.no_space,
+            (Plan::Fail(_), Direction::PageIn) => &mut injected.read_errors,
+            (Plan::Fail(_), Direction::PageOut) => &mut injected.write_errors,
+            (Plan::Short { .. }, Direction::PageIn) => &mut injected.short_reads,
+            (Plan::Short { .. }, Direction::PageOut) => &mut injected.short_writes,
+            (Plan::Torn { .. }, _) => &mut injected.torn_writes,
+            (Plan::Flip { .. }, _) => &mut injected.bit_flips,
+        };
+        *counter += 1;
+    }
+
+    /// Passes the first `pages` pages on.
+    fn pass(
+        &mut self,
+        request: &Request<'_>,
+        pages: u32,
+        failure: Option<StoreError>,
+        flip: Option<(Frame, usize)>,
+    ) -> Result<(), SubmitError> {
+        let (token, direction, slots) = (request.token, request.direction, request.slots);
+        let index = self.flights.insert(Flight {
+            token,
+            direction,
+            slots,
+            failure,
+            flip,
+        });
+        let part = Request {
+            token: Token(index),
+            slots: SlotRange::new(slots.start, pages),
+            frames: &request.frames[..pages as usize],
+            ..*request
+        };
+        let result = self.store.submit(&part);
+        if result.is_err() {
+            self.flights.remove(index);
+        }
+        result
+    }
+
+    /// What the caller gets for a completion of the store.
+    fn end(&mut self, completion: Completion) -> Completion {
+        let flight = self.flights.remove(completion.token.0);
+        let result = match (completion.result, flight.failure) {
+            // Also for a part of the request, the error names the whole of it.
+            (Err(error), _) => Err(StoreError {
+                slots: flight.slots,
+                ..error
+            }),
+            (Ok(()), Some(failure)) => Err(failure),
+            (Ok(()), None) => Ok(()),
+        };
+        if let (Ok(()), Some((frame, bit))) = (result, flight.flip) {
+            debug_assert_eq!(flight.direction, Direction::PageIn);
+            frame.as_iovec().flip(bit);
+        }
+        Completion {
+            token: flight.token,
+            result,
+        }
+    }
+}
+
+impl<S: Store> Store for Faulty<S> {
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
+        crate::check_request(request, self.request_pages_max(), self.capacity_slots());
+        if self.in_flight() == self.depth() {
+            return Err(SubmitError::Full);
+        }
+        let (direction, slots) = (request.direction, request.slots);
+        let error = |errno, pages: u32| StoreError {
+            direction,
+            slots,
+            bytes_done: u64::from(pages) * PAGE_BYTES as u64,
+            cause: Cause::Errno(errno),
+        };
+        let plan = self.plan(request);
+        let (pages, failure, flip) = match plan {
+            Plan::Pass => (slots.slots, None, None),
+            Plan::Fail(errno) => (0, Some(error(errno, 0)), None),
+            Plan::Short { pages } => (pages, Some(error(libc::EIO, pages)), None),
+            Plan::Torn { pages } => (pages, None, None),
+            Plan::Flip { bit } => {
+                let frame = request.frames[bit / PAGE_BITS];
+                (slots.slots, None, Some((frame, bit % PAGE_BITS)))
+            }
+        };
+        if pages > 0 {
+            self.pass(request, pages, failure, flip)?;
+        } else {
+            let result = failure.map_or(Ok(()), Err);
+            self.done.push_back(Completion {
+                token: request.token,
+                result,
+            });
+        }
+        self.count(&plan, direction);
+        self.number += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
+        let before = out.len();
+        while out.len() < out.capacity() {
+            let Some(completion) = self.done.pop_front() else {
+                break;
+            };
+            out.push(completion);
+        }
+        let first = out.len();
+        self.store.poll(out);
+        for completion in &mut out[first..] {
+            *completion = self.end(*completion);
+        }
+        out.len() - before
+    }
+
+    fn wait(&mut self, timeout_ns: u64) -> bool {
+        !self.done.is_empty() || self.store.wait(timeout_ns)
+    }
+
+    fn wake_fd(&self) -> Option<RawFd> {
+        self.store.wake_fd()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len() + self.done.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.store.depth()
+    }
+
+    fn request_pages_max(&self) -> u32 {
+        self.store.request_pages_max()
+    }
+
+    fn capacity_slots(&self) -> u32 {
+        self.store.capacity_slots()
+    }
+
+    fn swap_file(&self) -> Option<&SwapFile> {
+        self.store.swap_file()
+    }
+
+    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
+        self.flights.clear();
+        self.done.clear();
+        self.store.reopen_after_fork(descriptors)
+    }
+}

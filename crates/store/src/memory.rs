@@ -1,0 +1,148 @@
+//! A store in memory: for tests, and as the ground that wrappers are tested on.
+
+use std::os::fd::RawFd;
+
+use outpage_core::units::PAGE_BYTES;
+
+use crate::flight::{Flight, Step};
+use crate::{
+    BackendError, Completion, Config, Descriptors, Direction, Request, Store, StoreError,
+    SubmitError, check_request,
+};
+
+/// When the bytes are copied. Completions come with the next `poll` either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CopyAt {
+    /// During `submit`.
+    #[default]
+    Submit,
+    /// During the `poll` that completes the request, as late as possible: shows a caller that takes
+    /// its frames back too early.
+    Poll,
+}
+
+/// Slots in memory. As with a file, slots past the highest one paged out to cannot be paged in from.
+pub struct MemoryStore {
+    slots: Vec<u8>,
+    /// Bytes up to the end of the highest slot paged out to.
+    end: usize,
+    copy_at: CopyAt,
+    config: Config,
+    ops: Vec<Op>,
+    /// The first `active` operations are in flight, oldest first.
+    active: usize,
+}
+
+struct Op {
+    flight: Flight,
+    /// `None` until the bytes are copied.
+    result: Option<Result<(), StoreError>>,
+}
+
+impl MemoryStore {
+    /// A store of `capacity_slots` slots.
+    ///
+    /// # Panics
+    /// When `config` is out of range.
+    #[must_use]
+    pub fn new(capacity_slots: u32, copy_at: CopyAt, config: Config) -> Self {
+        let config = config.check();
+        let op = || Op {
+            flight: Flight::new(config.request_pages_max),
+            result: None,
+        };
+        Self {
+            slots: vec![0; capacity_slots as usize * PAGE_BYTES],
+            end: 0,
+            copy_at,
+            config,
+            ops: (0..config.depth).map(|_| op()).collect(),
+            active: 0,
+        }
+    }
+
+    /// Copies operation `index` as far as there are slots.
+    fn copy(&mut self, index: usize) -> Result<(), StoreError> {
+        let flight = &mut self.ops[index].flight;
+        loop {
+            let piece = flight.iovecs()[0];
+            let start = flight.offset() as usize;
+            let bytes = match flight.direction {
+                Direction::PageOut => piece.len(),
+                Direction::PageIn => piece.len().min(self.end.saturating_sub(start)),
+            };
+            let slots = &mut self.slots[start..start + bytes];
+            match flight.direction {
+                Direction::PageIn => piece.prefix(bytes).fill(slots),
+                Direction::PageOut => {
+                    piece.copy_to(slots);
+                    self.end = self.end.max(start + bytes);
+                }
+            }
+            if let Step::Done(result) = flight.advance(Ok(bytes)) {
+                return result;
+            }
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn submit(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
+        check_request(
+            request,
+            self.config.request_pages_max,
+            self.capacity_slots(),
+        );
+        if self.active == self.ops.len() {
+            return Err(SubmitError::Full);
+        }
+        self.ops[self.active].flight.start(request);
+        let result = (self.copy_at == CopyAt::Submit).then(|| self.copy(self.active));
+        self.ops[self.active].result = result;
+        self.active += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
+        let count = self.active.min(out.capacity() - out.len());
+        for index in 0..count {
+            let result = self.ops[index].result.unwrap_or_else(|| self.copy(index));
+            out.push(Completion {
+                token: self.ops[index].flight.token,
+                result,
+            });
+        }
+        self.ops[..self.active].rotate_left(count);
+        self.active -= count;
+        count
+    }
+
+    fn wait(&mut self, _timeout_ns: u64) -> bool {
+        self.active > 0
+    }
+
+    fn wake_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn in_flight(&self) -> usize {
+        self.active
+    }
+
+    fn depth(&self) -> usize {
+        self.ops.len()
+    }
+
+    fn request_pages_max(&self) -> u32 {
+        self.config.request_pages_max
+    }
+
+    fn capacity_slots(&self) -> u32 {
+        (self.slots.len() / PAGE_BYTES) as u32
+    }
+
+    fn reopen_after_fork(&mut self, _descriptors: Descriptors) -> Result<(), BackendError> {
+        self.active = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,455 @@
+//! What every store must do, run on each of them.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::*;
+use outpage_core::units::PAGE_BYTES;
+use outpage_store::*;
+use proptest::prelude::*;
+
+const CONFIG: Config = Config {
+    depth: 8,
+    request_pages_max: 64,
+};
+
+fn pool(slots: u32, config: Config) -> PoolStore {
+    PoolStore::new(swap_file(slots), config, 3, Box::new(StdSpawner)).unwrap()
+}
+
+fn uring(slots: u32, config: Config) -> UringStore {
+    UringStore::new(swap_file(slots), config).unwrap()
+}
+
+/// A disk that is interrupted, not ready and short of breath in turn. Moves whole and broken pages.
+fn short_of_breath(
+    fd: i32,
+    direction: Direction,
+    offset: u64,
+    iovecs: &[IoVec],
+) -> Result<usize, i32> {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let moved = match CALLS.fetch_add(1, Ordering::Relaxed) % 5 {
+        0 => return Err(libc::EINTR),
+        1 => return Err(libc::EAGAIN),
+        2 => 1000,
+        3 => PAGE_BYTES,
+        _ => 2 * PAGE_BYTES + 512,
+    };
+    let first = iovecs[0];
+    let moved = moved.min(first.len());
+    let base = std::ptr::with_exposed_provenance_mut::<libc::c_void>(first.base());
+    // Partial pages are for files without O_DIRECT, so they go through a buffer here.
+    let mut buffer = vec![0_u8; moved.next_multiple_of(PAGE_BYTES) + PAGE_BYTES];
+    let start = buffer.as_ptr().align_offset(PAGE_BYTES);
+    let aligned = &mut buffer[start..start + moved.next_multiple_of(PAGE_BYTES)];
+    // SAFETY: the buffer holds all that is moved to or from it; the frame is valid for `moved`
+    // bytes. A page-out of part of a page writes the whole of it from the frame, as the frame goes on.
+    let result = unsafe {
+        match direction {
+            Direction::PageIn => {
+                let n = libc::pread(
+                    fd,
+                    aligned.as_mut_ptr().cast(),
+                    aligned.len(),
+                    offset as i64,
+                );
+                base.copy_from_nonoverlapping(
+                    aligned.as_ptr().cast(),
+                    moved.min(n.max(0) as usize),
+                );
+                n
+            }
+            Direction::PageOut => {
+                let all = aligned.len();
+                aligned
+                    .as_mut_ptr()
+                    .cast::<libc::c_void>()
+                    .copy_from_nonoverlapping(base, all);
+                libc::pwrite(fd, aligned.as_ptr().cast(), all, offset as i64)
+            }
+        }
+    };
+    if result < 0 {
+        Err(libc::EIO)
+    } else {
+        Ok(moved.min(result as usize))
+    }
+}
+
+fn round_trip_with_scattered_frames(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    let order = [9, 3, 4, 5, 60, 59, 0, 1];
+    for (slot, frame) in order.into_iter().enumerate() {
+        pages.set(frame, &page(slot as u64));
+    }
+    carry_out(&mut store, Direction::PageOut, 5, &pages.frames(order)).unwrap();
+    let back = [10, 12, 14, 15, 16, 30, 29, 28];
+    carry_out(&mut store, Direction::PageIn, 5, &pages.frames(back)).unwrap();
+    for (slot, frame) in back.into_iter().enumerate() {
+        assert!(
+            pages.get(frame) == page(slot as u64),
+            "slot {slot} came back wrong"
+        );
+    }
+    assert!(pages.get(11) == [0; PAGE_BYTES] && pages.get(31) == [0; PAGE_BYTES]);
+    carry_out(&mut store, Direction::PageIn, 7, &pages.frames([40])).unwrap();
+    assert!(pages.get(40) == page(2), "a slot in the middle of a run");
+}
+
+fn the_largest_request_has_no_two_neighbours(mut store: Box<dyn Store>) {
+    let pages = Pages::new(128);
+    let even = || pages.frames((0..64).map(|n| n * 2));
+    for n in 0..64 {
+        pages.set(n * 2, &page(n.into()));
+    }
+    assert_eq!(store.request_pages_max(), 64);
+    carry_out(&mut store, Direction::PageOut, 0, &even()).unwrap();
+    for n in 0..64 {
+        pages.set(n * 2, &page(1000));
+    }
+    carry_out(&mut store, Direction::PageIn, 0, &even()).unwrap();
+    assert!((0..64).all(|n| pages.get(n * 2) == page(n.into())));
+}
+
+fn requests_in_flight_together_keep_apart(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    (0..32).for_each(|n| pages.set(n, &page(n.into())));
+    // Slots from the top down, so that the file grows at once, then is filled.
+    for n in (0..8).rev() {
+        let frames = pages.frames(n * 4..n * 4 + 4);
+        store
+            .submit(&request(n.into(), Direction::PageOut, n * 4, &frames))
+            .unwrap();
+    }
+    assert_eq!(store.in_flight(), 8);
+    let ended = collect(&mut store, 8);
+    let mut tokens: Vec<_> = ended.iter().map(|c| (c.token.0, c.result)).collect();
+    tokens.sort_by_key(|t| t.0);
+    assert_eq!(tokens, (0..8).map(|n| (n, Ok(()))).collect::<Vec<_>>());
+    for n in 0..8 {
+        let frames = pages.frames(32 + n * 4..32 + n * 4 + 4);
+        store
+            .submit(&request(100, Direction::PageIn, n * 4, &frames))
+            .unwrap();
+    }
+    assert!(
+        collect(&mut store, 8)
+            .iter()
+            .all(|c| c.token == Token(100) && c.result.is_ok())
+    );
+    assert!((0..32).all(|n| pages.get(32 + n) == page(n.into())));
+    assert_eq!(store.in_flight(), 0);
+}
+
+fn a_full_store_says_so_and_recovers(mut store: Box<dyn Store>) {
+    let pages = Pages::new(16);
+    let depth = store.depth() as u32;
+    let submit = |store: &mut Box<dyn Store>, n: u32| {
+        store.submit(&request(n.into(), Direction::PageOut, n, &[pages.frame(n)]))
+    };
+    for n in 0..depth {
+        submit(&mut store, n).unwrap();
+    }
+    assert_eq!(submit(&mut store, depth), Err(SubmitError::Full));
+    assert_eq!(store.in_flight(), depth as usize);
+    assert_eq!(collect(&mut store, 1).len(), 1);
+    submit(&mut store, depth).unwrap();
+    assert_eq!(submit(&mut store, depth + 1), Err(SubmitError::Full));
+    let mut tokens: Vec<_> = collect(&mut store, depth as usize)
+        .iter()
+        .map(|c| c.token)
+        .collect();
+    tokens.dedup();
+    assert_eq!(tokens.len(), depth as usize);
+    assert_eq!(store.in_flight(), 0);
+}
+
+fn poll_respects_the_room_it_is_given(mut store: Box<dyn Store>) {
+    let pages = Pages::new(8);
+    for n in 0..8 {
+        store
+            .submit(&request(
+                n,
+                Direction::PageOut,
+                n as u32,
+                &[pages.frame(n as u32)],
+            ))
+            .unwrap();
+    }
+    let mut nowhere = Vec::new();
+    assert_eq!((store.poll(&mut nowhere), nowhere.capacity()), (0, 0));
+    let mut seen = Vec::new();
+    while seen.len() < 8 {
+        let mut out = Vec::with_capacity(3);
+        let room = out.capacity();
+        store.wait(1_000_000_000);
+        let count = store.poll(&mut out);
+        assert_eq!((count, out.capacity()), (out.len(), room));
+        seen.extend(out.iter().map(|c| c.token.0));
+        assert_eq!(store.in_flight(), 8 - seen.len());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>());
+}
+
+fn past_the_end_is_an_error_and_never_zeroes(mut store: Box<dyn Store>) {
+    let pages = Pages::new(8);
+    let error = carry_out(&mut store, Direction::PageIn, 3, &pages.frames(0..1)).unwrap_err();
+    assert_eq!((error.cause, error.bytes_done), (Cause::EndOfStore, 0));
+    carry_out(&mut store, Direction::PageOut, 0, &pages.frames(0..3)).unwrap();
+    let error = carry_out(
+        &mut store,
+        Direction::PageIn,
+        1,
+        &pages.frames([0, 1, 4, 5]),
+    )
+    .unwrap_err();
+    assert_eq!(
+        (error.cause, error.bytes_done),
+        (Cause::EndOfStore, 2 * PAGE_BYTES as u64)
+    );
+    assert_eq!(
+        (error.direction, error.slots),
+        (Direction::PageIn, slots(1, 4))
+    );
+    let error = carry_out(&mut store, Direction::PageIn, 40, &pages.frames([6])).unwrap_err();
+    assert_eq!(error.cause, Cause::EndOfStore);
+}
+
+fn waiting_for_nothing_returns(mut store: Box<dyn Store>) {
+    assert!(
+        !store.wait(u64::MAX / 2),
+        "nothing is in flight, so nothing can come"
+    );
+    assert_eq!(store.poll(&mut Vec::with_capacity(1)), 0);
+}
+
+fn the_wake_descriptor_wakes_and_falls_silent(mut store: Box<dyn Store>) {
+    let Some(fd) = store.wake_fd() else { return };
+    let pages = Pages::new(64);
+    let frames = pages.frames(0..64);
+    let mut out = Vec::with_capacity(8);
+    for round in 0..50 {
+        let requests = round % 8 + 1;
+        for n in 0..requests {
+            store
+                .submit(&request(
+                    n,
+                    Direction::PageOut,
+                    n as u32,
+                    &frames[n as usize..][..1],
+                ))
+                .unwrap();
+        }
+        out.clear();
+        while out.len() < requests as usize {
+            if store.poll(&mut out) == 0 {
+                assert!(
+                    readable(fd, 60_000),
+                    "asleep with {} in flight",
+                    store.in_flight()
+                );
+            }
+        }
+        // A signal may come after its completion was taken, but not again and again.
+        let stale = (0..100)
+            .take_while(|_| readable(fd, 1) && store.poll(&mut out) == 0)
+            .count();
+        assert!(stale < 100, "the descriptor stays readable for nothing");
+    }
+}
+
+fn a_request_for_the_wrong_number_of_frames_is_a_bug(mut store: Box<dyn Store>) {
+    let pages = Pages::new(4);
+    let frames = pages.frames(0..4);
+    let mut panics = |range, frames: &[Frame]| {
+        let request = Request {
+            token: Token(0),
+            direction: Direction::PageIn,
+            slots: range,
+            frames,
+        };
+        let submit = std::panic::AssertUnwindSafe(|| store.submit(&request));
+        std::panic::catch_unwind(submit).is_err()
+    };
+    assert!(panics(slots(0, 3), &frames));
+    assert!(panics(slots(0, 0), &[]));
+    assert!(panics(slots(254, 4), &frames), "past the capacity of 256");
+}
+
+fn the_cap_of_the_swap_file_is_the_capacity(store: Box<dyn Store>) {
+    assert_eq!(store.capacity_slots(), 256);
+    if let Some(file) = store.swap_file() {
+        assert_eq!(file.capacity_slots(), 256);
+    }
+}
+
+/// One step of the model test.
+#[derive(Clone, Debug)]
+struct Op {
+    direction: Direction,
+    start: u32,
+    count: u32,
+    seed: u64,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    (any::<bool>(), 0..60_u32, 1..24_u32, any::<u64>()).prop_map(|(out, start, count, seed)| {
+        let direction = if out {
+            Direction::PageOut
+        } else {
+            Direction::PageIn
+        };
+        Op {
+            direction,
+            start,
+            count,
+            seed,
+        }
+    })
+}
+
+/// The store beside a list of what its slots must hold.
+struct Model {
+    store: Box<dyn Store>,
+    pages: Pages,
+    free: Vec<u32>,
+    slots: Vec<Option<u64>>,
+    in_flight: Vec<(Op, Vec<u32>)>,
+}
+
+impl Model {
+    fn step(&mut self, op: Op) {
+        let overlaps = |other: &Op| {
+            let apart = op.start + op.count <= other.start || other.start + other.count <= op.start;
+            !apart && (op.direction == Direction::PageOut || other.direction == Direction::PageOut)
+        };
+        let many = self.in_flight.len() == self.store.depth();
+        if many
+            || self.in_flight.iter().any(|(other, _)| overlaps(other))
+            || self.free.len() < op.count as usize
+        {
+            self.drain();
+        }
+        let mut frames = Vec::new();
+        for n in 0..op.count {
+            let pick = op.seed.wrapping_mul(n as u64 * 2 + 3) % self.free.len() as u64;
+            frames.push(self.free.swap_remove(pick as usize));
+        }
+        for (n, &frame) in frames.iter().enumerate() {
+            self.pages.set(frame, &page(op.seed ^ n as u64));
+            if op.direction == Direction::PageOut {
+                self.slots[op.start as usize + n] = Some(op.seed ^ n as u64);
+            }
+        }
+        let addresses = self.pages.frames(frames.iter().copied());
+        let token = self.in_flight.len() as u64;
+        self.store
+            .submit(&request(token, op.direction, op.start, &addresses))
+            .unwrap();
+        self.in_flight.push((op, frames));
+    }
+
+    fn drain(&mut self) {
+        let end = self
+            .slots
+            .iter()
+            .rposition(Option::is_some)
+            .map_or(0, |last| last + 1);
+        for completion in collect(&mut self.store, self.in_flight.len()) {
+            let (op, frames) = &self.in_flight[completion.token.0 as usize];
+            if op.direction == Direction::PageOut {
+                assert_eq!(completion.result, Ok(()));
+                continue;
+            }
+            // The end may have been elsewhere when the request was carried out.
+            match completion.result {
+                Ok(()) => assert!(op.start as usize + frames.len() <= end),
+                Err(error) => assert_eq!(error.cause, Cause::EndOfStore),
+            }
+            if completion.result.is_ok() {
+                for (n, &frame) in frames.iter().enumerate() {
+                    if let Some(seed) = self.slots[op.start as usize + n] {
+                        assert!(self.pages.get(frame) == page(seed), "{op:?}, page {n}");
+                    }
+                }
+            }
+        }
+        for (_, frames) in self.in_flight.drain(..) {
+            self.free.extend(frames);
+        }
+    }
+}
+
+fn behaves_like_a_list_of_slots(make: fn(u32, Config) -> Box<dyn Store>) {
+    let config = ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    proptest!(config, |(ops in proptest::collection::vec(op(), 1..80))| {
+        let (store, pages) = (make(256, CONFIG), Pages::new(128));
+        let (free, slots) = ((0..128).collect(), vec![None; 256]);
+        let mut model = Model { store, pages, free, slots, in_flight: Vec::new() };
+        ops.into_iter().for_each(|op| model.step(op));
+        model.drain();
+    });
+}
+
+macro_rules! conformance {
+    ($($store:ident: $make:expr;)*) => {$(
+        mod $store {
+            use super::*;
+
+            fn make(slots: u32, config: Config) -> Box<dyn Store> {
+                let make: fn(u32, Config) -> Box<dyn Store> = $make;
+                make(slots, config)
+            }
+            conformance!(@tests
+                round_trip_with_scattered_frames
+                the_largest_request_has_no_two_neighbours
+                requests_in_flight_together_keep_apart
+                a_full_store_says_so_and_recovers
+                poll_respects_the_room_it_is_given
+                past_the_end_is_an_error_and_never_zeroes
+                waiting_for_nothing_returns
+                the_wake_descriptor_wakes_and_falls_silent
+                a_request_for_the_wrong_number_of_frames_is_a_bug
+                the_cap_of_the_swap_file_is_the_capacity
+            );
+
+            #[test]
+            fn behaves_like_a_list_of_slots() {
+                super::behaves_like_a_list_of_slots(make);
+            }
+        }
+    )*};
+    (@tests $($test:ident)*) => {$(
+        #[test]
+        fn $test() {
+            super::$test(make(256, CONFIG));
+        }
+    )*};
+}
+
+conformance! {
+    uring_store: |slots, config| Box::new(uring(slots, config));
+    pool_store: |slots, config| Box::new(pool(slots, config));
+    pool_with_short_transfers: |slots, config| Box::new(
+        PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath)
+            .unwrap()
+    );
+    memory_at_submit: |slots, config| Box::new(MemoryStore::new(slots, CopyAt::Submit, config));
+    memory_at_poll: |slots, config| Box::new(MemoryStore::new(slots, CopyAt::Poll, config));
+    delayed_uring: |slots, config| Box::new(
+        Delayed::new(uring(slots, config), Delay::Polls(3), || 0)
+    );
+    faultless_faulty_pool: |slots, config| Box::new(
+        Faulty::new(pool(slots, config), 1, FaultRates::default())
+    );
+    counting_memory: |slots, config| Box::new(
+        Counting::new(MemoryStore::new(slots, CopyAt::Poll, config))
+    );
+}

@@ -1,0 +1,285 @@
+//! File descriptors and the reads, writes and waits that the pager needs.
+
+use core::ffi::CStr;
+
+use outpage_core::units::Nanos;
+
+use crate::clock;
+use crate::raw::{Errno, syscall3, syscall5, syscall6};
+
+/// A descriptor that is closed when dropped.
+///
+/// Descriptor tables can differ between threads here ([`crate::thread`]): an `Fd` belongs to the table
+/// of the thread that opened it and must be dropped by a thread that uses that table or a copy of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fd(i32);
+
+impl Fd {
+    /// Takes over descriptor `number`, which nobody else may close.
+    #[must_use]
+    pub const fn adopt(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// The number, which is not closed any more when this value goes.
+    #[must_use]
+    pub const fn release(self) -> i32 {
+        let number = self.0;
+        core::mem::forget(self);
+        number
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: closing a descriptor touches no memory. An error leaves nothing to do: Linux frees the number anyway.
+        let _ = unsafe { syscall3(libc::SYS_close, self.0 as usize, 0, 0) };
+    }
+}
+
+/// Opens `path` with `flags` (`O_CLOEXEC` is added); a file made by it has mode 0600.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
+    let flags = (flags | libc::O_CLOEXEC) as usize;
+    let here = libc::AT_FDCWD as isize as usize;
+    // SAFETY: `path` is a valid C string for the length of the call.
+    let number = unsafe {
+        syscall5(
+            libc::SYS_openat,
+            here,
+            path.as_ptr() as usize,
+            flags,
+            0o600,
+            0,
+        )
+    }?;
+    Ok(Fd(number as i32))
+}
+
+/// Reads into `buffer`; 0 is the end of the file.
+///
+/// # Errors
+/// Those of read(2).
+pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most `len` bytes into the exclusively borrowed buffer.
+    unsafe {
+        syscall3(
+            libc::SYS_read,
+            fd as usize,
+            buffer.as_mut_ptr() as usize,
+            buffer.len(),
+        )
+    }
+}
+
+/// Writes from `buffer`, possibly less than all.
+///
+/// # Errors
+/// Those of write(2).
+pub fn write(fd: i32, buffer: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel only reads the borrowed buffer.
+    unsafe {
+        syscall3(
+            libc::SYS_write,
+            fd as usize,
+            buffer.as_ptr() as usize,
+            buffer.len(),
+        )
+    }
+}
+
+/// Reads from byte `offset` on; 0 is the end of the file.
+///
+/// # Errors
+/// Those of pread(2).
+pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let (at, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: the kernel writes at most `len` bytes into the exclusively borrowed buffer.
+    unsafe { syscall5(libc::SYS_pread64, fd as usize, at, len, offset as usize, 0) }
+}
+
+/// Writes from byte `offset` on, possibly less than all.
+///
+/// # Errors
+/// Those of pwrite(2).
+pub fn pwrite(fd: i32, buffer: &[u8], offset: u64) -> Result<usize, Errno> {
+    let (at, len) = (buffer.as_ptr() as usize, buffer.len());
+    // SAFETY: the kernel only reads the borrowed buffer.
+    unsafe { syscall5(libc::SYS_pwrite64, fd as usize, at, len, offset as usize, 0) }
+}
+
+/// Makes the file `bytes` long.
+///
+/// # Errors
+/// Those of ftruncate(2).
+pub fn set_len(fd: i32, bytes: u64) -> Result<(), Errno> {
+    // SAFETY: takes numbers only; whoever maps the file shorter than it was answers for that mapping.
+    unsafe { syscall3(libc::SYS_ftruncate, fd as usize, bytes as usize, 0) }.map(drop)
+}
+
+/// Length of the file in bytes.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn len(fd: i32) -> Result<u64, Errno> {
+    // SAFETY: all-zero is a valid `stat`.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`, and it is writable.
+    unsafe { syscall3(libc::SYS_fstat, fd as usize, (&raw mut stat) as usize, 0) }?;
+    Ok(stat.st_size as u64)
+}
+
+/// Opens the file behind `fd` anew: an open file description of its own, with its own locks and offset.
+///
+/// # Errors
+/// Those of open(2); `ENOENT` where /proc is not mounted.
+pub fn reopen(fd: i32, flags: i32) -> Result<Fd, Errno> {
+    let number = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    let mut path = [0u8; 40];
+    numbered(&mut path, b"/proc/thread-self/fd/", number, b"");
+    open(
+        CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EBADF)?,
+        flags,
+    )
+}
+
+/// Writes `before`, `number` in decimal and `after` into `out`, which is zero and has room for them.
+pub(crate) fn numbered<const N: usize>(
+    out: &mut [u8; N],
+    before: &[u8],
+    mut number: u32,
+    after: &[u8],
+) {
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let end = before.len() + digits;
+    out[..before.len()].copy_from_slice(before);
+    for place in out[before.len()..end].iter_mut().rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    out[end..end + after.len()].copy_from_slice(after);
+}
+
+/// A new eventfd holding 0, non-blocking: written to in order to end somebody's [`poll`].
+///
+/// # Errors
+/// Those of eventfd(2).
+pub fn eventfd() -> Result<Fd, Errno> {
+    let flags = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize;
+    // SAFETY: takes numbers only.
+    let number = unsafe { syscall3(libc::SYS_eventfd2, 0, flags, 0) }?;
+    Ok(Fd(number as i32))
+}
+
+/// One descriptor to wait for (`struct pollfd`).
+pub use libc::pollfd as PollFd;
+
+/// To be asked in `PollFd::events`: data to read, or a message.
+pub const READABLE: i16 = libc::POLLIN;
+
+/// Waits until one of `fds` is ready for what its `events` names, or until `timeout` has passed
+/// (`None`: for ever; zero: not at all). Returns how many are ready, and sets their `revents`.
+///
+/// # Errors
+/// Those of ppoll(2).
+pub fn poll(fds: &mut [PollFd], timeout: Option<Nanos>) -> Result<usize, Errno> {
+    let mut span = clock::timespec(timeout.unwrap_or(Nanos(0)));
+    let span_at = if timeout.is_some() {
+        (&raw mut span) as usize
+    } else {
+        0
+    };
+    let (at, count) = (fds.as_mut_ptr() as usize, fds.len());
+    // SAFETY: `fds` is exclusively borrowed, `span` outlives the call, the signal mask is absent.
+    unsafe { syscall6(libc::SYS_ppoll, at, count, span_at, 0, 0, 0) }
+}
+
+/// Closes every descriptor of the calling thread's table except those in `keep` (at most 32, any order).
+///
+/// Meant for a thread with a table of its own: it must not hold open what the program closes, or the
+/// program's pipes never see their end. Values of type [`Fd`] for closed numbers must be forgotten.
+///
+/// # Errors
+/// `E2BIG` when `keep` is too long.
+pub fn close_all_except(keep: &[i32]) -> Result<(), Errno> {
+    let mut sorted = [0u32; 32];
+    let sorted = sorted.get_mut(..keep.len()).ok_or(Errno::E2BIG)?;
+    for (place, &number) in sorted.iter_mut().zip(keep) {
+        *place = number as u32;
+    }
+    sorted.sort_unstable();
+    let mut next = 0u32;
+    for &kept in sorted.iter() {
+        if kept > next {
+            close_range(next, kept - 1)?;
+        }
+        next = kept.saturating_add(1);
+    }
+    close_range(next, u32::MAX)
+}
+
+/// Closes the descriptors `first..=last`.
+fn close_range(first: u32, last: u32) -> Result<(), Errno> {
+    // SAFETY: closing descriptors touches no memory.
+    match unsafe { syscall3(libc::SYS_close_range, first as usize, last as usize, 0) } {
+        // Before Linux 5.9: one by one, up to the most that the table can hold by default.
+        Err(Errno::ENOSYS) => {
+            for number in first..=last.min(1 << 16) {
+                drop(Fd(number as i32));
+            }
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_decimal_digits() {
+        for (number, path) in [
+            (0, &b"<0>\0"[..]),
+            (1_000, b"<1000>\0"),
+            (u32::MAX, b"<4294967295>\0"),
+        ] {
+            let mut out = [0; 16];
+            numbered(&mut out, b"<", number, b">");
+            assert!(out.starts_with(path), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_reopened_file_has_the_same_content() {
+        let file = open(c"/proc/self/exe", libc::O_RDONLY).unwrap();
+        let again = reopen(file.number(), libc::O_RDONLY).unwrap();
+        assert_ne!(again.number(), file.number());
+        assert_eq!(len(again.number()), len(file.number()));
+        let mut magic = [0u8; 4];
+        assert_eq!(pread(again.number(), &mut magic, 0), Ok(4));
+        assert_eq!(&magic, b"\x7fELF");
+    }
+
+    #[test]
+    fn poll_sees_an_eventfd_and_a_timeout() {
+        let event = eventfd().unwrap();
+        let mut fds = [PollFd {
+            fd: event.number(),
+            events: READABLE,
+            revents: 0,
+        }];
+        assert_eq!(poll(&mut fds, Some(Nanos(0))), Ok(0));
+        assert_eq!(write(event.number(), &1u64.to_ne_bytes()), Ok(8));
+        assert_eq!(poll(&mut fds, None), Ok(1));
+        assert_eq!(fds[0].revents, READABLE);
+    }
+}

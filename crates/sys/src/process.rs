@@ -1,0 +1,166 @@
+//! What concerns the process and its threads as a whole.
+
+use core::ffi::CStr;
+
+use crate::fd;
+use crate::raw::{Errno, syscall3};
+
+/// A thread, as the kernel numbers it in this process's pid namespace.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tid(pub u32);
+
+/// The calling thread.
+#[must_use]
+pub fn tid() -> Tid {
+    // SAFETY: takes nothing, cannot fail.
+    Tid(unsafe { syscall3(libc::SYS_gettid, 0, 0, 0) }.unwrap_or(0) as u32)
+}
+
+/// The process id, asked of the kernel each time (right also after fork and vfork).
+#[must_use]
+pub fn pid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { syscall3(libc::SYS_getpid, 0, 0, 0) }.unwrap_or(0) as u32
+}
+
+/// Lets other threads run.
+pub fn yield_now() {
+    // SAFETY: takes nothing.
+    let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
+}
+
+/// The CPU that the caller runs on. (libc's `sched_getcpu` reads a field that a raw thread lacks.)
+#[must_use]
+pub fn cpu() -> u32 {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes one u32; the other two pointers are null.
+    let _ = unsafe { syscall3(libc::SYS_getcpu, (&raw mut cpu) as usize, 0, 0) };
+    cpu
+}
+
+/// The CPU that thread `tid` of this process runs on, or ran on last. `None` when it has ended.
+#[must_use]
+pub fn cpu_of(tid: Tid) -> Option<u32> {
+    let mut path = [0u8; 40];
+    fd::numbered(&mut path, b"/proc/self/task/", tid.0, b"/stat");
+    let file = fd::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
+    let mut text = [0u8; 512];
+    let len = fd::read(file.number(), &mut text).ok()?;
+    // Field 2 is the name, which can hold anything, in brackets; `processor` is field 39 (proc(5)).
+    let after_name = text[..len].rsplit(|&letter| letter == b')').next()?;
+    let field = after_name.split(|&letter| letter == b' ').nth(39 - 2)?;
+    core::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// A set of CPUs, up to number 1023.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuSet([u64; 16]);
+
+impl CpuSet {
+    /// The set of one CPU; empty when its number is over 1023.
+    #[must_use]
+    pub fn one(cpu: u32) -> Self {
+        let mut set = Self([0; 16]);
+        if let Some(word) = set.0.get_mut(cpu as usize / 64) {
+            *word = 1 << (cpu % 64);
+        }
+        set
+    }
+
+    /// How many CPUs are in it.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether `cpu` is in it.
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0
+            .get(cpu as usize / 64)
+            .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+    }
+}
+
+/// The CPUs that thread `tid` may run on (0: the caller).
+///
+/// # Errors
+/// Those of sched_getaffinity(2); `EINVAL` on machines with more than 1024 CPUs.
+pub fn affinity(tid: Tid) -> Result<CpuSet, Errno> {
+    let mut set = CpuSet([0; 16]);
+    let (at, len) = (set.0.as_mut_ptr() as usize, size_of_val(&set.0));
+    // SAFETY: the kernel writes at most `len` bytes into the set.
+    unsafe { syscall3(libc::SYS_sched_getaffinity, tid.0 as usize, len, at) }?;
+    Ok(set)
+}
+
+/// Restricts thread `tid` (0: the caller) to `cpus`.
+///
+/// # Errors
+/// Those of sched_setaffinity(2).
+pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> Result<(), Errno> {
+    let (at, len) = (cpus.0.as_ptr() as usize, size_of_val(&cpus.0));
+    // SAFETY: the kernel reads `len` bytes of the set.
+    unsafe { syscall3(libc::SYS_sched_setaffinity, tid.0 as usize, len, at) }.map(drop)
+}
+
+/// Writes `parts` and a line end to descriptor 2, in one call, so that lines of several threads do not
+/// mix. Errors are ignored; only the first 15 parts are written.
+pub fn say(parts: &[&str]) {
+    let mut vectors = [libc::iovec {
+        iov_base: core::ptr::null_mut(),
+        iov_len: 0,
+    }; 16];
+    let pieces = parts.iter().take(vectors.len() - 1).chain([&"\n"]);
+    for (vector, piece) in vectors.iter_mut().zip(pieces) {
+        *vector = libc::iovec {
+            iov_base: piece.as_ptr().cast_mut().cast(),
+            iov_len: piece.len(),
+        };
+    }
+    let (fd, at, count) = (
+        libc::STDERR_FILENO as usize,
+        vectors.as_ptr() as usize,
+        vectors.len(),
+    );
+    // SAFETY: the kernel only reads the pieces, which outlive the call; unused vectors are empty.
+    let _ = unsafe { syscall3(libc::SYS_writev, fd, at, count) };
+}
+
+/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell).
+///
+/// SIGKILL because threads of the program can be blocked in faults that nobody will ever resolve, and
+/// no handler of the program may run on memory whose content is gone.
+pub fn die(parts: &[&str]) -> ! {
+    say(parts);
+    loop {
+        // SAFETY: takes numbers only.
+        let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_agree_with_libc() {
+        assert_eq!(pid(), std::process::id());
+        assert_ne!(tid().0, 0);
+    }
+
+    #[test]
+    fn the_caller_runs_on_a_cpu_it_may_use() {
+        let set = affinity(Tid(0)).unwrap();
+        assert!(set.count() > 0);
+        assert!(set.contains(cpu()));
+        assert!(set.contains(cpu_of(tid()).unwrap()));
+        assert_eq!(cpu_of(Tid(u32::MAX)), None);
+    }
+
+    #[test]
+    fn cpu_sets_hold_up_to_1023() {
+        assert!(CpuSet::one(1023).contains(1023));
+        assert_eq!(CpuSet::one(1024).count(), 0);
+    }
+}

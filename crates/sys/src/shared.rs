@@ -1,0 +1,189 @@
+//! Memory shared between processes, and byte locks that say which processes are alive.
+
+use core::ffi::CStr;
+use core::ptr;
+
+use outpage_core::units::PAGE_BYTES;
+
+use crate::fd::{self, Fd};
+use crate::map;
+use crate::raw::{Errno, syscall3};
+
+/// What may be laid over shared memory.
+///
+/// # Safety
+/// The type is `#[repr(C)]` (or transparent), consists of atomics and arrays of them only, holds no
+/// pointer, and is valid for every bit pattern, all zeroes being its initial state.
+pub unsafe trait Shareable: Sync {}
+
+// SAFETY: an atomic of a plain integer; all bits valid.
+unsafe impl Shareable for core::sync::atomic::AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Shareable for core::sync::atomic::AtomicU64 {}
+// SAFETY: as above.
+unsafe impl Shareable for core::sync::atomic::AtomicU8 {}
+// SAFETY: an array is laid out as its elements.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+/// Declares a `#[repr(C)]` structure of atomics that may be laid over shared memory.
+///
+/// ```
+/// outpage_sys::shareable! {
+///     /// Counters of a session.
+///     pub struct Counters {
+///         /// Faults so far.
+///         pub faults: core::sync::atomic::AtomicU64,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! shareable {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        $vis struct $name { $($(#[$field_meta])* $field_vis $field: $type,)* }
+        // SAFETY: repr(C), and each field is itself shareable, as the function below has the compiler check.
+        unsafe impl $crate::shared::Shareable for $name {}
+        const _: () = {
+            #[allow(dead_code)]
+            fn every_field_is_shareable() {
+                fn check<T: $crate::shared::Shareable>() {}
+                $(check::<$type>();)*
+            }
+        };
+    };
+}
+
+/// A memory file of `bytes` bytes, all zero, sealed against shrinking.
+///
+/// # Errors
+/// Those of memfd_create(2), ftruncate(2) and fcntl(2).
+pub fn create(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    // SAFETY: `name` is a valid C string for the length of the call.
+    let number = unsafe { syscall3(libc::SYS_memfd_create, name.as_ptr() as usize, flags, 0) }?;
+    let file = Fd::adopt(number as i32);
+    fd::set_len(file.number(), bytes)?;
+    let (command, seals) = (libc::F_ADD_SEALS as usize, libc::F_SEAL_SHRINK as usize);
+    // SAFETY: takes numbers only.
+    unsafe { syscall3(libc::SYS_fcntl, file.number() as usize, command, seals) }?;
+    Ok(file)
+}
+
+/// Maps the start of `file` as a `T` that every process mapping the file shares, for ever.
+///
+/// # Errors
+/// Those of mmap(2); `EINVAL` when the file is shorter than `T` (touching the rest would kill the process).
+pub fn map<T: Shareable>(file: i32) -> Result<&'static T, Errno> {
+    const { assert!(align_of::<T>() <= PAGE_BYTES && size_of::<T>() > 0) };
+    if fd::len(file)? < size_of::<T>() as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let start = map::mmap(0, size_of::<T>(), prot, libc::MAP_SHARED, file, 0)?;
+    // SAFETY: page-aligned, long enough, never unmapped; `Shareable` makes any content, and its change by
+    // others at any time, valid.
+    Ok(unsafe { &*ptr::with_exposed_provenance(start) })
+}
+
+/// Locks byte `index` of `file` for the open file description that `file` refers to.
+///
+/// The kernel frees the lock when the last descriptor of that description goes, however the process
+/// ends. Copies made by fork and dup share it; [`fd::reopen`] gives a description of one's own.
+/// Returns whether the lock was free (or already held by this description).
+///
+/// # Errors
+/// Those of fcntl(2) except the conflict.
+pub fn lock_byte(file: i32, index: u64) -> Result<bool, Errno> {
+    match lock_call(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, index)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives byte `index` free.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn unlock_byte(file: i32, index: u64) -> Result<(), Errno> {
+    lock_call(file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, index))
+}
+
+/// Whether another open file description holds byte `index`.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn is_locked(file: i32, index: u64) -> Result<bool, Errno> {
+    let mut lock = request(libc::F_WRLCK, index);
+    lock_call(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+fn request(kind: libc::c_int, index: u64) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: index as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    }
+}
+
+fn lock_call(file: i32, command: i32, lock: &mut libc::flock) -> Result<(), Errno> {
+    let at = ptr::from_mut(lock) as usize;
+    // SAFETY: the kernel reads and writes one `flock`, exclusively borrowed.
+    unsafe { syscall3(libc::SYS_fcntl, file as usize, command as usize, at) }.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    shareable! {
+        /// Two words.
+        struct Pair {
+            first: AtomicU64,
+            rest: [AtomicU64; 3],
+        }
+    }
+
+    #[test]
+    fn two_mappings_of_a_file_are_one_memory() {
+        let file = create(c"outpage-test", 4096).unwrap();
+        let (here, there): (&Pair, &Pair) =
+            (map(file.number()).unwrap(), map(file.number()).unwrap());
+        assert_ne!(core::ptr::from_ref(here), core::ptr::from_ref(there));
+        here.rest[2].store(7, Ordering::Relaxed);
+        assert_eq!(there.rest[2].load(Ordering::Relaxed), 7);
+        assert_eq!(there.first.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn short_files_are_refused_and_cannot_shrink() {
+        let file = create(c"outpage-test", 31).unwrap();
+        assert_eq!(map::<Pair>(file.number()).err(), Some(Errno::EINVAL));
+        assert_eq!(fd::set_len(file.number(), 1), Err(Errno::EPERM));
+    }
+
+    #[test]
+    fn a_byte_lock_is_seen_by_other_descriptions_and_ends_with_its_own() {
+        let file = create(c"outpage-test", 4096).unwrap();
+        let other = fd::reopen(file.number(), libc::O_RDWR).unwrap();
+        assert_eq!(lock_byte(other.number(), 5), Ok(true));
+        assert_eq!(is_locked(file.number(), 5), Ok(true));
+        assert_eq!(is_locked(file.number(), 4), Ok(false));
+        assert_eq!(
+            is_locked(other.number(), 5),
+            Ok(false),
+            "one's own lock is no obstacle"
+        );
+        assert_eq!(lock_byte(file.number(), 5), Ok(false));
+        drop(other);
+        assert_eq!(lock_byte(file.number(), 5), Ok(true));
+        unlock_byte(file.number(), 5).unwrap();
+    }
+}
