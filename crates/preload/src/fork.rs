@@ -223,7 +223,7 @@ extern "C" fn child_main(start: *mut c_void) -> c_int {
         argument,
     } = start.child;
     // SAFETY: what libc's clone does: calls the program's function on the program's stack, then
-    // ends the process with its result.
+    // ends the process with its result, the pager's threads included.
     unsafe {
         asm!(
             "mov rsp, {stack}",
@@ -236,7 +236,7 @@ extern "C" fn child_main(start: *mut c_void) -> c_int {
             stack = in(reg) stack & !15,
             entry = in(reg) entry,
             in("rdi") argument,
-            exit = const libc::SYS_exit,
+            exit = const libc::SYS_exit_group,
             options(noreturn),
         )
     }

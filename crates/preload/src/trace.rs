@@ -202,7 +202,7 @@ pub fn start(file: &core::ffi::CStr) {
     let mut found = Vec::new();
     for_each_range(|start, end| found.push((start, end)));
     FILE.store(copy, Ordering::Release);
-    note(|seen| {
+    begin(Hook::Munmap).note(|seen| {
         found
             .iter()
             .for_each(|&(start, end)| seen.insert(start, end))

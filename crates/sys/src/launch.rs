@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
@@ -92,22 +93,6 @@ pub fn has_file_capabilities(path: &CStr) -> bool {
     unsafe { syscall5(libc::SYS_getxattr, path, name, 0, 0, 0) }.is_ok_and(|bytes| bytes > 0)
 }
 
-/// A set of signals, in the kernel's form: bit `n - 1` is signal `n`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SignalSet(u64);
-
-impl SignalSet {
-    /// The set of `signals`.
-    #[must_use]
-    pub fn new(signals: &[i32]) -> Self {
-        Self(
-            signals
-                .iter()
-                .fold(0, |bits, signal| bits | 1 << (signal - 1)),
-        )
-    }
-}
-
 /// A signal that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
@@ -117,36 +102,61 @@ pub struct Arrived {
     pub from_kernel: bool,
 }
 
-/// Signals that the process takes from a descriptor instead of dying of them.
+/// The kernel's `struct sigaction` on x86-64 (arch/x86/include/uapi/asm/signal.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// The default action.
+const DEFAULT: Action = Action { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+/// The handler returns through `Action::restorer`: the kernel has no return path of its own on x86-64.
+const SA_RESTORER: u64 = 0x0400_0000;
+
+/// Where the handler writes; -1 while nobody takes signals.
+static WRITE_END: AtomicI32 = AtomicI32::new(-1);
+
+/// Signals that the process takes from a pipe instead of dying of them.
+///
+/// Handlers, not a blocked mask: a program started meanwhile would inherit the mask, while exec
+/// resets handlers.
 #[derive(Debug)]
 pub struct Signals {
-    fd: Fd,
-    set: SignalSet,
+    read_end: Fd,
+    write_end: Fd,
+    taken: u64,
 }
 
 impl Signals {
-    /// Blocks `set` in the calling thread and opens a descriptor for it. Call before other threads start.
+    /// Takes `signals`, except those that are ignored now: a program is to inherit that.
     ///
     /// # Errors
-    /// Those of signalfd(2).
-    pub fn take(set: SignalSet) -> Result<Self, Errno> {
-        change_mask(libc::SIG_BLOCK, set)?;
-        let at = (&raw const set.0) as usize;
-        // SAFETY: the kernel reads a set of 8 bytes.
-        let number = unsafe {
-            syscall5(
-                libc::SYS_signalfd4,
-                usize::MAX,
-                at,
-                8,
-                libc::SFD_CLOEXEC as usize,
-                0,
-            )
-        }?;
-        Ok(Self {
-            fd: Fd::adopt(number as i32),
-            set,
-        })
+    /// Those of pipe2(2) and sigaction(2).
+    ///
+    /// # Panics
+    /// When another value of this type exists.
+    pub fn take(signals: &[i32]) -> Result<Self, Errno> {
+        let mut ends = [0_i32; 2];
+        let at = ends.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes two descriptor numbers.
+        unsafe { syscall3(libc::SYS_pipe2, at, libc::O_CLOEXEC as usize, 0) }?;
+        let mut this =
+            Self { read_end: Fd::adopt(ends[0]), write_end: Fd::adopt(ends[1]), taken: 0 };
+        let before = WRITE_END.swap(ends[1], Ordering::SeqCst);
+        assert_eq!(before, -1, "signals are taken once");
+        for &signal in signals {
+            if action(signal, None)?.handler != libc::SIG_IGN {
+                let flags = SA_RESTORER | (libc::SA_SIGINFO | libc::SA_RESTART) as u64;
+                let (handler, restorer) = (note as *const () as usize, restore as *const () as usize);
+                action(signal, Some(Action { handler, flags, restorer, mask: 0 }))?;
+                this.taken |= 1 << signal;
+            }
+        }
+        Ok(this)
     }
 
     /// Waits for the next signal.
@@ -154,35 +164,55 @@ impl Signals {
     /// # Errors
     /// Those of read(2) except `EINTR`.
     pub fn next(&self) -> Result<Arrived, Errno> {
-        let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        let mut record = [0; RECORD_BYTES];
         loop {
-            match fd::read(self.fd.number(), &mut info) {
+            match fd::read(self.read_end.number(), &mut record) {
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error),
                 Ok(_) => break,
             }
         }
-        // struct signalfd_siginfo starts with three 32-bit fields: number, errno, code.
-        let word =
-            |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-        // SI_USER, SI_QUEUE and SI_TKILL, which processes send, are not positive.
-        Ok(Arrived {
-            signal: word(0),
-            from_kernel: word(8) > 0,
-        })
+        Ok(Arrived { signal: i32::from(record[0]), from_kernel: record[1] != 0 })
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        let _ = change_mask(libc::SIG_UNBLOCK, self.set);
+        for signal in (1..64).filter(|signal| self.taken >> signal & 1 != 0) {
+            // It was changed before, so it can be changed again.
+            let _ = action(signal, Some(DEFAULT));
+        }
+        WRITE_END.store(-1, Ordering::SeqCst);
+        debug_assert!(self.write_end.number() >= 0);
     }
 }
 
-fn change_mask(how: i32, set: SignalSet) -> Result<(), Errno> {
-    let at = (&raw const set.0) as usize;
-    // SAFETY: the kernel reads a set of 8 bytes; the old set is not asked for.
-    unsafe { syscall5(libc::SYS_rt_sigprocmask, how as usize, at, 0, 8, 0) }.map(drop)
+/// What the handler writes: the signal, and whether the kernel made it. Pipes keep it whole.
+const RECORD_BYTES: usize = 2;
+
+extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: usize) {
+    // SAFETY: the kernel passes a valid record with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    // SI_USER, SI_QUEUE and SI_TKILL, which processes send, are not positive.
+    let record: [u8; RECORD_BYTES] = [signal as u8, u8::from(code > 0)];
+    let _ = fd::write(WRITE_END.load(Ordering::SeqCst), &record);
+}
+
+/// Ends a handler: rt_sigreturn(2), with the stack as the handler left it.
+#[unsafe(naked)]
+extern "C" fn restore() {
+    core::arch::naked_asm!("mov eax, {nr}", "syscall", nr = const libc::SYS_rt_sigreturn)
+}
+
+/// Replaces what `signal` does, if `new` is given; returns what it did.
+fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
+    let mut old = DEFAULT;
+    let new_at = new.as_ref().map_or(0, |new| ptr::from_ref(new) as usize);
+    let old_at = (&raw mut old) as usize;
+    // SAFETY: the kernel reads and writes one structure each; the only handlers installed here are
+    // `note`, which is async-signal-safe, and the default action.
+    unsafe { syscall5(libc::SYS_rt_sigaction, signal as usize, new_at, old_at, 8, 0) }?;
+    Ok(old)
 }
 
 /// Sends `signal` to process `pid`.
@@ -198,34 +228,20 @@ pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
 ///
 /// No core is dumped: the child left its own. Returns where the signal does not end a process.
 pub fn die_of(signal: i32) {
-    /// The kernel's `struct sigaction`, all zero: default action, no flags, empty mask.
-    const DEFAULT: [usize; 4] = [0; 4];
     let no_core = [0_u64; 2];
     // SAFETY: the kernel reads two words; core limits touch no memory.
     let _ = unsafe {
         let at = no_core.as_ptr() as usize;
-        syscall6(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_CORE as usize,
-            at,
-            0,
-            0,
-            0,
-        )
+        syscall6(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE as usize, at, 0, 0, 0)
     };
-    // SAFETY: the kernel reads one `struct sigaction` of 32 bytes; the default action runs no code.
-    let _ = unsafe {
-        let at = DEFAULT.as_ptr() as usize;
-        syscall5(libc::SYS_rt_sigaction, signal as usize, at, 0, 8, 0)
-    };
+    let _ = action(signal, Some(DEFAULT));
     let _ = send(crate::process::pid(), signal);
-    let _ = change_mask(libc::SIG_UNBLOCK, SignalSet::new(&[signal]));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
     #[test]
@@ -255,10 +271,19 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_one_bit_a_signal() {
-        assert_eq!(
-            SignalSet::new(&[libc::SIGHUP, libc::SIGTERM]),
-            SignalSet(1 | 1 << 14)
-        );
+    fn signals_come_by_the_pipe_and_not_to_programs_started_meanwhile() {
+        let signals = Signals::take(&[libc::SIGUSR1, libc::SIGCHLD]).unwrap();
+        send(crate::process::pid(), libc::SIGUSR1).unwrap();
+        // Children of other tests may end meanwhile.
+        let next = |wanted| loop {
+            let arrived = signals.next().unwrap();
+            if arrived.signal == wanted {
+                return arrived.from_kernel;
+            }
+        };
+        assert!(!next(libc::SIGUSR1));
+        let status = Command::new("sh").args(["-c", "kill -USR1 $$; sleep 5"]).status().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGUSR1));
+        assert!(next(libc::SIGCHLD));
     }
 }

@@ -21,7 +21,8 @@ fn choose(device: Errno, call: Errno, container: bool, kernel: Version) -> Strin
     if call == Errno::ENOSYS && device == Errno::ENOENT && !container {
         return "this kernel has no userfaultfd (CONFIG_USERFAULTFD); boot one that has it".into();
     }
-    if container {
+    // A device that is there and closed has a mode that can be changed, in a container too.
+    if container && device != Errno::EACCES {
         return "start the container with --device /dev/userfaultfd, readable and writable for its user \
                 (before Linux 6.1: with a seccomp profile that allows userfaultfd, and vm.unprivileged_userfaultfd=1 on the host)"
             .into();
@@ -68,6 +69,8 @@ mod tests {
             (Errno::EACCES, Errno::EPERM, false, NEW, "setcap"),
             (Errno::ENOENT, Errno::EPERM, false, OLD, "sysctl -w vm.unprivileged_userfaultfd=1"),
             (Errno::ENOENT, Errno::EPERM, true, NEW, "--device /dev/userfaultfd"),
+            (Errno::EPERM, Errno::EPERM, true, NEW, "--device /dev/userfaultfd"),
+            (Errno::EACCES, Errno::EPERM, true, NEW, "setfacl"),
             (Errno::ENOENT, Errno::EPERM, false, NEW, "mknod"),
         ];
         for (device, call, container, kernel, part) in cases {

@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "RATES")]
     faults: Option<StoreFaults>,
     /// The program and its arguments, best after "--"
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 

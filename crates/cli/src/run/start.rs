@@ -41,9 +41,9 @@ impl Plan {
     /// The first thing wrong, with its remedy.
     pub fn new(config: Config, program: Program, device: Option<Fd>) -> Result<Self, CliError> {
         check::container(&config)?;
+        let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
         check::userfaultfd(&config, device.as_ref())?;
-        let swap = check::swap_file(&config)?;
         if let Some(file) = &config.stats {
             let made = std::fs::OpenOptions::new().create(true).append(true).open(file);
             made.map_err(|e| CliError::new(code::IO, format!("cannot write --stats {}: {e}", file.display())))?;

@@ -3,7 +3,7 @@
 use std::process::{Child, ExitCode, ExitStatus};
 use std::os::unix::process::ExitStatusExt;
 
-use outpage_sys::launch::{self, SignalSet, Signals};
+use outpage_sys::launch::{self, Signals};
 use outpage_sys::libc;
 
 use crate::error::CliError;
@@ -20,14 +20,14 @@ const FORWARDED: [i32; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Holds back the signals of the launcher, to be called before the program is started.
+/// Takes over the launcher's signals, to be called before the program is started.
 ///
 /// # Errors
 /// [`crate::error::code::OS`].
 pub fn take_signals() -> Result<Signals, CliError> {
     let mut all = FORWARDED.to_vec();
     all.push(libc::SIGCHLD);
-    Signals::take(SignalSet::new(&all)).map_err(|e| CliError::os("take over signals", e))
+    Signals::take(&all).map_err(|e| CliError::os("take over signals", e))
 }
 
 /// Waits for the end of `child`; signals that arrive meanwhile go to it.

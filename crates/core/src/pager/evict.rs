@@ -12,6 +12,17 @@ use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 /// stretch of a few chunks.
 const WRITE_FAILURES_MAX: u32 = 64;
 
+/// How far the search for a frame has come since the last tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Search {
+    /// Not begun.
+    Idle,
+    /// So many mapped pages are left to look at.
+    Left(usize),
+    /// All of them were looked at.
+    Over,
+}
+
 impl Pager {
     /// Frames that can be had at once, up to `wanted`: free ones, then clean pages released for it.
     pub(super) fn room(&mut self, wanted: usize) -> usize {
@@ -58,13 +69,8 @@ impl Pager {
         self.detach_victims();
         self.page_out_scan();
         self.shrink();
-        let stuck = !self.pending.is_empty() && self.at_rest() && self.room(1) == 0;
-        self.exhausted &= stuck;
-        if stuck && !self.exhausted && !self.make_room() {
-            self.exhausted = true;
-            let full = self.swap_full || self.write_failures_in_a_row >= WRITE_FAILURES_MAX;
-            let swap_full = full && self.pages.queued(Queue::Inactive) > 0;
-            self.actions.push_back(Action::Exhausted { swap_full });
+        if !self.pending.is_empty() && self.at_rest() && self.room(1) == 0 {
+            self.search();
         }
     }
 
@@ -73,10 +79,34 @@ impl Pager {
         self.in_flight == 0 && !self.growing
     }
 
-    /// The watermarks are met or nothing can be written, and still no frame is to be had: looks
-    /// for clean pages behind dirty ones, then for clean pages and stale slots among the mapped
-    /// ones. False if there is nothing left to look at.
-    fn make_room(&mut self) -> bool {
+    /// The watermarks are met or nothing can be written, and still no frame is to be had for
+    /// somebody who waits: looks for clean pages behind dirty ones, then, a batch at a time, for
+    /// clean pages and stale slots among the mapped ones. Each of these is looked at once a tick;
+    /// otherwise a page would leave again before the thread that waited for it could use it.
+    fn search(&mut self) {
+        let left = match self.search {
+            Search::Over => return,
+            Search::Idle => self.pages.queued(Queue::Active),
+            Search::Left(left) => left,
+        };
+        if self.sort_out_clean() {
+            return;
+        }
+        let batch = left.min(self.limits.detach_batch);
+        self.search = Search::Left(left - batch);
+        if self.detach_oldest(batch) {
+            return;
+        }
+        self.search = Search::Over;
+        if !self.served {
+            let full = self.swap_full || self.write_failures_in_a_row >= WRITE_FAILURES_MAX;
+            let swap_full = full && self.pages.queued(Queue::Inactive) > 0;
+            self.actions.push_back(Action::Exhausted { swap_full });
+        }
+    }
+
+    /// Moves clean pages from behind dirty ones to the cache. Whether there were any.
+    fn sort_out_clean(&mut self) -> bool {
         let mut found = false;
         for _ in 0..self.pages.queued(Queue::Inactive) {
             let Some(id) = self.reclaim.launder(&mut self.pages) else {
@@ -89,13 +119,13 @@ impl Pager {
                 found = true;
             }
         }
-        found || self.detach_oldest(self.limits.detach_batch)
+        found
     }
 
     /// Time passed: what was refused may be tried again, a part of it at a time, because refusals
     /// cost time too. All of it when somebody waits.
     pub(super) fn tick(&mut self) {
-        self.exhausted = false;
+        (self.search, self.served) = (Search::Idle, false);
         let refused = self.pages.queued(Queue::Refused);
         let again = if self.pending.is_empty() {
             refused.min(self.limits.detach_batch.max(refused / 64))
@@ -109,7 +139,7 @@ impl Pager {
         }
         // With nothing to write to, a lowered limit is reached by dropping what is clean.
         if self.frames_used() > self.limits.frames && self.at_rest() && !self.may_write() {
-            self.make_room();
+            let _ = self.sort_out_clean() || self.detach_oldest(self.limits.detach_batch);
         }
     }
 

@@ -120,16 +120,21 @@ impl Pager {
         });
     }
 
-    /// Serves faults that waited for a frame, oldest first, as far as frames go.
+    /// Serves faults that waited for a frame, oldest first, as far as frames go. Those whose page
+    /// came for somebody else need none.
     pub(super) fn retry_pending(&mut self, now: Nanos) {
         for _ in 0..self.pending.len() {
-            if self.room(1) == 0 {
-                return;
-            }
             let Some(demand) = self.pending.pop_front() else {
                 return;
             };
-            self.fault(now, demand);
+            let state = self.pages.state_of(demand.page);
+            let needs_frame = matches!(state, State::Untouched | State::PagedOut);
+            if needs_frame && self.room(1) == 0 {
+                self.pending.push_back(demand);
+            } else {
+                self.served |= needs_frame;
+                self.fault(now, demand);
+            }
         }
     }
 
@@ -178,6 +183,8 @@ impl Pager {
 
     /// The first touch of a staged page: it becomes active again, no I/O.
     fn rescue(&mut self, now: Nanos, id: PageId) {
+        // Reading ahead may release clean pages: not this one.
+        self.pages.unqueue(id);
         self.hit(now, id);
         self.map_around(id);
     }
@@ -201,21 +208,24 @@ impl Pager {
 
     /// Maps a staged page, with the neighbours that came along by read-ahead and a few others.
     pub(super) fn map_around(&mut self, id: PageId) {
+        self.map_within(id, RUN_PAGES_MAX, RUN_PAGES_MAX);
+    }
+
+    /// As [`Self::map_around`], at most `below` pages below the page and `above` above it.
+    pub(super) fn map_within(&mut self, id: PageId, below: u64, above: u64) {
         let page = self.pages.number(id);
         let mut run = PageRange::one(page);
         let mut others = u64::from(self.rescue_around);
         self.take_for_map(id);
-        while run.pages < RUN_PAGES_MAX {
+        while run.pages < RUN_PAGES_MAX && run.pages <= above {
             let next = PageNo::from_raw(run.start.raw() + run.pages);
             if next.object() != page.object() || !self.joins_map(next, &mut others) {
                 break;
             }
             run.pages += 1;
         }
-        while run.pages < RUN_PAGES_MAX {
-            let Some(previous) = run.start.checked_sub(1) else {
-                break;
-            };
+        while run.pages < RUN_PAGES_MAX && page.raw() - run.start.raw() < below {
+            let Some(previous) = run.start.checked_sub(1) else { break };
             if !self.joins_map(previous, &mut others) {
                 break;
             }

@@ -95,9 +95,9 @@ pub struct Pager {
     scratch: Vec<PageId>,
     growing: bool,
     swap_full: bool,
-    /// That no frame can be had was reported; it is not looked for again before the next tick, so
-    /// that those who need none can go on.
-    exhausted: bool,
+    search: evict::Search,
+    /// Somebody who waited for a frame got one since the last tick.
+    served: bool,
     write_failures_in_a_row: u32,
     stats: Stats,
 }
@@ -133,7 +133,8 @@ impl Pager {
             scratch: Vec::with_capacity(2048),
             growing: false,
             swap_full: false,
-            exhausted: false,
+            search: evict::Search::Idle,
+            served: false,
             write_failures_in_a_row: 0,
             stats: Stats::default(),
         }

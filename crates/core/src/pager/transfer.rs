@@ -159,10 +159,13 @@ impl Pager {
                 self.settle(id, true);
             }
         }
-        for &page in &pages {
+        for (at, &page) in pages.iter().enumerate() {
             if self.is_awaited(page) && self.pages.state_of(page) == State::Staged {
                 let id = self.pages.find(page).expect("just staged");
-                self.map_around(id);
+                // Not beyond this read: the first touch of the next window is what keeps its
+                // stream going, and must be seen.
+                let (below, above) = neighbours(&pages, at);
+                self.map_within(id, below, above);
             }
         }
         self.ops[op.0 as usize].pages = pages;
@@ -263,4 +266,20 @@ impl Pager {
         }
         self.ops[op.0 as usize].pages = pages;
     }
+}
+
+/// How many neighbours below and above `pages[at]` were read with it, in page order.
+fn neighbours(pages: &[PageNo], at: usize) -> (u64, u64) {
+    let run = |mut at: usize, step: isize, by: u64| {
+        let mut count = 0;
+        while let Some(&next) = at.checked_add_signed(step).and_then(|i| pages.get(i))
+            && next.raw() == pages[at].raw().wrapping_add(by)
+        {
+            (at, count) = (at.wrapping_add_signed(step), count + 1);
+        }
+        count
+    };
+    let below = run(at, -1, u64::MAX).max(run(at, 1, u64::MAX));
+    let above = run(at, 1, 1).max(run(at, -1, 1));
+    (below, above)
 }

@@ -32,7 +32,7 @@ static void *worker(void *argument) {
 int main(void) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    struct itimerval often = {{0, 200}, {0, 200}};
+    struct itimerval often = {{0, 1000}, {0, 1000}};
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
