@@ -18,7 +18,9 @@ pub fn memory_limit() -> Option<Limit> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let candidates = directories(&groups, &mounts);
-    let limits = candidates.into_iter().filter_map(|(mount, group, name)| lowest(&mount, &group, name));
+    let limits = candidates
+        .into_iter()
+        .filter_map(|(mount, group, name)| lowest(&mount, &group, name));
     limits.min_by_key(|limit| limit.bytes)
 }
 
@@ -28,12 +30,16 @@ fn directories(groups: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, &'static st
     for line in groups.lines() {
         // hierarchy:controllers:path (cgroups(7)); version 2 has no controllers there.
         let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
             continue;
         };
         let (kind, option, name) = match controllers {
             "" => ("cgroup2", "", "memory.max"),
-            c if c.split(',').any(|c| c == "memory") => ("cgroup", "memory", "memory.limit_in_bytes"),
+            c if c.split(',').any(|c| c == "memory") => {
+                ("cgroup", "memory", "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         if let Some((root, mount)) = mount_of(mounts, kind, option) {
@@ -88,8 +94,16 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("/sys/fs/cgroup/memory".into(), "".into(), "memory.limit_in_bytes"),
-                ("/sys/fs/cgroup/unified".into(), "user.slice/a.scope".into(), "memory.max"),
+                (
+                    "/sys/fs/cgroup/memory".into(),
+                    "".into(),
+                    "memory.limit_in_bytes"
+                ),
+                (
+                    "/sys/fs/cgroup/unified".into(),
+                    "user.slice/a.scope".into(),
+                    "memory.max"
+                ),
             ]
         );
     }
@@ -102,7 +116,13 @@ mod tests {
         fs::write(inner.join("memory.max"), "max\n").expect("write");
         fs::write(root.path().join("a/memory.max"), "1048576\n").expect("write");
         let limit = lowest(root.path(), Path::new("/a/b"), "memory.max");
-        assert_eq!(limit, Some(Limit { bytes: 1 << 20, file: root.path().join("a/memory.max") }));
+        assert_eq!(
+            limit,
+            Some(Limit {
+                bytes: 1 << 20,
+                file: root.path().join("a/memory.max")
+            })
+        );
         assert_eq!(lowest(root.path(), Path::new("/"), "memory.max"), None);
     }
 

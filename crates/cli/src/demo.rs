@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::config::{Config, DEFAULT_SWAP_DIR, format_size};
+use outpage_engine::config::{Config, DEFAULT_SWAP_DIR, Mechanism, format_size};
 use outpage_engine::session::Counts;
 use outpage_sys::fd::Fd;
 
@@ -30,6 +30,9 @@ pub struct Args {
     /// Directory of the swap file
     #[arg(long, value_name = "DIR", default_value = DEFAULT_SWAP_DIR)]
     swap: PathBuf,
+    /// How pages leave the program: auto, move, write-protect
+    #[arg(long, value_name = "NAME", default_value = Mechanism::Auto.name())]
+    mechanism: Mechanism,
 }
 
 /// How often the live line is drawn.
@@ -40,22 +43,53 @@ const TICK: Duration = Duration::from_millis(200);
 /// # Errors
 /// What keeps it from running; [`code::FAILED`] when the results differ.
 pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
-    let own = std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
+    let own =
+        std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
     let memory = u64::from(args.mib) << 20;
-    let config = Config { swap_dir: args.swap.clone(), ..Config::new(memory / 2) };
-    let arguments = ["workload", "sor", "--sweeps", "3", "--progress", "--mib", &args.mib.to_string()].map(OsString::from);
-    println!("The program: SciMark2's SOR on a matrix of {}, three sweeps.", format_size(memory));
+    let config = Config {
+        swap_dir: args.swap.clone(),
+        mechanism: args.mechanism,
+        ..Config::new(memory / 2)
+    };
+    let arguments = [
+        "workload",
+        "sor",
+        "--sweeps",
+        "3",
+        "--progress",
+        "--mib",
+        &args.mib.to_string(),
+    ]
+    .map(OsString::from);
+    println!(
+        "The program: SciMark2's SOR on a matrix of {}, three sweeps.",
+        format_size(memory)
+    );
     let free = unlimited(&own, &arguments)?;
-    println!("Without a limit:  {:>6.2} s, checksum {}", free.seconds, free.report.checksum);
+    println!(
+        "Without a limit:  {:>6.2} s, checksum {}",
+        free.seconds, free.report.checksum
+    );
     let plan = Plan::new(config.clone(), program::find(own.as_os_str())?, device)?;
     let (limited, outcome) = under_limit(&plan, &own, &arguments)?;
-    println!("Under {:>8}:   {:>6.2} s, checksum {}", format_size(config.memory_bytes), limited.seconds, limited.report.checksum);
+    println!(
+        "Under {:>8}:   {:>6.2} s, checksum {}",
+        format_size(config.memory_bytes),
+        limited.seconds,
+        limited.report.checksum
+    );
     print!("{}", outcome.summary(&config));
     if limited.report.checksum != free.report.checksum {
-        return Err(CliError::new(code::FAILED, "the results differ: memory was not kept exact"));
+        return Err(CliError::new(
+            code::FAILED,
+            "the results differ: memory was not kept exact",
+        ));
     }
     if !outcome.paged() {
-        return Err(CliError::new(code::FAILED, "nothing was paged, so the limit was not kept"));
+        return Err(CliError::new(
+            code::FAILED,
+            "nothing was paged, so the limit was not kept",
+        ));
     }
     println!("The results are the same.");
     Ok(ExitCode::SUCCESS)
@@ -72,10 +106,16 @@ fn unlimited(own: &Path, arguments: &[OsString]) -> Result<Finished, CliError> {
     command.args(arguments);
     redirect(&mut command);
     let began = Instant::now();
-    let mut child = command.spawn().map_err(|e| CliError::os("start the program", e))?;
+    let mut child = command
+        .spawn()
+        .map_err(|e| CliError::os("start the program", e))?;
     let progress = Progress::follow(child.stderr.take());
     let bar = bar("no limit");
-    while child.try_wait().map_err(|e| CliError::os("wait for the program", e))?.is_none() {
+    while child
+        .try_wait()
+        .map_err(|e| CliError::os("wait for the program", e))?
+        .is_none()
+    {
         progress.show(&bar);
         thread::sleep(TICK);
     }
@@ -83,13 +123,22 @@ fn unlimited(own: &Path, arguments: &[OsString]) -> Result<Finished, CliError> {
     finish(&mut child, progress, began.elapsed())
 }
 
-fn under_limit(plan: &Plan, own: &Path, arguments: &[OsString]) -> Result<(Finished, Outcome), CliError> {
+fn under_limit(
+    plan: &Plan,
+    own: &Path,
+    arguments: &[OsString],
+) -> Result<(Finished, Outcome), CliError> {
     let began = Instant::now();
     let mut running = plan.start(own.as_os_str(), arguments, redirect)?;
     let progress = Progress::follow(running.child.stderr.take());
     let bar = bar("half of it");
     let mut before = (Counts::default(), began);
-    while running.child.try_wait().map_err(|e| CliError::os("wait for the program", e))?.is_none() {
+    while running
+        .child
+        .try_wait()
+        .map_err(|e| CliError::os("wait for the program", e))?
+        .is_none()
+    {
         bar.set_message(live_line(&running, &mut before));
         progress.show(&bar);
         thread::sleep(TICK);
@@ -101,7 +150,10 @@ fn under_limit(plan: &Plan, own: &Path, arguments: &[OsString]) -> Result<(Finis
 }
 
 fn redirect(command: &mut Command) {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
 }
 
 /// What the session's counters say now, and how fast bytes moved since `before`.
@@ -160,15 +212,30 @@ fn parse_progress(line: &str) -> Option<u32> {
 fn finish(child: &mut Child, progress: Progress, elapsed: Duration) -> Result<Finished, CliError> {
     let mut output = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_string(&mut output).map_err(|e| CliError::os("read the program's result", e))?;
+        stdout
+            .read_to_string(&mut output)
+            .map_err(|e| CliError::os("read the program's result", e))?;
     }
-    let status = child.wait().map_err(|e| CliError::os("wait for the program", e))?;
-    let report = output.lines().find_map(|line| serde_json::from_str(line).ok());
+    let status = child
+        .wait()
+        .map_err(|e| CliError::os("wait for the program", e))?;
+    let report = output
+        .lines()
+        .find_map(|line| serde_json::from_str(line).ok());
     match report {
-        Some(report) if status.success() => Ok(Finished { report, seconds: elapsed.as_secs_f64() }),
+        Some(report) if status.success() => Ok(Finished {
+            report,
+            seconds: elapsed.as_secs_f64(),
+        }),
         _ => {
-            let words = progress.reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
-            Err(CliError::new(code::FAILED, format!("the program failed: {status} {}", words.trim())))
+            let words = progress
+                .reader
+                .and_then(|reader| reader.join().ok())
+                .unwrap_or_default();
+            Err(CliError::new(
+                code::FAILED,
+                format!("the program failed: {status} {}", words.trim()),
+            ))
         }
     }
 }

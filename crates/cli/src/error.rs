@@ -48,7 +48,10 @@ pub struct CliError {
 impl CliError {
     /// An error with one of the [`code`]s.
     pub fn new(code: u8, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self {
+            code,
+            text: text.into(),
+        }
     }
 
     /// The operating system refused `what`.

@@ -53,14 +53,18 @@ fn in_use() -> bool {
     let uses = |entry: fs::DirEntry| {
         let number = entry.file_name().as_bytes().iter().all(u8::is_ascii_digit);
         // Zombies have an empty environment; other users' processes cannot be read and are not ours.
-        number && fs::read(entry.path().join("environ")).is_ok_and(|env| has_variable(&env, needle.as_bytes()))
+        number
+            && fs::read(entry.path().join("environ"))
+                .is_ok_and(|env| has_variable(&env, needle.as_bytes()))
     };
     fs::read_dir("/proc").is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(uses)))
 }
 
 /// Whether an environment block has an entry that starts with `start`.
 fn has_variable(block: &[u8], start: &[u8]) -> bool {
-    block.split(|&byte| byte == 0).any(|entry| entry.starts_with(start))
+    block
+        .split(|&byte| byte == 0)
+        .any(|entry| entry.starts_with(start))
 }
 
 #[cfg(test)]

@@ -23,7 +23,12 @@ fn main() -> ExitCode {
     let device = run::device::open_privileged();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
             // A closed pipe is no failure of the help.
             let _ = error.print();
             return ExitCode::SUCCESS;
@@ -34,8 +39,12 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args, device),
         Command::Doctor(args) => doctor::run(&args, device.as_ref()),
         Command::Demo(args) => demo::run(&args, device),
-        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS).map_err(CliError::from),
-        Command::Workload(args) => workload::run(&args).map(|()| ExitCode::SUCCESS).map_err(CliError::from),
+        Command::Bench(args) => bench::run(&args)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(CliError::from),
+        Command::Workload(args) => workload::run(&args)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(CliError::from),
         Command::Keeper(args) => keeper::run(&args),
     };
     done.unwrap_or_else(|error| report(&error))

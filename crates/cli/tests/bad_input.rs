@@ -5,18 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const OUTPAGE: &str = env!("CARGO_BIN_EXE_outpage");
-
-fn outpage(arguments: &[&str]) -> Command {
-    let mut command = Command::new(OUTPAGE);
-    command.args(arguments);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("OUTPAGE_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
+mod common;
+use common::{OUTPAGE, outpage};
 
 /// One line on standard error that starts with "outpage: " and has these parts, and the exit code.
 fn assert_refused(output: &Output, code: i32, parts: &[&str]) {
@@ -49,26 +39,61 @@ fn sizes() {
         ("lots", ["'lots'", "256M"]),
         ("-1G", ["'-1G'", "negative"]),
         ("4X", ["'4X'", "K, M, G, T"]),
-        ("99999999999999999999G", ["'99999999999999999999G'", "too large"]),
+        (
+            "99999999999999999999G",
+            ["'99999999999999999999G'", "too large"],
+        ),
     ] {
         refused(&run_with(&[&format!("--memory={size}")]), 64, &parts);
     }
-    refused(&run_with(&["--memory", "64M", "--swap-cap", "1M"]), 64, &["'1M'", "16 MiB"]);
+    refused(
+        &run_with(&["--memory", "64M", "--swap-cap", "1M"]),
+        64,
+        &["'1M'", "16 MiB"],
+    );
 }
 
 #[test]
 fn options() {
     let memory = ["--memory", "64M"];
     let with = |option: &'static str, value: &'static str| [&memory[..], &[option, value]].concat();
-    refused(&run_with(&with("--pageout", "lifo")), 64, &["lifo", "mclustering", "moc"]);
-    refused(&run_with(&with("--readahead", "psychic")), 64, &["psychic", "linux-slot"]);
+    refused(
+        &run_with(&with("--pageout", "lifo")),
+        64,
+        &["lifo", "mclustering", "moc"],
+    );
+    refused(
+        &run_with(&with("--readahead", "psychic")),
+        64,
+        &["psychic", "linux-slot"],
+    );
     refused(&run_with(&with("--slots", "heap")), 64, &["heap", "blist"]);
-    refused(&run_with(&with("--mechanism", "magic")), 64, &["magic", "auto, move, write-protect"]);
-    refused(&run_with(&with("--store", "tape")), 64, &["tape", "auto, uring, pool"]);
+    refused(
+        &run_with(&with("--mechanism", "magic")),
+        64,
+        &["magic", "auto, move, write-protect"],
+    );
+    refused(
+        &run_with(&with("--store", "tape")),
+        64,
+        &["tape", "auto, uring, pool"],
+    );
     refused(&run_with(&with("--window", "0")), 64, &["'0'", "1 to 256"]);
-    refused(&run_with(&with("--window", "257")), 64, &["'257'", "1 to 256"]);
-    refused(&run_with(&with("--chunk", "1025")), 64, &["'1025'", "1 to 1024"]);
-    refused(&run_with(&with("--chunk", "many")), 64, &["'many'", "1 to 1024"]);
+    refused(
+        &run_with(&with("--window", "257")),
+        64,
+        &["'257'", "1 to 256"],
+    );
+    refused(
+        &run_with(&with("--chunk", "1025")),
+        64,
+        &["'1025'", "1 to 1024"],
+    );
+    refused(
+        &run_with(&with("--chunk", "many")),
+        64,
+        &["'many'", "1 to 1024"],
+    );
     refused(&run_with(&["--memory"]), 64, &["--memory"]);
     refused(&run_with(&with("--frobnicate", "1")), 64, &["--frobnicate"]);
     refused(&["frobnicate"], 64, &["frobnicate"]);
@@ -83,8 +108,15 @@ fn no_limit_and_no_program() {
 
 #[test]
 fn bad_variables_are_named() {
-    for (name, value) in [("OUTPAGE_MEMORY", "zero"), ("OUTPAGE_PAGEOUT", "lifo"), ("OUTPAGE_WINDOW", "0")] {
-        let output = outpage(&run_with(&[])).env("OUTPAGE_MEMORY", "64M").env(name, value).output();
+    for (name, value) in [
+        ("OUTPAGE_MEMORY", "zero"),
+        ("OUTPAGE_PAGEOUT", "lifo"),
+        ("OUTPAGE_WINDOW", "0"),
+    ] {
+        let output = outpage(&run_with(&[]))
+            .env("OUTPAGE_MEMORY", "64M")
+            .env(name, value)
+            .output();
         assert_refused(&output.expect("outpage"), 64, &[name, value]);
     }
 }
@@ -98,13 +130,35 @@ fn programs_that_cannot_run() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
         path.to_str().expect("UTF-8").to_owned()
     };
-    let run = |program: &str, code, parts: &[&str]| refused(&["run", "--memory", "64M", "--", program], code, parts);
-    run("no-such-program-anywhere", 127, &["no-such-program-anywhere"]);
-    run(&format!("{}/absent", directory.path().display()), 127, &["absent"]);
-    run(directory.path().to_str().expect("UTF-8"), 126, &["directory"]);
-    run(&write("data", "#!/bin/sh\n", 0o644), 126, &["execute permission"]);
+    let run = |program: &str, code, parts: &[&str]| {
+        refused(&["run", "--memory", "64M", "--", program], code, parts)
+    };
+    run(
+        "no-such-program-anywhere",
+        127,
+        &["no-such-program-anywhere"],
+    );
+    run(
+        &format!("{}/absent", directory.path().display()),
+        127,
+        &["absent"],
+    );
+    run(
+        directory.path().to_str().expect("UTF-8"),
+        126,
+        &["directory"],
+    );
+    run(
+        &write("data", "#!/bin/sh\n", 0o644),
+        126,
+        &["execute permission"],
+    );
     run(&write("text", "text", 0o755), 126, &["#!"]);
-    run(&write("orphan", "#!/no/such/interpreter\n", 0o755), 126, &["/no/such/interpreter"]);
+    run(
+        &write("orphan", "#!/no/such/interpreter\n", 0o755),
+        126,
+        &["/no/such/interpreter"],
+    );
 }
 
 #[test]
@@ -127,17 +181,28 @@ fn swap_directories() {
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
     let file = directory.path().join("file");
     fs::write(&file, "").expect("write");
-    let swap = |path: &str, parts: &[&str]| refused(&run_with(&["--memory", "64M", "--swap", path]), 66, parts);
-    swap("/no/such/directory", &["/no/such/directory", "does not exist", "--swap"]);
+    let swap = |path: &str, parts: &[&str]| {
+        refused(&run_with(&["--memory", "64M", "--swap", path]), 66, parts)
+    };
+    swap(
+        "/no/such/directory",
+        &["/no/such/directory", "does not exist", "--swap"],
+    );
     swap(file.to_str().expect("UTF-8"), &["no directory"]);
     swap("/dev/shm", &["/dev/shm", "tmpfs", "--swap"]);
 }
 
 /// Runs `script` as root in mount namespace of its own; `None`, said aloud, where that cannot be.
 fn in_own_mounts(script: &str, directory: &Path) -> Option<Output> {
-    let output = Command::new("unshare").args(["--mount", "sh", "-c", script, "sh"]).arg(OUTPAGE).arg(directory).output();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(OUTPAGE)
+        .arg(directory)
+        .output();
     match output {
-        Ok(output) if output.status.code() != Some(77) && output.status.code() != Some(1) => Some(output),
+        Ok(output) if output.status.code() != Some(77) && output.status.code() != Some(1) => {
+            Some(output)
+        }
         _ => {
             eprintln!("SKIPPED: needs root, unshare, mkfs.ext4 and loop devices");
             None
@@ -148,7 +213,8 @@ fn in_own_mounts(script: &str, directory: &Path) -> Option<Output> {
 #[test]
 fn a_read_only_swap_directory() {
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
-    let script = "{ mount --bind \"$2\" \"$2\" && mount -o remount,bind,ro \"$2\"; } 2>/dev/null || exit 77
+    let script =
+        "{ mount --bind \"$2\" \"$2\" && mount -o remount,bind,ro \"$2\"; } 2>/dev/null || exit 77
                   exec \"$1\" run --memory 64M --swap \"$2\" -- echo it ran";
     if let Some(output) = in_own_mounts(script, directory.path()) {
         assert_refused(&output, 66, &["read-only", "--swap"]);
@@ -173,23 +239,41 @@ fn a_kernel_that_forbids_userfaultfd() {
     let program = directory.path().join("outpage");
     fs::copy(OUTPAGE, &program).expect("copy");
     fs::write(directory.path().join("liboutpage_preload.so"), "").expect("write");
-    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
+    let nobody = [
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--no-new-privs",
+    ];
     let mut command = Command::new("setpriv");
-    command.args(nobody).arg(&program).args(["run", "--memory", "64M", "--swap"]).arg(directory.path());
+    command
+        .args(nobody)
+        .arg(&program)
+        .args(["run", "--memory", "64M", "--swap"])
+        .arg(directory.path());
     let output = command.args(["--", "echo", "it ran"]).output();
-    let may_open = fs::metadata("/dev/userfaultfd").is_ok_and(|m| m.permissions().mode() & 0o006 == 0o006);
-    let unprivileged = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|s| s.trim() == "1");
+    let may_open =
+        fs::metadata("/dev/userfaultfd").is_ok_and(|m| m.permissions().mode() & 0o006 == 0o006);
+    let unprivileged =
+        fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|s| s.trim() == "1");
     match output {
         Ok(output) if output.status.code() != Some(1) && !may_open && !unprivileged => {
             assert_refused(&output, 69, &["userfaultfd", "as root", "setfacl"]);
         }
-        _ => eprintln!("SKIPPED: needs root, setpriv, and a machine that forbids others userfaultfd"),
+        _ => {
+            eprintln!("SKIPPED: needs root, setpriv, and a machine that forbids others userfaultfd")
+        }
     }
 }
 
 #[test]
 fn a_file_for_counters_that_cannot_be_written() {
-    let output = outpage(&run_with(&["--memory", "64M", "--stats", "/no/such/directory/f"]));
+    let output = outpage(&run_with(&[
+        "--memory",
+        "64M",
+        "--stats",
+        "/no/such/directory/f",
+    ]));
     let output = { output }.output().expect("outpage");
     // 69 where the library is not built or userfaultfd is missing: those come first.
     if output.status.code() != Some(69) {
@@ -201,8 +285,23 @@ fn a_file_for_counters_that_cannot_be_written() {
 fn nothing_is_left_behind() {
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
     let swap = directory.path().to_str().expect("UTF-8");
-    refused(&["run", "--memory", "64M", "--swap", swap, "--", "no-such-program-anywhere"], 127, &[]);
-    assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0);
+    refused(
+        &[
+            "run",
+            "--memory",
+            "64M",
+            "--swap",
+            swap,
+            "--",
+            "no-such-program-anywhere",
+        ],
+        127,
+        &[],
+    );
+    assert_eq!(
+        fs::read_dir(directory.path()).expect("directory").count(),
+        0
+    );
 }
 
 #[test]
@@ -213,7 +312,13 @@ fn help_and_version_are_no_errors() {
     }
     let help = outpage(&["run", "--help"]).output().expect("outpage");
     let help = String::from_utf8_lossy(&help.stdout);
-    for part in ["Exit codes", "126", "--swap-cap", "mclustering", "linux-slot"] {
+    for part in [
+        "Exit codes",
+        "126",
+        "--swap-cap",
+        "mclustering",
+        "linux-slot",
+    ] {
         assert!(help.contains(part), "{part:?} is not in the help");
     }
 }

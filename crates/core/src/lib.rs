@@ -14,6 +14,7 @@ pub mod pageout;
 pub mod pager;
 pub mod readahead;
 pub mod reclaim;
+pub mod record;
 pub mod slot_pool;
 pub mod slots;
 pub mod stats;

@@ -25,6 +25,8 @@ use crate::units::{PageNo, PageRange, SlotNo};
 
 /// Pages of one leaf.
 const LEAF_PAGES: usize = 64;
+/// Leaves that are allocated together: 430 KB, which any allocator maps without rounding up much.
+const SLAB_LEAVES: usize = 256;
 const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
 
 /// The dense name of a touched page, valid until the page is forgotten.
@@ -184,11 +186,8 @@ struct Ends {
 
 /// All touched pages, found by number in constant expected time.
 pub struct Pages {
-    #[expect(
-        clippy::vec_box,
-        reason = "growing the table in a fault must not copy all leaves"
-    )]
-    leaves: Vec<Box<Leaf>>,
+    /// Never moved once made: growing the table in a fault must not copy it.
+    slabs: Vec<Box<[Leaf]>>,
     free: Vec<u32>,
     directory: Directory,
     queues: [Ends; 4],
@@ -211,7 +210,7 @@ impl Pages {
             pages: 0,
         };
         Self {
-            leaves: Vec::new(),
+            slabs: Vec::new(),
             free: Vec::new(),
             directory: Directory::new(),
             queues: [ends; 4],
@@ -223,10 +222,24 @@ impl Pages {
     pub fn reserve(&mut self, leaves: usize) {
         self.directory.reserve(leaves);
         while self.free.len() < leaves {
-            let index = u32::try_from(self.leaves.len()).expect("fewer than 2^26 leaves");
-            self.leaves.push(Box::new(Leaf::fresh(u64::MAX)));
-            self.free.push(index);
+            let first =
+                u32::try_from(self.slabs.len() * SLAB_LEAVES).expect("fewer than 2^26 leaves");
+            self.slabs
+                .push((0..SLAB_LEAVES).map(|_| Leaf::fresh(u64::MAX)).collect());
+            self.free.extend((first..first + SLAB_LEAVES as u32).rev());
         }
+    }
+
+    fn leaf(&self, index: usize) -> &Leaf {
+        &self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
+    }
+
+    fn leaf_mut(&mut self, index: usize) -> &mut Leaf {
+        &mut self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.slabs.iter().flatten()
     }
 
     /// The page's id, if it has an entry.
@@ -259,7 +272,7 @@ impl Pages {
             State::Untouched.may_become(state) && self.state(id) == State::Untouched,
             "page {page:?} created twice"
         );
-        self.leaves[leaf as usize].used += 1;
+        self.leaf_mut(leaf as usize).used += 1;
         self.put_state(id, state);
         id
     }
@@ -269,7 +282,7 @@ impl Pages {
             self.reserve(16);
         }
         let leaf = self.free.pop().expect("just reserved");
-        *self.leaves[leaf as usize] = Leaf::fresh(base);
+        *self.leaf_mut(leaf as usize) = Leaf::fresh(base);
         self.directory.insert(base, leaf);
         leaf
     }
@@ -281,13 +294,13 @@ impl Pages {
     pub fn forget(&mut self, id: PageId) {
         assert!(self.queue(id) == Queue::None, "forgotten page still queued");
         self.put_state(id, State::Untouched);
-        let leaf = &mut self.leaves[id.leaf()];
+        let leaf = self.leaf_mut(id.leaf());
         let o = id.offset();
         (leaf.flags[o], leaf.slot[o]) = (0, SlotNo::NONE);
         leaf.used -= 1;
         if leaf.used == 0 {
-            self.directory.remove(leaf.base);
-            leaf.base = u64::MAX;
+            let base = core::mem::replace(&mut leaf.base, u64::MAX);
+            self.directory.remove(base);
             self.free.push(id.leaf() as u32);
         }
     }
@@ -295,13 +308,13 @@ impl Pages {
     /// The page's number.
     #[must_use]
     pub fn number(&self, id: PageId) -> PageNo {
-        PageNo::from_raw(self.leaves[id.leaf()].base << LEAF_SHIFT | id.offset() as u64)
+        PageNo::from_raw(self.leaf(id.leaf()).base << LEAF_SHIFT | id.offset() as u64)
     }
 
     /// The page's state.
     #[must_use]
     pub fn state(&self, id: PageId) -> State {
-        State::ALL[self.leaves[id.leaf()].state[id.offset()] as usize]
+        State::ALL[self.leaf(id.leaf()).state[id.offset()] as usize]
     }
 
     /// Takes the page to `state`.
@@ -319,9 +332,9 @@ impl Pages {
     }
 
     fn put_state(&mut self, id: PageId, state: State) {
-        let cell = &mut self.leaves[id.leaf()].state[id.offset()];
-        self.counts[*cell as usize] = self.counts[*cell as usize].wrapping_sub(1);
-        *cell = state as u8;
+        let cell = &mut self.leaf_mut(id.leaf()).state[id.offset()];
+        let from = core::mem::replace(cell, state as u8) as usize;
+        self.counts[from] = self.counts[from].wrapping_sub(1);
         self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
     }
 
@@ -344,41 +357,41 @@ impl Pages {
     /// Whether all of `mask` is set.
     #[must_use]
     pub fn has(&self, id: PageId, mask: u8) -> bool {
-        self.leaves[id.leaf()].flags[id.offset()] & mask == mask
+        self.leaf(id.leaf()).flags[id.offset()] & mask == mask
     }
 
     /// Sets or clears `mask`.
     pub fn set_flag(&mut self, id: PageId, mask: u8, on: bool) {
-        let flags = &mut self.leaves[id.leaf()].flags[id.offset()];
+        let flags = &mut self.leaf_mut(id.leaf()).flags[id.offset()];
         *flags = if on { *flags | mask } else { *flags & !mask };
     }
 
     /// The page's slot, or `SlotNo::NONE`.
     #[must_use]
     pub fn slot(&self, id: PageId) -> SlotNo {
-        self.leaves[id.leaf()].slot[id.offset()]
+        self.leaf(id.leaf()).slot[id.offset()]
     }
 
     /// Gives the page a slot (or none).
     pub fn set_slot(&mut self, id: PageId, slot: SlotNo) {
-        self.leaves[id.leaf()].slot[id.offset()] = slot;
+        self.leaf_mut(id.leaf()).slot[id.offset()] = slot;
     }
 
     /// The hash of the page's last known content.
     #[must_use]
     pub fn hash(&self, id: PageId) -> ContentHash {
-        self.leaves[id.leaf()].hash[id.offset()]
+        self.leaf(id.leaf()).hash[id.offset()]
     }
 
     /// Remembers the hash of the page's content.
     pub fn set_hash(&mut self, id: PageId, hash: ContentHash) {
-        self.leaves[id.leaf()].hash[id.offset()] = hash;
+        self.leaf_mut(id.leaf()).hash[id.offset()] = hash;
     }
 
     /// The queue the page is on.
     #[must_use]
     pub fn queue(&self, id: PageId) -> Queue {
-        match self.leaves[id.leaf()].flags[id.offset()] >> QUEUE_SHIFT {
+        match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
             1 => Queue::Active,
             2 => Queue::Inactive,
             3 => Queue::Cache,
@@ -407,15 +420,14 @@ impl Pages {
     pub fn push(&mut self, queue: Queue, id: PageId) {
         assert!(self.queue(id) == Queue::None, "page queued twice");
         let ends = &mut self.queues[queue as usize - 1];
-        let tail = ends.tail;
-        ends.tail = id;
+        let tail = core::mem::replace(&mut ends.tail, id);
         ends.pages += 1;
-        if tail.is_some() {
-            self.leaves[tail.leaf()].next[tail.offset()] = id;
-        } else {
+        if !tail.is_some() {
             ends.head = id;
+        } else {
+            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
         }
-        let leaf = &mut self.leaves[id.leaf()];
+        let leaf = self.leaf_mut(id.leaf());
         leaf.prev[id.offset()] = tail;
         leaf.next[id.offset()] = PageId::NONE;
         leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
@@ -427,19 +439,21 @@ impl Pages {
         if queue == Queue::None {
             return;
         }
-        let leaf = &mut self.leaves[id.leaf()];
+        let leaf = self.leaf_mut(id.leaf());
         let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
         leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
-        let ends = &mut self.queues[queue as usize - 1];
-        ends.pages -= 1;
         if prev.is_some() {
-            self.leaves[prev.leaf()].next[prev.offset()] = next;
-        } else {
-            ends.head = next;
+            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
         }
         if next.is_some() {
-            self.leaves[next.leaf()].prev[next.offset()] = prev;
-        } else {
+            self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.pages -= 1;
+        if !prev.is_some() {
+            ends.head = next;
+        }
+        if !next.is_some() {
             ends.tail = prev;
         }
     }
@@ -460,21 +474,21 @@ impl Pages {
                 }
             }
         };
-        if last - first < self.leaves.len() as u64 {
+        if last - first < (self.slabs.len() * SLAB_LEAVES) as u64 {
             (first..=last)
                 .filter_map(|base| self.directory.get(base))
                 .for_each(&mut in_leaf);
         } else {
             let inside = |l: &Leaf| l.used > 0 && (first..=last).contains(&l.base);
-            (0..self.leaves.len())
-                .filter(|&l| inside(&self.leaves[l]))
+            (0..self.slabs.len() * SLAB_LEAVES)
+                .filter(|&l| inside(self.leaf(l)))
                 .for_each(|l| in_leaf(l as u32));
         }
     }
 
     /// Calls `visit` with every page in `state`, which is not Untouched. Looks at all pages.
     pub fn in_state(&self, state: State, visit: &mut dyn FnMut(PageNo)) {
-        for (leaf, content) in self.leaves.iter().enumerate().filter(|l| l.1.used > 0) {
+        for (leaf, content) in self.leaves().enumerate().filter(|l| l.1.used > 0) {
             let ids =
                 (0..LEAF_PAGES as u32).map(|offset| PageId((leaf as u32) << LEAF_SHIFT | offset));
             ids.filter(|id| content.state[id.offset()] == state as u8)
@@ -485,7 +499,7 @@ impl Pages {
     /// Bytes of heap the table occupies.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.leaves.len() * (size_of::<Leaf>() + size_of::<Box<Leaf>>())
+        self.slabs.len() * SLAB_LEAVES * size_of::<Leaf>()
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
     }
@@ -621,7 +635,7 @@ mod tests {
             ids.into_iter().for_each(|id| pages.forget(id));
             assert_eq!(pages.directory.used, 0);
         }
-        assert!(pages.leaves.len() <= 1016);
+        assert!(pages.slabs.len() * SLAB_LEAVES <= 1024);
     }
 
     #[test]

@@ -84,7 +84,6 @@ impl Live {
     /// Copies the counters to where others see them.
     pub(crate) fn publish(&mut self) {
         let s = *self.pager.stats();
-        let _ = std::fs::write("/tmp/dbg.txt", format!("{s:#?}\nresident {} staged {} out {} free {} {:?}", self.pager.count(State::Resident), self.pager.count(State::Staged), self.pager.count(State::PagedOut), self.pager.frames_free(), self.pager.limits()));
         let counters = self.session.counters();
         let before = counters.read();
         let swap_slots_used = self.pager.slots_used() as u64;

@@ -247,8 +247,9 @@ impl Config {
     /// the memory. The launcher bounds it by the free space of the file system.
     #[must_use]
     pub fn swap_cap_bytes(&self) -> u64 {
-        self.swap_cap
-            .unwrap_or_else(|| SWAP_CAP_FLOOR.max(self.memory_bytes.saturating_mul(SWAP_CAP_FACTOR)))
+        self.swap_cap.unwrap_or_else(|| {
+            SWAP_CAP_FLOOR.max(self.memory_bytes.saturating_mul(SWAP_CAP_FACTOR))
+        })
     }
 
     /// The variables that carry this configuration to the shim.
@@ -264,10 +265,22 @@ impl Config {
             ("OUTPAGE_STORE", self.store.name().into()),
         ];
         let mut optional = |name, value: Option<OsString>| vars.extend(value.map(|v| (name, v)));
-        optional("OUTPAGE_SWAP_CAP", self.swap_cap.map(|v| v.to_string().into()));
-        optional("OUTPAGE_WINDOW", self.window_pages.map(|v| v.to_string().into()));
-        optional("OUTPAGE_CHUNK", self.chunk_pages.map(|v| v.to_string().into()));
-        optional("OUTPAGE_STATS", self.stats.clone().map(PathBuf::into_os_string));
+        optional(
+            "OUTPAGE_SWAP_CAP",
+            self.swap_cap.map(|v| v.to_string().into()),
+        );
+        optional(
+            "OUTPAGE_WINDOW",
+            self.window_pages.map(|v| v.to_string().into()),
+        );
+        optional(
+            "OUTPAGE_CHUNK",
+            self.chunk_pages.map(|v| v.to_string().into()),
+        );
+        optional(
+            "OUTPAGE_STATS",
+            self.stats.clone().map(PathBuf::into_os_string),
+        );
         optional("OUTPAGE_QUIET", self.quiet.then(|| "1".into()));
         optional("OUTPAGE_FAULTS", self.faults.map(|v| v.to_string().into()));
         vars
@@ -278,7 +291,9 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names the variable and what it may hold.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, ConfigError> {
-        let Some(memory) = text_var(&var, "OUTPAGE_MEMORY", parse_memory)? else { return Ok(None) };
+        let Some(memory) = text_var(&var, "OUTPAGE_MEMORY", parse_memory)? else {
+            return Ok(None);
+        };
         let mut config = Self::new(memory);
         let path = |name| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         if let Some(dir) = path("OUTPAGE_SWAP") {
@@ -319,9 +334,18 @@ fn text_var<T>(
     name: &str,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, ConfigError> {
-    let Some(value) = var(name).filter(|v| !v.is_empty()) else { return Ok(None) };
-    let text = value.to_str().ok_or_else(|| "it is not valid UTF-8".to_owned());
-    text.and_then(parse).map(Some).map_err(|reason| ConfigError { setting: name.to_owned(), reason })
+    let Some(value) = var(name).filter(|v| !v.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value
+        .to_str()
+        .ok_or_else(|| "it is not valid UTF-8".to_owned());
+    text.and_then(parse)
+        .map(Some)
+        .map_err(|reason| ConfigError {
+            setting: name.to_owned(),
+            reason,
+        })
 }
 
 /// A memory limit in bytes.
@@ -334,8 +358,15 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
         return Ok(bytes);
     }
     let unit_forgotten = text.trim().bytes().all(|b| b.is_ascii_digit()) && bytes > 0;
-    let hint = if unit_forgotten { format!(" (a plain number is bytes; did you mean {}M?)", text.trim()) } else { String::new() };
-    Err(format!("'{text}' is below the minimum of {}{hint}", format_size(MIN_LIMIT)))
+    let hint = if unit_forgotten {
+        format!(" (a plain number is bytes; did you mean {}M?)", text.trim())
+    } else {
+        String::new()
+    };
+    Err(format!(
+        "'{text}' is below the minimum of {}{hint}",
+        format_size(MIN_LIMIT)
+    ))
 }
 
 /// A swap cap in bytes.
@@ -348,7 +379,10 @@ pub fn parse_swap_cap(text: &str) -> Result<u64, String> {
     if bytes >= least {
         Ok(bytes)
     } else {
-        Err(format!("'{text}' is below the minimum of {}, one extent of the swap file", format_size(least)))
+        Err(format!(
+            "'{text}' is below the minimum of {}, one extent of the swap file",
+            format_size(least)
+        ))
     }
 }
 
@@ -397,19 +431,28 @@ pub fn readahead_names() -> Vec<&'static str> {
 /// Name and one-line summary of each page-out policy.
 #[must_use]
 pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
-    pageout::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+    pageout::REGISTRY
+        .iter()
+        .map(|e| (e.name, e.summary))
+        .collect()
 }
 
 /// Name and one-line summary of each slot allocator.
 #[must_use]
 pub fn slots_table() -> Vec<(&'static str, &'static str)> {
-    slots::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+    slots::REGISTRY
+        .iter()
+        .map(|e| (e.name, e.summary))
+        .collect()
 }
 
 /// Name and one-line summary of each read-ahead policy.
 #[must_use]
 pub fn readahead_table() -> Vec<(&'static str, &'static str)> {
-    readahead::REGISTRY.iter().map(|e| (e.name, e.summary)).collect()
+    readahead::REGISTRY
+        .iter()
+        .map(|e| (e.name, e.summary))
+        .collect()
 }
 
 /// A read-ahead window in pages.
@@ -444,7 +487,11 @@ fn parse_flag(text: &str) -> Result<bool, String> {
 }
 
 fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
-    names.iter().copied().find(|name| *name == text).ok_or_else(|| unknown(text, names))
+    names
+        .iter()
+        .copied()
+        .find(|name| *name == text)
+        .ok_or_else(|| unknown(text, names))
 }
 
 fn unknown(text: &str, names: &[&str]) -> String {
@@ -456,7 +503,11 @@ mod tests {
     use super::*;
 
     fn from_vars(vars: &[(&'static str, OsString)]) -> Result<Option<Config>, ConfigError> {
-        Config::from_env(|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone()))
+        Config::from_env(|name| {
+            vars.iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| v.clone())
+        })
     }
 
     #[test]
@@ -474,7 +525,13 @@ mod tests {
             store: StoreKind::Pool,
             stats: Some("/tmp/stats.json".into()),
             quiet: true,
-            faults: Some(StoreFaults { seed: 7, read: 3, write: 2, short: 1, ..StoreFaults::default() }),
+            faults: Some(StoreFaults {
+                seed: 7,
+                read: 3,
+                write: 2,
+                short: 1,
+                ..StoreFaults::default()
+            }),
         };
         assert_eq!(from_vars(&config.to_env()), Ok(Some(config)));
     }
@@ -515,14 +572,20 @@ mod tests {
         ] {
             let error = from_vars(&[memory.clone(), (name, value.into())]).expect_err(name);
             assert_eq!(error.setting, name);
-            assert!(error.reason.contains(expect) && error.reason.contains(value), "{error}");
+            assert!(
+                error.reason.contains(expect) && error.reason.contains(value),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn limits_below_the_minimum_say_the_minimum() {
         for text in ["0", "1", "8191K", "4M"] {
-            assert!(parse_memory(text).expect_err(text).contains("8 MiB"), "{text}");
+            assert!(
+                parse_memory(text).expect_err(text).contains("8 MiB"),
+                "{text}"
+            );
         }
         assert!(parse_memory("256").expect_err("bytes").contains("256M"));
         assert_eq!(parse_memory("8M"), Ok(MIN_LIMIT));

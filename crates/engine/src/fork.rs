@@ -39,7 +39,6 @@ impl Engine {
     /// [`Self::fork_parent`] or [`Self::fork_child`] nobody serves faults; the pages around `stack`
     /// and `tls` stay mapped.
     pub fn fork_prepare(&'static self, stack: usize, tls: usize) -> Ticket {
-        self.gate.store(0, Ordering::SeqCst);
         self.call(Call::ForkPrepare { stack, tls });
         let parked = self.parked.lock();
         let Ok(Some(live)) = parked.as_deref() else {
@@ -61,7 +60,7 @@ impl Engine {
     pub fn fork_parent(&self, ticket: Ticket, pid: i32) {
         drop(ticket);
         self.forked_pid.store(pid, Ordering::SeqCst);
-        self.gate.store(1, Ordering::SeqCst);
+        self.gate.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.gate, 1, Scope::Process);
     }
 
@@ -84,14 +83,15 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     live.pager.handle(clock::now(), Event::Forking);
     live.drive();
     live.fork_member = live.session.begin_fork().ok();
+    let forks_so_far = engine.gate.load(Ordering::SeqCst);
     live.calls.answer(slot, 0);
     if let Ok(mut parked) = engine.parked.lock() {
         // From the moment the bell is resolved until the gate opens, nothing may change here:
         // the process may be copied at any instant.
         parked.insert(live).resolve_bell(slot);
     }
-    while engine.gate.load(Ordering::SeqCst) == 0 {
-        futex::wait(&engine.gate, 0, None, Scope::Process);
+    while engine.gate.load(Ordering::SeqCst) == forks_so_far {
+        futex::wait(&engine.gate, forks_so_far, None, Scope::Process);
     }
     let mut live = engine.parked.lock().ok().and_then(|mut p| p.take()).expect("put there above");
     let pid = engine.forked_pid.load(Ordering::SeqCst);

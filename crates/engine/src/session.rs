@@ -109,14 +109,20 @@ impl SessionPaths {
         let text = |path: &CString| OsString::from_vec(path.as_bytes().to_vec());
         let session = self.session.as_ref().map(|p| ("OUTPAGE_SESSION", text(p)));
         let swap = self.swap.as_ref().map(|p| ("OUTPAGE_SWAP_FD", text(p)));
-        let device = self.uffd_device.map(|n| ("OUTPAGE_UFFD_DEV", n.to_string().into()));
+        let device = self
+            .uffd_device
+            .map(|n| ("OUTPAGE_UFFD_DEV", n.to_string().into()));
         [session, swap, device].into_iter().flatten().collect()
     }
 
     /// Reads the variables; what is absent or unusable is `None`.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Self {
         use std::os::unix::ffi::OsStringExt;
-        let path = |name| var(name).filter(|v| !v.is_empty()).and_then(|v| CString::new(v.into_vec()).ok());
+        let path = |name| {
+            var(name)
+                .filter(|v| !v.is_empty())
+                .and_then(|v| CString::new(v.into_vec()).ok())
+        };
         Self {
             session: path("OUTPAGE_SESSION"),
             swap: path("OUTPAGE_SWAP_FD"),
@@ -158,12 +164,15 @@ impl Session {
     /// # Errors
     /// [`SessionError::Os`].
     pub fn create(limit_pages: u64, swap_cap: u64) -> Result<(Self, Fd), SessionError> {
-        let file = shared::create(c"outpage-session", size_of::<Layout>() as u64).map_err(os("create the session"))?;
+        let file = shared::create(c"outpage-session", size_of::<Layout>() as u64)
+            .map_err(os("create the session"))?;
         let session = Self::map(reopened(file.number())?)?;
         let layout = session.layout();
         layout.version.store(VERSION, Relaxed);
         layout.limit_pages.store(limit_pages, Relaxed);
-        layout.extents_cap.store((swap_cap / EXTENT_BYTES).min(EXTENTS_MAX as u64), Relaxed);
+        layout
+            .extents_cap
+            .store((swap_cap / EXTENT_BYTES).min(EXTENTS_MAX as u64), Relaxed);
         layout.magic.store(MAGIC, SeqCst);
         Ok((session, file))
     }
@@ -189,13 +198,21 @@ impl Session {
         // description that holds the locks must not be the one that is mapped.
         let mapped = reopened(locks.number())?;
         let layout = shared::map(mapped.number()).map_err(os("map the session"))?;
-        Ok(Self { layout, locks, me: None })
+        Ok(Self {
+            layout,
+            locks,
+            me: None,
+        })
     }
 
     fn checked(self) -> Result<Self, SessionError> {
         let layout = self.layout();
         let known = layout.magic.load(SeqCst) == MAGIC && layout.version.load(Relaxed) == VERSION;
-        if known { Ok(self) } else { Err(SessionError::Foreign) }
+        if known {
+            Ok(self)
+        } else {
+            Err(SessionError::Foreign)
+        }
     }
 
     /// Forgets a view whose descriptor belongs to another process or table: nothing is closed.

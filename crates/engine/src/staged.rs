@@ -6,7 +6,8 @@ use crate::frames::Place;
 
 /// Pages out of the program, by number. Never grows: it is made for all frames.
 pub struct Staged {
-    cells: Vec<(u64, Place)>,
+    pages: Vec<u64>,
+    places: Vec<Place>,
     used: usize,
 }
 
@@ -14,10 +15,11 @@ pub struct Staged {
 const VACANT: u64 = u64::MAX;
 
 impl Staged {
-    /// Room for `frames` pages.
+    /// Room for `frames` pages, at most three quarters full.
     #[must_use]
     pub fn new(frames: usize) -> Self {
-        Self { cells: vec![(VACANT, Place(0)); (frames * 2).next_power_of_two()], used: 0 }
+        let cells = (frames * 4 / 3 + 64).next_power_of_two();
+        Self { pages: vec![VACANT; cells], places: vec![Place(0); cells], used: 0 }
     }
 
     /// Pages in the table.
@@ -34,13 +36,13 @@ impl Staged {
 
     /// Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4).
     fn home(&self, page: u64) -> usize {
-        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.cells.len().trailing_zeros())) as usize
+        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.pages.len().trailing_zeros())) as usize
     }
 
     fn find(&self, page: u64) -> usize {
-        let mask = self.cells.len() - 1;
+        let mask = self.pages.len() - 1;
         let mut at = self.home(page);
-        while self.cells[at].0 != page && self.cells[at].0 != VACANT {
+        while self.pages[at] != page && self.pages[at] != VACANT {
             at = (at + 1) & mask;
         }
         at
@@ -49,8 +51,8 @@ impl Staged {
     /// The frame of a staged page.
     #[must_use]
     pub fn get(&self, page: PageNo) -> Option<Place> {
-        let (found, place) = self.cells[self.find(page.raw())];
-        (found == page.raw()).then_some(place)
+        let at = self.find(page.raw());
+        (self.pages[at] == page.raw()).then(|| self.places[at])
     }
 
     /// `page` is staged in `place`.
@@ -58,31 +60,31 @@ impl Staged {
     /// # Panics
     /// When it is staged already, or more pages are staged than there are frames.
     pub fn insert(&mut self, page: PageNo, place: Place) {
-        assert!(self.used * 4 < self.cells.len() * 3, "more staged pages than frames");
+        assert!(self.used * 4 <= self.pages.len() * 3, "more staged pages than frames");
         let at = self.find(page.raw());
-        assert!(self.cells[at].0 == VACANT, "{page:?} staged twice");
-        self.cells[at] = (page.raw(), place);
+        assert!(self.pages[at] == VACANT, "{page:?} staged twice");
+        (self.pages[at], self.places[at]) = (page.raw(), place);
         self.used += 1;
     }
 
     /// `page` is not staged any more; backward-shift deletion keeps probes short.
     pub fn remove(&mut self, page: PageNo) -> Option<Place> {
-        let mask = self.cells.len() - 1;
+        let mask = self.pages.len() - 1;
         let mut hole = self.find(page.raw());
-        let (found, place) = self.cells[hole];
-        if found != page.raw() {
+        if self.pages[hole] != page.raw() {
             return None;
         }
+        let place = self.places[hole];
         let mut at = (hole + 1) & mask;
-        while self.cells[at].0 != VACANT {
-            let home = self.home(self.cells[at].0);
+        while self.pages[at] != VACANT {
+            let home = self.home(self.pages[at]);
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                self.cells[hole] = self.cells[at];
+                (self.pages[hole], self.places[hole]) = (self.pages[at], self.places[at]);
                 hole = at;
             }
             at = (at + 1) & mask;
         }
-        self.cells[hole].0 = VACANT;
+        self.pages[hole] = VACANT;
         self.used -= 1;
         Some(place)
     }

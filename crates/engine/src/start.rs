@@ -77,6 +77,7 @@ pub struct Engine {
     pub(crate) calls: Arc<Calls>,
     /// The pager thread's state while it is parked for a fork.
     pub(crate) parked: Mutex<Option<Box<Live>>>,
+    /// Forks that are over.
     pub(crate) gate: AtomicU32,
     pub(crate) forked_pid: AtomicI32,
     pub(crate) tid: AtomicU32,

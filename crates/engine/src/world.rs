@@ -312,12 +312,13 @@ impl World {
 
     /// A page that a fork left shared is made this process's own by a write that changes nothing.
     fn move_shared(&mut self, address: usize, place: Place) -> MoveOutcome {
-        match self.pagemap.page(address) {
-            Ok(flags) if flags.present() && !flags.exclusive() => {}
-            _ => return MoveOutcome::Busy,
+        let Ok(flags) = self.pagemap.page(address) else { return MoveOutcome::Busy };
+        if !flags.present() {
+            return MoveOutcome::Busy;
         }
+        // Needed even when the other process is gone: the kernel goes on treating the page as shared.
         map::make_exclusive(address);
-        self.cow_duplicates += 1;
+        self.cow_duplicates += u64::from(!flags.exclusive());
         let to = self.frames.address(place);
         self.uffd.move_run(to, address, &mut self.moves[..1], &self.pagemap);
         self.moves[0]

@@ -28,6 +28,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
+use outpage_sys::own::{self, Fork};
 
 use crate::decode::decode;
 use crate::elf::{Libc, Symbol};
@@ -246,6 +247,13 @@ fn write_absolute_jump(place: usize, to: usize) {
 
 /// Maps the stub area within reach of `text`: where the kernel puts it, else in the nearest hole.
 fn stub_area(text: usize) -> Result<usize, Refusal> {
+    let area = map_stub_area(text)?;
+    // The pager's own thread runs through the stubs: they must never be paged.
+    own::add(area, area + AREA_BYTES, Fork::Inherited).map_err(|e| Refusal::NoStubs(e.number()))?;
+    Ok(area)
+}
+
+fn map_stub_area(text: usize) -> Result<usize, Refusal> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a fresh mapping replaces nothing.

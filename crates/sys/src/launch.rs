@@ -88,7 +88,10 @@ pub fn drop_capabilities() -> Result<(), Errno> {
 /// Whether the file at `path` gives capabilities to whoever executes it.
 #[must_use]
 pub fn has_file_capabilities(path: &CStr) -> bool {
-    let (path, name) = (path.as_ptr() as usize, c"security.capability".as_ptr() as usize);
+    let (path, name) = (
+        path.as_ptr() as usize,
+        c"security.capability".as_ptr() as usize,
+    );
     // SAFETY: two C strings; with a size of 0 the kernel only says how long the value is.
     unsafe { syscall5(libc::SYS_getxattr, path, name, 0, 0, 0) }.is_ok_and(|bytes| bytes > 0)
 }
@@ -113,7 +116,12 @@ struct Action {
 }
 
 /// The default action.
-const DEFAULT: Action = Action { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+const DEFAULT: Action = Action {
+    handler: libc::SIG_DFL,
+    flags: 0,
+    restorer: 0,
+    mask: 0,
+};
 /// The handler returns through `Action::restorer`: the kernel has no return path of its own on x86-64.
 const SA_RESTORER: u64 = 0x0400_0000;
 
@@ -144,15 +152,27 @@ impl Signals {
         let at = ends.as_mut_ptr() as usize;
         // SAFETY: the kernel writes two descriptor numbers.
         unsafe { syscall3(libc::SYS_pipe2, at, libc::O_CLOEXEC as usize, 0) }?;
-        let mut this =
-            Self { read_end: Fd::adopt(ends[0]), write_end: Fd::adopt(ends[1]), taken: 0 };
+        let mut this = Self {
+            read_end: Fd::adopt(ends[0]),
+            write_end: Fd::adopt(ends[1]),
+            taken: 0,
+        };
         let before = WRITE_END.swap(ends[1], Ordering::SeqCst);
         assert_eq!(before, -1, "signals are taken once");
         for &signal in signals {
             if action(signal, None)?.handler != libc::SIG_IGN {
                 let flags = SA_RESTORER | (libc::SA_SIGINFO | libc::SA_RESTART) as u64;
-                let (handler, restorer) = (note as *const () as usize, restore as *const () as usize);
-                action(signal, Some(Action { handler, flags, restorer, mask: 0 }))?;
+                let (handler, restorer) =
+                    (note as *const () as usize, restore as *const () as usize);
+                action(
+                    signal,
+                    Some(Action {
+                        handler,
+                        flags,
+                        restorer,
+                        mask: 0,
+                    }),
+                )?;
                 this.taken |= 1 << signal;
             }
         }
@@ -172,7 +192,10 @@ impl Signals {
                 Ok(_) => break,
             }
         }
-        Ok(Arrived { signal: i32::from(record[0]), from_kernel: record[1] != 0 })
+        Ok(Arrived {
+            signal: i32::from(record[0]),
+            from_kernel: record[1] != 0,
+        })
     }
 }
 
@@ -211,7 +234,16 @@ fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
     let old_at = (&raw mut old) as usize;
     // SAFETY: the kernel reads and writes one structure each; the only handlers installed here are
     // `note`, which is async-signal-safe, and the default action.
-    unsafe { syscall5(libc::SYS_rt_sigaction, signal as usize, new_at, old_at, 8, 0) }?;
+    unsafe {
+        syscall5(
+            libc::SYS_rt_sigaction,
+            signal as usize,
+            new_at,
+            old_at,
+            8,
+            0,
+        )
+    }?;
     Ok(old)
 }
 
@@ -232,7 +264,15 @@ pub fn die_of(signal: i32) {
     // SAFETY: the kernel reads two words; core limits touch no memory.
     let _ = unsafe {
         let at = no_core.as_ptr() as usize;
-        syscall6(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE as usize, at, 0, 0, 0)
+        syscall6(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_CORE as usize,
+            at,
+            0,
+            0,
+            0,
+        )
     };
     let _ = action(signal, Some(DEFAULT));
     let _ = send(crate::process::pid(), signal);
@@ -282,7 +322,10 @@ mod tests {
             }
         };
         assert!(!next(libc::SIGUSR1));
-        let status = Command::new("sh").args(["-c", "kill -USR1 $$; sleep 5"]).status().unwrap();
+        let status = Command::new("sh")
+            .args(["-c", "kill -USR1 $$; sleep 5"])
+            .status()
+            .unwrap();
         assert_eq!(status.signal(), Some(libc::SIGUSR1));
         assert!(next(libc::SIGCHLD));
     }

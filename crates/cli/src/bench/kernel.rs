@@ -19,10 +19,10 @@ use super::{
 
 /// What Outpage needs beside the program's pages: the code and stacks of both processes, the pager's
 /// buffers and the program's memory that is not managed ...
-const RESERVE_BYTES: u64 = 6 << 20;
+const RESERVE_BYTES: u64 = 8 << 20;
 /// ... and, as a part of the footprint, tables: 32 bytes of page state and 8 to 16 of page tables for
 /// each page of 4096 bytes are a part of 85; the rest is slack.
-const RESERVE_PART: u64 = 64;
+const RESERVE_PART: u64 = 48;
 /// Size of the kernel's swap file, in footprints: room enough that nearly-full swap costs it nothing.
 const SWAP_FOOTPRINTS: u64 = 4;
 /// The least that `outpage run` is asked to work with, in bytes.

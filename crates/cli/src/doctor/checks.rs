@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use outpage_engine::config::{format_size, MIN_LIMIT};
+use outpage_engine::config::{MIN_LIMIT, format_size};
 use outpage_engine::session::EXTENT_BYTES;
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
@@ -43,15 +43,30 @@ pub struct Check {
 }
 
 fn ok(name: &'static str, found: impl Into<String>) -> Check {
-    Check { name, state: State::Ok, found: found.into(), remedy: None }
+    Check {
+        name,
+        state: State::Ok,
+        found: found.into(),
+        remedy: None,
+    }
 }
 
 fn note(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
-    Check { name, state: State::Note, found: found.into(), remedy: Some(remedy.into()) }
+    Check {
+        name,
+        state: State::Note,
+        found: found.into(),
+        remedy: Some(remedy.into()),
+    }
 }
 
 fn missing(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
-    Check { name, state: State::Missing, found: found.into(), remedy: Some(remedy.into()) }
+    Check {
+        name,
+        state: State::Missing,
+        found: found.into(),
+        remedy: Some(remedy.into()),
+    }
 }
 
 /// The first kernel with write-protection of anonymous memory.
@@ -78,9 +93,17 @@ pub fn all(swap: &Path, device: Option<&Fd>) -> Vec<Check> {
 fn kernel(version: Version) -> Check {
     let name = "kernel";
     if version < OLDEST {
-        missing(name, format!("Linux {version}"), format!("Linux {OLDEST} or later is needed"))
+        missing(
+            name,
+            format!("Linux {version}"),
+            format!("Linux {OLDEST} or later is needed"),
+        )
     } else if version < MOVE_SINCE {
-        note(name, format!("Linux {version}"), format!("Linux {MOVE_SINCE} or later is faster (mechanism move)"))
+        note(
+            name,
+            format!("Linux {version}"),
+            format!("Linux {MOVE_SINCE} or later is faster (mechanism move)"),
+        )
     } else {
         ok(name, format!("Linux {version}"))
     }
@@ -88,7 +111,10 @@ fn kernel(version: Version) -> Check {
 
 /// The routes to a userfaultfd. One of them is enough; the others are told as they are.
 fn userfaultfd(report: &Report) -> Vec<Check> {
-    let device = report.uffd_device.and(Ok(())).or_else(|e| report.uffd_inherited.unwrap_or(Err(e)));
+    let device = report
+        .uffd_device
+        .and(Ok(()))
+        .or_else(|e| report.uffd_inherited.unwrap_or(Err(e)));
     let setting = match report.unprivileged_userfaultfd {
         Some(value) => format!("vm.unprivileged_userfaultfd is {value}"),
         None => "no vm.unprivileged_userfaultfd".into(),
@@ -101,26 +127,51 @@ fn userfaultfd(report: &Report) -> Vec<Check> {
     let (by_device, by_call) = ("/dev/userfaultfd", "userfaultfd(2)");
     match (device, report.uffd_call) {
         (Err(device), Err(call)) => vec![
-            missing(by_device, device.to_string(), remedy::no_route(device, call)),
-            missing(by_call, format!("{call}{extra}"), "one of the two is enough"),
+            missing(
+                by_device,
+                device.to_string(),
+                remedy::no_route(device, call),
+            ),
+            missing(
+                by_call,
+                format!("{call}{extra}"),
+                "one of the two is enough",
+            ),
         ],
-        (device, call) => vec![route(by_device, device, String::new()), route(by_call, call, extra)],
+        (device, call) => vec![
+            route(by_device, device, String::new()),
+            route(by_call, call, extra),
+        ],
     }
 }
 
 fn features(report: &Report) -> Vec<Check> {
-    let Some(features) = report.uffd_features else { return Vec::new() };
+    let Some(features) = report.uffd_features else {
+        return Vec::new();
+    };
     let has = |feature| features.has(feature);
     let mechanism = match (has(Features::MOVE), has(Features::PAGEFAULT_FLAG_WP)) {
         (true, true) => ok("mechanism", "move (write-protect works too)"),
         (true, false) => ok("mechanism", "move"),
-        (false, true) => note("mechanism", "write-protect", "Linux 6.8 or later has the faster one, move"),
-        (false, false) => missing("mechanism", "neither move nor write-protect", "Linux 5.7 or later is needed"),
+        (false, true) => note(
+            "mechanism",
+            "write-protect",
+            "Linux 6.8 or later has the faster one, move",
+        ),
+        (false, false) => missing(
+            "mechanism",
+            "neither move nor write-protect",
+            "Linux 5.7 or later is needed",
+        ),
     };
     let poison = if has(Features::POISON) {
         ok("lost pages", "signal whoever touches them")
     } else {
-        note("lost pages", "end the program", "Linux 6.6 or later signals only whoever touches a page whose read failed")
+        note(
+            "lost pages",
+            "end the program",
+            "Linux 6.6 or later signals only whoever touches a page whose read failed",
+        )
     };
     vec![mechanism, poison]
 }
@@ -130,8 +181,12 @@ fn io_uring(report: &Report) -> Check {
         Ok(()) => ok("io_uring", "works"),
         Err(error) => {
             let remedy = match report.io_uring_disabled {
-                Some(1 | 2) => "a pool of threads does the I/O instead; as root: sysctl -w kernel.io_uring_disabled=0",
-                _ => "a pool of threads does the I/O instead; a container needs a seccomp profile that allows io_uring",
+                Some(1 | 2) => {
+                    "a pool of threads does the I/O instead; as root: sysctl -w kernel.io_uring_disabled=0"
+                }
+                _ => {
+                    "a pool of threads does the I/O instead; a container needs a seccomp profile that allows io_uring"
+                }
             };
             note("io_uring", error.to_string(), remedy)
         }
@@ -151,13 +206,31 @@ fn swap_directory(directory: &Path) -> Check {
     let checked = probe.and_then(|file| file.available_bytes().map(|available| (file, available)));
     let (file, available) = match checked {
         Ok(found) => found,
-        Err(error) => return missing(name, directory.display().to_string(), format!("{error} (--swap DIR)")),
+        Err(error) => {
+            return missing(
+                name,
+                directory.display().to_string(),
+                format!("{error} (--swap DIR)"),
+            );
+        }
     };
-    let direct = if file.direct() { "direct I/O" } else { "no direct I/O" };
+    let direct = if file.direct() {
+        "direct I/O"
+    } else {
+        "no direct I/O"
+    };
     let free = format_size(available);
-    let found = format!("{} on {}, {direct}, {free} free", directory.display(), file.filesystem());
+    let found = format!(
+        "{} on {}, {direct}, {free} free",
+        directory.display(),
+        file.filesystem()
+    );
     if available < EXTENT_BYTES {
-        return missing(name, found, "free some space, or choose another directory with --swap");
+        return missing(
+            name,
+            found,
+            "free some space, or choose another directory with --swap",
+        );
     }
     match file.warnings().next() {
         Some(warning) => note(name, found, warning.to_string()),
@@ -172,7 +245,11 @@ fn container_limit() -> Check {
         Some(limit) => {
             let found = format!("{} ({})", format_size(limit.bytes), limit.file.display());
             if limit.bytes < MIN_LIMIT {
-                missing(name, found, format!("at least {} are needed", format_size(MIN_LIMIT)))
+                missing(
+                    name,
+                    found,
+                    format!("at least {} are needed", format_size(MIN_LIMIT)),
+                )
             } else {
                 ok(name, format!("{found}; --memory must stay below"))
             }
@@ -181,7 +258,8 @@ fn container_limit() -> Check {
 }
 
 fn huge_pages() -> Check {
-    let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let text =
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let mode = text.split(['[', ']']).nth(1).unwrap_or("none");
     ok("huge pages", format!("{mode}; off in memory that is paged"))
 }
@@ -210,7 +288,11 @@ fn limits(report: &Report) -> Vec<Check> {
         && limit.soft != u64::MAX
     {
         let found = format!("{} a process (ulimit -v)", format_size(limit.soft));
-        checks.push(note("address space", found, "ulimit -v unlimited: paged-out memory counts in it"));
+        checks.push(note(
+            "address space",
+            found,
+            "ulimit -v unlimited: paged-out memory counts in it",
+        ));
     }
     checks
 }
@@ -222,7 +304,10 @@ mod tests {
     #[test]
     fn old_kernels_are_told() {
         let state = |major, minor| kernel(Version { major, minor }).state;
-        assert_eq!((state(5, 4), state(5, 15), state(6, 8)), (State::Missing, State::Note, State::Ok));
+        assert_eq!(
+            (state(5, 4), state(5, 15), state(6, 8)),
+            (State::Missing, State::Note, State::Ok)
+        );
     }
 
     #[test]
@@ -235,7 +320,11 @@ mod tests {
     #[test]
     fn every_flaw_has_a_remedy() {
         for check in all(Path::new("/proc"), None) {
-            assert_eq!(check.remedy.is_none(), check.state == State::Ok, "{check:?}");
+            assert_eq!(
+                check.remedy.is_none(),
+                check.state == State::Ok,
+                "{check:?}"
+            );
             assert!(!check.found.is_empty(), "{check:?}");
         }
     }

@@ -30,11 +30,18 @@ pub struct Args {
 pub fn run(args: &Args, device: Option<&Fd>) -> Result<ExitCode, CliError> {
     let checks = checks::all(&args.swap, device);
     if args.json {
-        println!("{:#}", serde_json::json!({"works": works(&checks), "checks": checks}));
+        println!(
+            "{:#}",
+            serde_json::json!({"works": works(&checks), "checks": checks})
+        );
     } else {
         print!("{}", table(&checks));
     }
-    Ok(if works(&checks) { ExitCode::SUCCESS } else { ExitCode::from(code::UNAVAILABLE) })
+    Ok(if works(&checks) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(code::UNAVAILABLE)
+    })
 }
 
 fn works(checks: &[Check]) -> bool {
@@ -54,7 +61,11 @@ fn table(checks: &[Check]) -> String {
             text += &format!("{:8} {:18} -> {remedy}\n", "", "");
         }
     }
-    let verdict = if works(checks) { "outpage run works here" } else { "outpage run does not work here" };
+    let verdict = if works(checks) {
+        "outpage run works here"
+    } else {
+        "outpage run does not work here"
+    };
     text + verdict + "\n"
 }
 
@@ -63,14 +74,25 @@ mod tests {
     use super::*;
 
     fn check(state: State, remedy: Option<&str>) -> Check {
-        Check { name: "thing", state, found: "found".into(), remedy: remedy.map(Into::into) }
+        Check {
+            name: "thing",
+            state,
+            found: "found".into(),
+            remedy: remedy.map(Into::into),
+        }
     }
 
     #[test]
     fn the_table_ends_with_a_verdict() {
         let good = table(&[check(State::Ok, None), check(State::Note, Some("better"))]);
-        assert!(good.ends_with("outpage run works here\n") && good.contains("-> better"), "{good}");
+        assert!(
+            good.ends_with("outpage run works here\n") && good.contains("-> better"),
+            "{good}"
+        );
         let bad = table(&[check(State::Missing, Some("buy one"))]);
-        assert!(bad.ends_with("does not work here\n") && bad.contains("MISSING"), "{bad}");
+        assert!(
+            bad.ends_with("does not work here\n") && bad.contains("MISSING"),
+            "{bad}"
+        );
     }
 }

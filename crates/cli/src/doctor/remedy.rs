@@ -38,18 +38,25 @@ fn choose(device: Errno, call: Errno, container: bool, kernel: Version) -> Strin
          for good: echo '{UDEV_RULE}' > /etc/udev/rules.d/60-userfaultfd.rules && udevadm control --reload && udevadm trigger; \
          or for this program alone: setcap cap_dac_override=ep {program}",
         user = user(),
-        program = std::env::current_exe().unwrap_or_else(|_| "outpage".into()).display()
+        program = std::env::current_exe()
+            .unwrap_or_else(|_| "outpage".into())
+            .display()
     )
 }
 
 fn user() -> String {
-    std::env::var("USER").ok().filter(|u| !u.is_empty()).unwrap_or_else(|| "USER".into())
+    std::env::var("USER")
+        .ok()
+        .filter(|u| !u.is_empty())
+        .unwrap_or_else(|| "USER".into())
 }
 
 /// Whether this looks like the inside of a container.
 #[must_use]
 pub fn in_container() -> bool {
-    let marked = ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists());
+    let marked = ["/.dockerenv", "/run/.containerenv"]
+        .iter()
+        .any(|file| Path::new(file).exists());
     marked || std::env::var_os("container").is_some()
 }
 
@@ -57,19 +64,49 @@ pub fn in_container() -> bool {
 mod tests {
     use super::*;
 
-    const NEW: Version = Version { major: 6, minor: 12 };
-    const OLD: Version = Version { major: 5, minor: 15 };
+    const NEW: Version = Version {
+        major: 6,
+        minor: 12,
+    };
+    const OLD: Version = Version {
+        major: 5,
+        minor: 15,
+    };
 
     #[test]
     fn each_lack_has_its_remedy() {
         let cases = [
-            (Errno::ENOENT, Errno::ENOSYS, false, NEW, "CONFIG_USERFAULTFD"),
+            (
+                Errno::ENOENT,
+                Errno::ENOSYS,
+                false,
+                NEW,
+                "CONFIG_USERFAULTFD",
+            ),
             (Errno::EACCES, Errno::EPERM, false, NEW, "setfacl"),
             (Errno::EACCES, Errno::EPERM, false, NEW, UDEV_RULE),
             (Errno::EACCES, Errno::EPERM, false, NEW, "setcap"),
-            (Errno::ENOENT, Errno::EPERM, false, OLD, "sysctl -w vm.unprivileged_userfaultfd=1"),
-            (Errno::ENOENT, Errno::EPERM, true, NEW, "--device /dev/userfaultfd"),
-            (Errno::EPERM, Errno::EPERM, true, NEW, "--device /dev/userfaultfd"),
+            (
+                Errno::ENOENT,
+                Errno::EPERM,
+                false,
+                OLD,
+                "sysctl -w vm.unprivileged_userfaultfd=1",
+            ),
+            (
+                Errno::ENOENT,
+                Errno::EPERM,
+                true,
+                NEW,
+                "--device /dev/userfaultfd",
+            ),
+            (
+                Errno::EPERM,
+                Errno::EPERM,
+                true,
+                NEW,
+                "--device /dev/userfaultfd",
+            ),
             (Errno::EACCES, Errno::EPERM, true, NEW, "setfacl"),
             (Errno::ENOENT, Errno::EPERM, false, NEW, "mknod"),
         ];

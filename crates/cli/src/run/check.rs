@@ -21,7 +21,9 @@ pub fn container(config: &Config) -> Result<(), CliError> {
 }
 
 fn above(asked: u64, limit: Option<&Limit>) -> Result<(), CliError> {
-    let Some(limit) = limit.filter(|limit| limit.bytes < asked) else { return Ok(()) };
+    let Some(limit) = limit.filter(|limit| limit.bytes < asked) else {
+        return Ok(());
+    };
     Err(CliError::new(
         code::UNAVAILABLE,
         format!(
@@ -39,7 +41,14 @@ fn above(asked: u64, limit: Option<&Limit>) -> Result<(), CliError> {
 /// [`code::UNAVAILABLE`] with the remedy.
 pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<(), CliError> {
     let inherited = device.map(Fd::number);
-    let open = |required| Uffd::open(&Wanted { inherited, required, optional: Features::NONE }).map(drop);
+    let open = |required| {
+        Uffd::open(&Wanted {
+            inherited,
+            required,
+            optional: Features::NONE,
+        })
+        .map(drop)
+    };
     let done = match config.mechanism {
         Mechanism::Move => open(Features::MOVE),
         Mechanism::WriteProtect => open(Features::PAGEFAULT_FLAG_WP),
@@ -69,7 +78,11 @@ pub fn swap_file(config: &Config) -> Result<SwapFile, CliError> {
     if available < EXTENT_BYTES {
         return Err(full(&config.swap_dir, available));
     }
-    if available < cap { create(available) } else { Ok(file) }
+    if available < cap {
+        create(available)
+    } else {
+        Ok(file)
+    }
 }
 
 fn full(directory: &Path, available: u64) -> CliError {
@@ -98,7 +111,10 @@ mod tests {
 
     #[test]
     fn a_container_below_the_limit_is_named() {
-        let limit = Limit { bytes: 64 << 20, file: "/sys/fs/cgroup/memory.max".into() };
+        let limit = Limit {
+            bytes: 64 << 20,
+            file: "/sys/fs/cgroup/memory.max".into(),
+        };
         let error = above(256 << 20, Some(&limit)).expect_err("too much");
         assert_eq!(error.code, code::UNAVAILABLE);
         for part in ["256 MiB", "64 MiB", "/sys/fs/cgroup/memory.max"] {

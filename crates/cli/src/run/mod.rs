@@ -32,7 +32,8 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     admit(&program, args.allow_unmanaged())?;
     let plan = Plan::new(config.clone(), program, device)?;
     if !config.quiet {
-        plan.warnings().for_each(|warning| eprintln!("outpage: {warning}"));
+        plan.warnings()
+            .for_each(|warning| eprintln!("outpage: {warning}"));
     }
     let signals = wait::take_signals()?;
     let began = Instant::now();
@@ -45,7 +46,11 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
         eprint!("{}", outcome.summary(&config));
     }
     if let Some(file) = &config.stats {
-        let words: Vec<String> = args.program().iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> = args
+            .program()
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect();
         // The program's own end matters more than its counters.
         if let Err(error) = write_json(file, &outcome.json(&config, &words, status)) {
             eprintln!("outpage: {error}");
@@ -56,11 +61,20 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
 
 /// Says in one line that a program's memory cannot be managed, and refuses it unless that is allowed.
 fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
-    let Some(reason) = &program.unmanaged else { return Ok(()) };
-    let what = format!("{} {}: its memory cannot be managed", program.path.display(), reason.phrase());
+    let Some(reason) = &program.unmanaged else {
+        return Ok(());
+    };
+    let what = format!(
+        "{} {}: its memory cannot be managed",
+        program.path.display(),
+        reason.phrase()
+    );
     if !allowed {
         let remedy = "--allow-unmanaged runs it without a limit";
-        return Err(CliError::new(code::CANNOT_EXECUTE, format!("{what}; {remedy}")));
+        return Err(CliError::new(
+            code::CANNOT_EXECUTE,
+            format!("{what}; {remedy}"),
+        ));
     }
     eprintln!("outpage: {what}; it runs without a limit");
     Ok(())
@@ -68,5 +82,10 @@ fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
 
 fn write_json(file: &Path, value: &Value) -> Result<(), CliError> {
     let written = std::fs::write(file, format!("{value:#}\n"));
-    written.map_err(|e| CliError::new(code::IO, format!("cannot write --stats {}: {e}", file.display())))
+    written.map_err(|e| {
+        CliError::new(
+            code::IO,
+            format!("cannot write --stats {}: {e}", file.display()),
+        )
+    })
 }

@@ -59,7 +59,9 @@ pub struct Args {
 }
 
 fn policies(what: &str, table: Vec<(&'static str, &'static str)>) -> String {
-    let rows = table.iter().map(|(name, summary)| format!("\n  {name:12} {summary}"));
+    let rows = table
+        .iter()
+        .map(|(name, summary)| format!("\n  {name:12} {summary}"));
     format!("{what}:{}", rows.collect::<String>())
 }
 
@@ -88,7 +90,11 @@ impl Args {
         let usage = |text: String| CliError::new(code::USAGE, text);
         let mut config = Config::from_env(variable)
             .map_err(|e| usage(e.to_string()))?
-            .ok_or_else(|| usage("no limit: say how much memory PROGRAM may use, for example --memory 4G".into()))?;
+            .ok_or_else(|| {
+                usage(
+                    "no limit: say how much memory PROGRAM may use, for example --memory 4G".into(),
+                )
+            })?;
         set(&mut config.swap_dir, self.swap.clone());
         set(&mut config.pageout, self.pageout);
         set(&mut config.slots, self.slots);

@@ -43,7 +43,9 @@ impl Unmanaged {
             Self::Static => "is statically linked".into(),
             Self::OtherArchitecture => "is not an x86-64 program".into(),
             Self::Privileged(how) => format!("is {how}"),
-            Self::OtherLibc(loader) => format!("is linked with another C library ({})", loader.display()),
+            Self::OtherLibc(loader) => {
+                format!("is linked with another C library ({})", loader.display())
+            }
             Self::Go => "is a Go program".into(),
         }
     }
@@ -71,20 +73,35 @@ pub fn find(name: &OsStr) -> Result<Program, CliError> {
             Look::Script(interpreter) => file = interpreter,
         }
     }
-    Err(cannot_execute(&path, "its interpreters never end in a program"))
+    Err(cannot_execute(
+        &path,
+        "its interpreters never end in a program",
+    ))
 }
 
 fn cannot_execute(path: &Path, why: &str) -> CliError {
-    CliError::new(code::CANNOT_EXECUTE, format!("{} cannot be executed: {why}", path.display()))
+    CliError::new(
+        code::CANNOT_EXECUTE,
+        format!("{} cannot be executed: {why}", path.display()),
+    )
 }
 
 fn locate(name: &OsStr) -> Result<PathBuf, CliError> {
-    let not_found = |what: &str| CliError::new(code::NOT_FOUND, format!("{}: {what}", Path::new(name).display()));
+    let not_found = |what: &str| {
+        CliError::new(
+            code::NOT_FOUND,
+            format!("{}: {what}", Path::new(name).display()),
+        )
+    };
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match fs::metadata(&path) {
-            Ok(metadata) => executable(&metadata).map_err(|why| cannot_execute(&path, why)).map(|()| path),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(cannot_execute(&path, "permission denied")),
+            Ok(metadata) => executable(&metadata)
+                .map_err(|why| cannot_execute(&path, why))
+                .map(|()| path),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(cannot_execute(&path, "permission denied"))
+            }
             Err(_) => Err(not_found("no such program")),
         };
     }
@@ -94,7 +111,9 @@ fn locate(name: &OsStr) -> Result<PathBuf, CliError> {
         let path = directory.join(name);
         match fs::metadata(&path).map(|metadata| executable(&metadata)) {
             Ok(Ok(())) if !name.is_empty() => return Ok(path),
-            Ok(Err(why)) if refused.is_none() && path.is_file() => refused = Some(cannot_execute(&path, why)),
+            Ok(Err(why)) if refused.is_none() && path.is_file() => {
+                refused = Some(cannot_execute(&path, why))
+            }
             _ => {}
         }
     }
@@ -123,12 +142,18 @@ fn look(path: &Path) -> Result<Look, CliError> {
     let fail = |error: std::io::Error| cannot_execute(path, &error.to_string());
     let mut file = File::open(path).map_err(fail)?;
     let mut head = Vec::new();
-    file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(fail)?;
+    file.by_ref()
+        .take(HEAD_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(fail)?;
     if let Some(interpreter) = script_interpreter(&head) {
         return Ok(Look::Script(interpreter));
     }
     if !head.starts_with(b"\x7fELF") {
-        return Err(cannot_execute(path, "it is neither an ELF program nor a script with #!"));
+        return Err(cannot_execute(
+            path,
+            "it is neither an ELF program nor a script with #!",
+        ));
     }
     let metadata = file.metadata().map_err(fail)?;
     let unmanaged = privileged(path, &metadata).map(Unmanaged::Privileged);
@@ -137,8 +162,14 @@ fn look(path: &Path) -> Result<Look, CliError> {
 
 /// The interpreter of a script's first line.
 fn script_interpreter(head: &[u8]) -> Option<PathBuf> {
-    let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
-    let word = line.trim_ascii_start().split(|byte| byte.is_ascii_whitespace()).next()?;
+    let line = head
+        .strip_prefix(b"#!")?
+        .split(|&byte| byte == b'\n')
+        .next()?;
+    let word = line
+        .trim_ascii_start()
+        .split(|byte| byte.is_ascii_whitespace())
+        .next()?;
     (!word.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(word)))
 }
 
@@ -146,7 +177,9 @@ fn script_interpreter(head: &[u8]) -> Option<PathBuf> {
 fn privileged(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     // /proc/self belongs to the effective user and group.
     let me = fs::metadata("/proc/self").ok()?;
-    let capable = || CString::new(path.as_os_str().as_bytes()).is_ok_and(|p| launch::has_file_capabilities(&p));
+    let capable = || {
+        CString::new(path.as_os_str().as_bytes()).is_ok_and(|p| launch::has_file_capabilities(&p))
+    };
     if metadata.mode() & 0o4000 != 0 && metadata.uid() != me.uid() {
         Some("set-user-id")
     } else if metadata.mode() & 0o2010 == 0o2010 && metadata.gid() != me.gid() {
@@ -188,11 +221,17 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
         match kind {
             PT_INTERP => loader = Some(segment(file, &header)),
             // A note begins with the lengths of its name and content and its type.
-            PT_NOTE => go |= segment(file, &header).get(12..).is_some_and(|name| name.starts_with(GO_NOTE)),
+            PT_NOTE => {
+                go |= segment(file, &header)
+                    .get(12..)
+                    .is_some_and(|name| name.starts_with(GO_NOTE))
+            }
             _ => {}
         }
     }
-    let Some(loader) = loader else { return Some(Unmanaged::Static) };
+    let Some(loader) = loader else {
+        return Some(Unmanaged::Static);
+    };
     let path = loader.split(|&byte| byte == 0).next().unwrap_or(&[]);
     let path = PathBuf::from(OsStr::from_bytes(path));
     if path.file_name() != Some(OsStr::new(LOADER)) {
@@ -202,7 +241,10 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+    bytes[at..at + 8]
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// The first bytes of a segment; empty when it cannot be read.
@@ -255,16 +297,25 @@ mod tests {
     #[test]
     fn an_ordinary_program_is_managed() {
         assert_eq!(find(OsStr::new("sort")).expect("sort").unmanaged, None);
-        assert_eq!(unmanaged(&program(&[(PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0")])), None);
+        assert_eq!(
+            unmanaged(&program(&[(PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0")])),
+            None
+        );
     }
 
     #[test]
     fn programs_that_cannot_be_managed_are_told_apart() {
         assert_eq!(unmanaged(&program(&[])), Some(Unmanaged::Static));
         let musl = unmanaged(&program(&[(PT_INTERP, b"/lib/ld-musl-x86_64.so.1\0")]));
-        assert_eq!(musl, Some(Unmanaged::OtherLibc("/lib/ld-musl-x86_64.so.1".into())));
+        assert_eq!(
+            musl,
+            Some(Unmanaged::OtherLibc("/lib/ld-musl-x86_64.so.1".into()))
+        );
         let note = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
-        let go = program(&[(PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0"), (PT_NOTE, note)]);
+        let go = program(&[
+            (PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0"),
+            (PT_NOTE, note),
+        ]);
         assert_eq!(unmanaged(&go), Some(Unmanaged::Go));
         let mut arm = program(&[]);
         arm[18] = 183;
@@ -281,23 +332,43 @@ mod tests {
         let fixed = write(directory.path(), "fixed", &program(&[]), 0o755);
         let line = format!("#! {} -x\nrest", fixed.display());
         let inner = write(directory.path(), "inner", line.as_bytes(), 0o755);
-        let outer = write(directory.path(), "outer", format!("#!{}\n", inner.display()).as_bytes(), 0o755);
+        let outer = write(
+            directory.path(),
+            "outer",
+            format!("#!{}\n", inner.display()).as_bytes(),
+            0o755,
+        );
         let found = find(outer.as_os_str()).expect("script");
-        assert_eq!((found.path, found.unmanaged), (outer, Some(Unmanaged::Static)));
+        assert_eq!(
+            (found.path, found.unmanaged),
+            (outer, Some(Unmanaged::Static))
+        );
     }
 
     #[test]
     fn what_cannot_run_says_why() {
         let directory = tempfile::tempdir().expect("directory");
         let code_of = |path: &Path| find(path.as_os_str()).expect_err("no program").code;
-        assert_eq!(code_of(Path::new("no-such-program-anywhere")), code::NOT_FOUND);
+        assert_eq!(
+            code_of(Path::new("no-such-program-anywhere")),
+            code::NOT_FOUND
+        );
         assert_eq!(code_of(Path::new("")), code::NOT_FOUND);
         assert_eq!(code_of(&directory.path().join("absent")), code::NOT_FOUND);
         assert_eq!(code_of(directory.path()), code::CANNOT_EXECUTE);
-        assert_eq!(code_of(&write(directory.path(), "data", b"text", 0o644)), code::CANNOT_EXECUTE);
-        assert_eq!(code_of(&write(directory.path(), "text", b"text", 0o755)), code::CANNOT_EXECUTE);
+        assert_eq!(
+            code_of(&write(directory.path(), "data", b"text", 0o644)),
+            code::CANNOT_EXECUTE
+        );
+        assert_eq!(
+            code_of(&write(directory.path(), "text", b"text", 0o755)),
+            code::CANNOT_EXECUTE
+        );
         let path = directory.path().join("loop");
         let text = format!("#!{}\n", path.display());
-        assert_eq!(code_of(&write(directory.path(), "loop", text.as_bytes(), 0o755)), code::CANNOT_EXECUTE);
+        assert_eq!(
+            code_of(&write(directory.path(), "loop", text.as_bytes(), 0o755)),
+            code::CANNOT_EXECUTE
+        );
     }
 }

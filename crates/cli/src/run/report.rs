@@ -68,8 +68,14 @@ impl Outcome {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let c = &self.counts;
         let mut rows = vec![
-            ("page-outs", transfers(c.page_outs, c.page_out_writes, "write", "mean cluster")),
-            ("page-ins", transfers(c.page_ins, c.page_in_reads, "read", "mean")),
+            (
+                "page-outs",
+                transfers(c.page_outs, c.page_out_writes, "write", "mean cluster"),
+            ),
+            (
+                "page-ins",
+                transfers(c.page_ins, c.page_in_reads, "read", "mean"),
+            ),
             ("read-ahead", read_ahead(c)),
             (
                 "faults",
@@ -83,7 +89,12 @@ impl Outcome {
             ),
             (
                 "not written",
-                format!("{} clean, {} zero; {} rescued", grouped(c.clean_drops), grouped(c.zero_drops), grouped(c.rescues)),
+                format!(
+                    "{} clean, {} zero; {} rescued",
+                    grouped(c.clean_drops),
+                    grouped(c.zero_drops),
+                    grouped(c.rescues)
+                ),
             ),
         ];
         if c.page_out_writes > 0 {
@@ -105,10 +116,22 @@ impl Outcome {
         add(c.poisoned, "pages were lost to failed reads");
         add(c.checksum_errors, "pages read had a wrong checksum");
         add(c.store_errors, "requests to the swap file failed");
-        add(c.swap_full, "page-outs found the swap file full: raise --swap-cap or free disk space");
-        add(c.cow_duplicates, "pages were duplicated by fork beyond the limit");
-        add(c.unmanaged_shared_bytes, "bytes of shared memory are not paged");
-        add(self.still_running as u64, "processes of the program still run");
+        add(
+            c.swap_full,
+            "page-outs found the swap file full: raise --swap-cap or free disk space",
+        );
+        add(
+            c.cow_duplicates,
+            "pages were duplicated by fork beyond the limit",
+        );
+        add(
+            c.unmanaged_shared_bytes,
+            "bytes of shared memory are not paged",
+        );
+        add(
+            self.still_running as u64,
+            "processes of the program still run",
+        );
         lines
     }
 
@@ -123,7 +146,10 @@ impl Outcome {
         map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
         map.insert("mechanism".into(), json!(self.mechanism.name()));
         map.insert("limit_bytes".into(), json!(config.memory_bytes));
-        map.insert("peak_bytes".into(), json!(self.peak_pages * PAGE_BYTES as u64));
+        map.insert(
+            "peak_bytes".into(),
+            json!(self.peak_pages * PAGE_BYTES as u64),
+        );
         for (name, _, value) in self.counts.fields() {
             map.insert(name.into(), json!(value));
         }
@@ -144,7 +170,11 @@ fn histogram(counts: &Counts) -> Value {
 }
 
 fn write_sizes(counts: &Counts) -> String {
-    let spans = counts.write_sizes.iter().enumerate().filter(|(_, writes)| **writes > 0);
+    let spans = counts
+        .write_sizes
+        .iter()
+        .enumerate()
+        .filter(|(_, writes)| **writes > 0);
     let texts = spans.map(|(i, writes)| match i {
         0 => format!("1 page: {}", grouped(*writes)),
         _ => format!("{}-{}: {}", 1_u64 << i, (2_u64 << i) - 1, grouped(*writes)),
@@ -171,7 +201,11 @@ fn read_ahead(c: &Counts) -> String {
         return "none".into();
     }
     let share = 100.0 * c.read_ahead_hits as f64 / c.read_ahead_pages as f64;
-    format!("{} pages, {} of them used ({share:.0} %)", grouped(c.read_ahead_pages), grouped(c.read_ahead_hits))
+    format!(
+        "{} pages, {} of them used ({share:.0} %)",
+        grouped(c.read_ahead_pages),
+        grouped(c.read_ahead_hits)
+    )
 }
 
 fn pages_size(pages: u64) -> String {
@@ -227,7 +261,10 @@ mod tests {
     #[test]
     fn a_program_that_fits_gets_one_line() {
         let text = outcome(Counts::default()).summary(&Config::new(256 << 20));
-        assert_eq!(text, "outpage: the program stayed within its 256 MiB; nothing was paged\n");
+        assert_eq!(
+            text,
+            "outpage: the program stayed within its 256 MiB; nothing was paged\n"
+        );
     }
 
     #[test]
@@ -248,9 +285,15 @@ mod tests {
 
     #[test]
     fn trouble_is_told_even_by_a_program_that_never_paged() {
-        let counts = Counts { swap_full: 1, ..Counts::default() };
+        let counts = Counts {
+            swap_full: 1,
+            ..Counts::default()
+        };
         let text = outcome(counts).summary(&Config::new(256 << 20));
-        assert!(text.contains("attention   1 page-outs found the swap file full"), "{text}");
+        assert!(
+            text.contains("attention   1 page-outs found the swap file full"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -262,7 +305,10 @@ mod tests {
         assert_eq!(value["exit_code"], Value::Null);
         assert_eq!(value["peak_bytes"], 256 << 20);
         assert_eq!(value["config"]["memory"], (256 << 20).to_string());
-        assert_eq!(value["write_histogram"][6], json!({"pages_min": 64, "pages_end": 128, "writes": 312}));
+        assert_eq!(
+            value["write_histogram"][6],
+            json!({"pages_min": 64, "pages_end": 128, "writes": 312})
+        );
         for (name, _, _) in Counts::default().fields() {
             assert!(value[name].is_u64(), "{name}");
         }

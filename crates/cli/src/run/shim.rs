@@ -19,18 +19,37 @@ pub fn find() -> Result<PathBuf, CliError> {
     let lacking = |text: String| CliError::new(code::UNAVAILABLE, text);
     if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {
         let named = path.is_file().then_some(path.clone());
-        return named.ok_or_else(|| lacking(format!("{VARIABLE} names {}, which is no file", path.display())));
+        return named.ok_or_else(|| {
+            lacking(format!(
+                "{VARIABLE} names {}, which is no file",
+                path.display()
+            ))
+        });
     }
-    let program = std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
+    let program =
+        std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
     let directory = program.parent().unwrap_or(&program);
-    let places = [directory.join(NAME), directory.join("../lib/outpage").join(NAME)];
+    let places = [
+        directory.join(NAME),
+        directory.join("../lib/outpage").join(NAME),
+    ];
     let found = places.iter().find(|path| path.is_file()).cloned();
     let found = found.ok_or_else(|| {
-        lacking(format!("{NAME} is missing: put it beside {}, or set {VARIABLE} to its path", program.display()))
+        lacking(format!(
+            "{NAME} is missing: put it beside {}, or set {VARIABLE} to its path",
+            program.display()
+        ))
     })?;
-    if found.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
+    if found
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :".contains(byte))
+    {
         let shown = found.display();
-        return Err(lacking(format!("the dynamic loader takes no path with a blank or colon: move {shown} elsewhere")));
+        return Err(lacking(format!(
+            "the dynamic loader takes no path with a blank or colon: move {shown} elsewhere"
+        )));
     }
     Ok(found)
 }
@@ -58,7 +77,13 @@ mod tests {
         let library = OsStr::new("/l/shim.so");
         assert_eq!(prepended(library, None), "/l/shim.so");
         assert_eq!(prepended(library, Some("".into())), "/l/shim.so");
-        assert_eq!(prepended(library, Some("/a.so /b.so".into())), "/l/shim.so:/a.so:/b.so");
-        assert_eq!(prepended(library, Some("/a.so:/l/shim.so".into())), "/l/shim.so:/a.so");
+        assert_eq!(
+            prepended(library, Some("/a.so /b.so".into())),
+            "/l/shim.so:/a.so:/b.so"
+        );
+        assert_eq!(
+            prepended(library, Some("/a.so:/l/shim.so".into())),
+            "/l/shim.so:/a.so"
+        );
     }
 }

@@ -45,10 +45,24 @@ impl Plan {
         let shim = shim::find()?;
         check::userfaultfd(&config, device.as_ref())?;
         if let Some(file) = &config.stats {
-            let made = std::fs::OpenOptions::new().create(true).append(true).open(file);
-            made.map_err(|e| CliError::new(code::IO, format!("cannot write --stats {}: {e}", file.display())))?;
+            let made = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file);
+            made.map_err(|e| {
+                CliError::new(
+                    code::IO,
+                    format!("cannot write --stats {}: {e}", file.display()),
+                )
+            })?;
         }
-        Ok(Self { config, program, shim, swap, device })
+        Ok(Self {
+            config,
+            program,
+            shim,
+            swap,
+            device,
+        })
     }
 
     /// What the user should know: one sentence each.
@@ -79,12 +93,19 @@ impl Plan {
         command.arg0(name).args(arguments);
         self.set_environment(&mut command, &paths);
         adjust(&mut command);
-        let inherit = |on| self.device.as_ref().map_or(Ok(()), |device| set_inherited(device.number(), on));
+        let inherit = |on| {
+            self.device
+                .as_ref()
+                .map_or(Ok(()), |device| set_inherited(device.number(), on))
+        };
         inherit(true).map_err(|e| CliError::os("hand down /dev/userfaultfd", e))?;
         let child = command.spawn();
         inherit(false).map_err(|e| CliError::os("take back /dev/userfaultfd", e))?;
         let child = child.map_err(|e| {
-            CliError::new(code::CANNOT_EXECUTE, format!("{} cannot be executed: {e}", self.program.path.display()))
+            CliError::new(
+                code::CANNOT_EXECUTE,
+                format!("{} cannot be executed: {e}", self.program.path.display()),
+            )
         })?;
         Ok(Running { child, session })
     }
@@ -92,16 +113,29 @@ impl Plan {
     fn set_environment(&self, command: &mut Command, paths: &SessionPaths) {
         // What an outer `outpage run` left in the environment must not show through.
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|n| n.starts_with("OUTPAGE_") && !n.starts_with("OUTPAGE_TRACE")) {
+            if name
+                .to_str()
+                .is_some_and(|n| n.starts_with("OUTPAGE_") && !n.starts_with("OUTPAGE_TRACE"))
+            {
                 command.env_remove(name);
             }
         }
         // Summary and counters are the launcher's business.
         let own = ["OUTPAGE_STATS", "OUTPAGE_QUIET"];
-        command.envs(self.config.to_env().into_iter().filter(|(name, _)| !own.contains(name)));
+        command.envs(
+            self.config
+                .to_env()
+                .into_iter()
+                .filter(|(name, _)| !own.contains(name)),
+        );
         command.env("OUTPAGE_SWAP_CAP", self.swap.cap_bytes().to_string());
         command.envs(paths.to_env());
-        if self.program.unmanaged.as_ref().is_none_or(|u| u.tolerates_preload()) {
+        if self
+            .program
+            .unmanaged
+            .as_ref()
+            .is_none_or(|u| u.tolerates_preload())
+        {
             let list = shim::prepended(self.shim.as_os_str(), std::env::var_os("LD_PRELOAD"));
             command.env("LD_PRELOAD", list);
         }
@@ -110,9 +144,14 @@ impl Plan {
 
 /// Starts the keeper with the two descriptors and waits until it holds the session; returns its pid.
 fn keep(session: &Fd, swap: &SwapFile) -> Result<u32, CliError> {
-    let program = std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
+    let program =
+        std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
     let numbers = [session.number(), swap.as_raw_fd()];
-    let inherit = |on: bool| numbers.iter().try_for_each(|&number| set_inherited(number, on));
+    let inherit = |on: bool| {
+        numbers
+            .iter()
+            .try_for_each(|&number| set_inherited(number, on))
+    };
     inherit(true).map_err(|e| CliError::os("hand the session to its keeper", e))?;
     let keeper = Command::new(program)
         .args(["keeper", "--session", &session.number().to_string()])
@@ -127,6 +166,9 @@ fn keep(session: &Fd, swap: &SwapFile) -> Result<u32, CliError> {
     let answer = keeper.stdout.as_mut().map(|out| out.read_exact(&mut ready));
     match answer {
         Some(Ok(())) => Ok(keeper.id()),
-        _ => Err(CliError::new(code::OS, "the session's keeper ended at once")),
+        _ => Err(CliError::new(
+            code::OS,
+            "the session's keeper ended at once",
+        )),
     }
 }

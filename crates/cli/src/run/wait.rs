@@ -1,7 +1,7 @@
 //! Waiting for the program, and passing on to it what is meant for it.
 
-use std::process::{Child, ExitCode, ExitStatus};
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitCode, ExitStatus};
 
 use outpage_sys::launch::{self, Signals};
 use outpage_sys::libc;
@@ -36,10 +36,15 @@ pub fn take_signals() -> Result<Signals, CliError> {
 /// [`crate::error::code::OS`].
 pub fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus, CliError> {
     loop {
-        if let Some(status) = child.try_wait().map_err(|e| CliError::os("wait for the program", e))? {
+        if let Some(status) = child
+            .try_wait()
+            .map_err(|e| CliError::os("wait for the program", e))?
+        {
             return Ok(status);
         }
-        let arrived = signals.next().map_err(|e| CliError::os("read signals", e))?;
+        let arrived = signals
+            .next()
+            .map_err(|e| CliError::os("read signals", e))?;
         // What a terminal's key makes went to the whole process group: the program has it already.
         if arrived.signal != libc::SIGCHLD && !arrived.from_kernel {
             // The program may just have ended; the next round sees it.

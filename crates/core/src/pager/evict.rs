@@ -159,7 +159,10 @@ impl Pager {
         let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(refused) / 2);
         let wanted = self.frames_used() + low + self.pending.len();
         if have < wanted && self.pages.count(State::Detaching) == 0 {
-            let batch = self.limits.detach_batch.min(self.pages.queued(Queue::Active) / 2);
+            let batch = self
+                .limits
+                .detach_batch
+                .min(self.pages.queued(Queue::Active) / 2);
             self.detach_oldest((wanted - have).max(batch));
         }
     }

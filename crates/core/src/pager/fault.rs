@@ -48,7 +48,8 @@ impl ZeroAround {
             self.last.start.raw(),
             self.last.start.raw() + self.last.pages,
         );
-        let slack = u64::from(self.now);
+        // Programs that skip pages go on all the same.
+        let slack = u64::from(self.max);
         if (end..end + slack).contains(&page)
             || (start.saturating_sub(slack)..start).contains(&page)
         {
@@ -225,7 +226,9 @@ impl Pager {
             run.pages += 1;
         }
         while run.pages < RUN_PAGES_MAX && page.raw() - run.start.raw() < below {
-            let Some(previous) = run.start.checked_sub(1) else { break };
+            let Some(previous) = run.start.checked_sub(1) else {
+                break;
+            };
             if !self.joins_map(previous, &mut others) {
                 break;
             }

@@ -1,1 +1,125 @@
-//! Placeholder.
+//! What the model in `tests/pager` cannot see from outside.
+
+use alloc::vec::Vec;
+
+use super::*;
+use crate::contract::{Access, PageOutcome};
+use crate::units::ObjectId;
+use crate::{pageout, readahead, reclaim, slots};
+
+const FRAMES: usize = 1024;
+
+fn pager(zero_around: u32) -> Pager {
+    let pageout = pageout::find("bsd").expect("registered");
+    let readahead = readahead::find("none").expect("registered");
+    Pager::new(Setup {
+        reclaim: (reclaim::REGISTRY[0].build)(),
+        pageout: (pageout.build)(pageout.params()),
+        readahead: (readahead.build)(readahead.params()),
+        slots: slots::REGISTRY[0].build,
+        frames: FRAMES,
+        slots_max: 1 << 16,
+        zero_around,
+        rescue_around: 0,
+    })
+}
+
+fn page(index: u64) -> PageNo {
+    PageNo::new(ObjectId(1), index)
+}
+
+/// Answers what needs no store; detached pages hash to their numbers and are zero if `zero`.
+fn drive(pager: &mut Pager, zero: bool) -> Vec<Action> {
+    let mut told = Vec::new();
+    while let Some(action) = pager.poll_action() {
+        told.push(action);
+        let now = Nanos(0);
+        match action {
+            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+                let outcomes: Vec<_> = run.iter().map(|_| PageOutcome::Done).collect();
+                let outcome = Outcome::Pages(&outcomes);
+                pager.handle(now, Event::Done { id, outcome });
+            }
+            Action::Detach { id, run } => {
+                let hash = |page: PageNo| ContentHash([page.raw() as u32, 1, 1]);
+                let detached = |page| PageOutcome::Detached {
+                    hash: hash(page),
+                    zero,
+                };
+                let outcomes: Vec<_> = run.iter().map(detached).collect();
+                let outcome = Outcome::Pages(&outcomes);
+                pager.handle(now, Event::Done { id, outcome });
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+#[test]
+fn a_discard_names_pages_in_order_whenever_their_leaves_were_allocated() {
+    let mut pager = pager(1);
+    // More memory than fits, from the top down, a leaf each, leaves added at odd times.
+    for index in (0..2 * FRAMES as u64).rev() {
+        pager.handle(Nanos(0), Event::Adopt(PageRange::one(page(index * 64))));
+        if index % 100 == 0 {
+            pager.replenish();
+        }
+        drive(&mut pager, false);
+    }
+    assert!(pager.count(State::Staged) > 1);
+    settle(&mut pager);
+    let staged = pager.count(State::Staged);
+    pager.handle(Nanos(0), Event::Discard(PageRange::new(page(0), 1 << 30)));
+    let Some(Action::Release { id }) = pager.poll_action() else {
+        panic!("staged pages have frames to release");
+    };
+    let pages = pager.pages_of(id);
+    assert_eq!(pages.len(), staged);
+    assert!(pages.is_sorted(), "{pages:?}");
+}
+
+/// Answers transfers and releases until nothing is under way.
+fn settle(pager: &mut Pager) {
+    while pager.in_flight() > 0 {
+        for index in 0..pager.ops.len() as u32 {
+            let (id, outcome) = (ActionId(index), Outcome::Done);
+            if matches!(pager.ops[index as usize].kind, Kind::PageOut | Kind::Release) {
+                pager.handle(Nanos(0), Event::Done { id, outcome });
+            }
+        }
+        drive(pager, false);
+    }
+}
+
+/// A first touch of the page; the pages that came with it.
+fn filled(pager: &mut Pager, index: u64, zero: bool) -> u64 {
+    let event = Event::Fault {
+        page: page(index),
+        access: Access::Read,
+        waiter: Waiter(0),
+        extent: PageRange::new(page(0), 1 << 20),
+    };
+    pager.handle(Nanos(0), event);
+    let told = drive(pager, zero);
+    settle(pager);
+    let filled = told.iter().find_map(|action| match action {
+        Action::ZeroFill { run, .. } => Some(run.pages),
+        _ => None,
+    });
+    filled.unwrap_or(0)
+}
+
+#[test]
+fn fault_around_shrinks_where_it_is_not_used_and_grows_where_it_is() {
+    let mut pager = pager(16);
+    assert_eq!(filled(&mut pager, 0, true), 16);
+    // One touch in each block, far apart: what came along leaves as it came.
+    for block in 1..2 * FRAMES as u64 {
+        filled(&mut pager, block * 64, true);
+    }
+    assert_eq!(filled(&mut pager, 1 << 18, true), 1);
+    // Neighbours are touched now, and written.
+    let most = (0..FRAMES as u64).map(|index| filled(&mut pager, (1 << 19) + index, false));
+    assert_eq!(most.max(), Some(16));
+}

@@ -49,7 +49,11 @@ impl Direction {
 
 /// How many slots from `first` on are paged out, up to `most` of them.
 pub(super) fn paged_out(view: &dyn SlotView, first: SlotNo, towards: Direction, most: u32) -> u32 {
-    let there = |n: &u32| towards.step(first, *n).is_some_and(|slot| view.paged_out(slot).is_some());
+    let there = |n: &u32| {
+        towards
+            .step(first, *n)
+            .is_some_and(|slot| view.paged_out(slot).is_some())
+    };
     (0..most).take_while(there).count() as u32
 }
 

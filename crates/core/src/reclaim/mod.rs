@@ -68,3 +68,9 @@ pub static REGISTRY: &[Entry] = &[Entry {
     source: "the two-list scheme of 4.4BSD, with staging in place of referenced bits",
     build: || Box::new(SecondChance),
 }];
+
+/// The policy called `name`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Entry> {
+    REGISTRY.iter().find(|entry| entry.name == name)
+}

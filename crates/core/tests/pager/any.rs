@@ -72,7 +72,7 @@ fn span(pages: u64) -> impl Strategy<Value = Span> {
     (0..OBJECTS, 0..OBJECT_PAGES, 1..=pages)
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let one = prop_oneof![
         12 => (0..THREADS, 0..OBJECTS, 0..OBJECT_PAGES, any::<bool>())
             .prop_map(|(t, o, i, w)| Step::Touch(t, o, i, w)),
@@ -95,7 +95,7 @@ fn now_and_then(permille: u32) -> impl Strategy<Value = u32> {
     prop_oneof![2 => Just(0), 1 => 1..=permille]
 }
 
-fn plan() -> impl Strategy<Value = Plan> {
+pub fn plan() -> impl Strategy<Value = Plan> {
     let policies = (
         0..pageout::REGISTRY.len(),
         0..readahead::REGISTRY.len(),
@@ -104,7 +104,10 @@ fn plan() -> impl Strategy<Value = Plan> {
     let chunk = prop_oneof![4 => Just(16u32), 2 => 1..=64u32, 1 => Just(1024)];
     let sizes = (chunk, 1..=64u32, FRAMES_MIN..2 * FRAMES_MIN);
     let room = prop_oneof![3 => Just(1 << 14), 1 => 1..=600u32];
-    let around = (prop_oneof![Just(1u32), Just(16)], prop_oneof![Just(0u32), Just(8)]);
+    let around = (
+        prop_oneof![Just(1u32), Just(16)],
+        prop_oneof![Just(0u32), Just(8)],
+    );
     let answers = prop_oneof![
         Just(Answers::AtOnce),
         Just(Answers::TransfersLate),
@@ -116,25 +119,34 @@ fn plan() -> impl Strategy<Value = Plan> {
         now_and_then(30),
         now_and_then(50),
     );
-    (policies, sizes, room, around, answers, failures, any::<u64>()).prop_map(
-        |(policies, sizes, slots_max, around, answers, failures, seed)| Plan {
-            pageout: policies.0,
-            readahead: policies.1,
-            slots: policies.2,
-            chunk: sizes.0,
-            window: sizes.1,
-            frames: sizes.2,
-            slots_max,
-            zero_around: around.0,
-            rescue_around: around.1,
-            answers,
-            write_failures: failures.0,
-            read_failures: failures.1,
-            bad_slots: failures.2,
-            refusals: failures.3,
-            seed,
-        },
+    (
+        policies,
+        sizes,
+        room,
+        around,
+        answers,
+        failures,
+        any::<u64>(),
     )
+        .prop_map(
+            |(policies, sizes, slots_max, around, answers, failures, seed)| Plan {
+                pageout: policies.0,
+                readahead: policies.1,
+                slots: policies.2,
+                chunk: sizes.0,
+                window: sizes.1,
+                frames: sizes.2,
+                slots_max,
+                zero_around: around.0,
+                rescue_around: around.1,
+                answers,
+                write_failures: failures.0,
+                read_failures: failures.1,
+                bad_slots: failures.2,
+                refusals: failures.3,
+                seed,
+            },
+        )
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use outpage_core::contract::{
 };
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::Pager;
+use outpage_core::record::Recorder;
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotRange};
 
 use crate::plan::{Answers, Plan, Random};
@@ -73,6 +74,8 @@ pub struct Body {
     pub store: Store,
     pub random: Random,
     pub now: Nanos,
+    /// Pages of each memory object.
+    pub object_pages: u64,
     /// That no frame can be had was reported since the last tick.
     pub exhausted: bool,
     pages: BTreeMap<PageNo, Truth>,
@@ -89,6 +92,8 @@ pub struct Body {
     write_failures: u32,
     ticks: u32,
     in_drive: bool,
+    recorder: Option<Recorder>,
+    trace: Vec<u8>,
 }
 
 impl Body {
@@ -98,6 +103,7 @@ impl Body {
             store: Store::default(),
             random: Random(plan.seed | 1),
             now: Nanos(0),
+            object_pages: OBJECT_PAGES,
             exhausted: false,
             pages: BTreeMap::new(),
             threads: [None; THREADS],
@@ -111,6 +117,8 @@ impl Body {
             write_failures: 0,
             ticks: 0,
             in_drive: false,
+            recorder: None,
+            trace: Vec::new(),
             plan: plan.clone(),
         }
     }
@@ -134,6 +142,10 @@ impl Body {
 
     fn event(&mut self, event: Event<'_>) {
         self.now.0 += 1 + self.random.below(1000) as u64;
+        if let Some(recorder) = &mut self.recorder {
+            let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
+            recorder.event(self.now, &event, sink);
+        }
         self.pager.handle(self.now, event);
     }
 
@@ -143,6 +155,34 @@ impl Body {
         self.drive();
     }
 
+    /// Keeps a trace from now on.
+    pub fn record(&mut self) {
+        let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
+        self.recorder = Some(Recorder::begin(&self.plan.header(), sink));
+    }
+
+    /// Ends the trace.
+    pub fn trace(mut self) -> Vec<u8> {
+        let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
+        self.recorder.expect("a trace was begun").end(sink);
+        self.trace
+    }
+
+    fn next_action(&mut self) -> Option<Action> {
+        let action = self.pager.poll_action()?;
+        if let Some(recorder) = &mut self.recorder {
+            let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
+            let pages = match action {
+                Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
+                    self.pager.pages_of(id)
+                }
+                _ => &[],
+            };
+            recorder.action(&action, pages, sink);
+        }
+        Some(action)
+    }
+
     /// Carries out actions until there are none; then the invariants hold.
     fn drive(&mut self) {
         if std::mem::replace(&mut self.in_drive, true) {
@@ -150,7 +190,7 @@ impl Body {
         }
         let mut woken = Vec::new();
         let mut actions = 0;
-        while let Some(action) = self.pager.poll_action() {
+        while let Some(action) = self.next_action() {
             actions += 1;
             assert!(actions < 100_000, "the pager never comes to rest");
             self.act(action, &mut woken);
@@ -262,7 +302,10 @@ impl Body {
             return;
         }
         let slot = self.store.slot(page).expect("a lost page had a slot");
-        assert!(self.bad(slot.0), "{page:?} was given up although {slot:?} can be read");
+        assert!(
+            self.bad(slot.0),
+            "{page:?} was given up although {slot:?} can be read"
+        );
         self.store.lose(page);
         let truth = self.truth(page);
         assert!(truth.mapped.is_none() && truth.staged.is_none());
@@ -418,7 +461,9 @@ impl Body {
         };
         for (page, outcome) in run.iter().zip(outcomes) {
             let awaited = self.threads.iter().flatten();
-            let awaited = awaited.into_iter().any(|t| t.page == page && t.waiter.is_some());
+            let awaited = awaited
+                .into_iter()
+                .any(|t| t.page == page && t.waiter.is_some());
             let keeps_slot = match *outcome {
                 PageOutcome::Detached { hash, zero } => {
                     let same = self.store.copy_of(page).map(hash_of) == Some(hash);
@@ -497,7 +542,10 @@ impl Body {
     /// Giving up is right only if no frame can be had in any way.
     fn check_exhausted(&mut self, swap_full: bool) {
         self.exhausted = true;
-        assert!(self.ops.is_empty() && self.grow.is_none(), "answers are due");
+        assert!(
+            self.ops.is_empty() && self.grow.is_none(),
+            "answers are due"
+        );
         let broken = self.write_failures >= 64;
         let may_write = self.store.free() > 0 && !broken;
         for (page, truth) in &self.pages {
@@ -570,7 +618,7 @@ impl Body {
             Some(_) => Access::Write,
             None => Access::Read,
         };
-        let extent = PageRange::new(self::page(page.object().0, 0), OBJECT_PAGES);
+        let extent = PageRange::new(self::page(page.object().0, 0), self.object_pages);
         self.report(Event::Fault {
             page,
             access,

@@ -2,5 +2,8 @@
 
 mod any;
 mod body;
+mod distress;
+mod eviction;
 mod plan;
+mod record;
 mod store;

@@ -1,6 +1,7 @@
 //! What a run of the model is made of: policies, sizes, and how badly the world behaves.
 
 use outpage_core::pager::Setup;
+use outpage_core::record::Header;
 use outpage_core::{pageout, readahead, reclaim, slots};
 
 /// How soon actions are answered.
@@ -76,6 +77,21 @@ impl Plan {
         readahead::Params {
             max_window: self.window,
             ..params
+        }
+    }
+
+    pub fn header(&self) -> Header<'static> {
+        Header {
+            reclaim: reclaim::REGISTRY[0].name,
+            pageout: pageout::REGISTRY[self.pageout].name,
+            pageout_params: self.pageout_params(),
+            readahead: readahead::REGISTRY[self.readahead].name,
+            readahead_params: self.readahead_params(),
+            slots: slots::REGISTRY[self.slots].name,
+            frames: self.frames as u64,
+            slots_max: self.slots_max,
+            zero_around: self.zero_around,
+            rescue_around: self.rescue_around,
         }
     }
 

@@ -11,7 +11,11 @@ pub struct SizeError {
 
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a size: {}; write it like 256M, 1.5G or 1048576", self.text, self.reason)
+        write!(
+            f,
+            "'{}' is not a size: {}; write it like 256M, 1.5G or 1048576",
+            self.text, self.reason
+        )
     }
 }
 
@@ -43,12 +47,21 @@ const SUFFIXES: &[(&str, u32)] = &[
 /// # Errors
 /// [`SizeError`] names the text, what is wrong with it, and gives an example.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let fail = |reason| SizeError { text: text.to_owned(), reason };
+    let fail = |reason| SizeError {
+        text: text.to_owned(),
+        reason,
+    };
     let trimmed = text.trim();
-    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let digits = trimmed
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(trimmed.len());
     let (number, suffix) = trimmed.split_at(digits);
     if number.is_empty() {
-        return Err(fail(if trimmed.starts_with('-') { "it is negative" } else { "it does not start with a number" }));
+        return Err(fail(if trimmed.starts_with('-') {
+            "it is negative"
+        } else {
+            "it does not start with a number"
+        }));
     }
     let suffix = suffix.trim_start().to_ascii_lowercase();
     let (_, shift) = SUFFIXES
@@ -69,12 +82,23 @@ fn scale(number: &str, shift: u32) -> Result<u64, &'static str> {
     if whole.is_empty() && fraction.is_empty() {
         return Err("it has no digits");
     }
-    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| "it is too large")? };
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().map_err(|_| "it is too large")?
+    };
     let fraction = &fraction[..fraction.len().min(FRACTION_DIGITS_MAX)];
-    let numerator = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().map_err(|_| "it has no digits")? };
+    let numerator = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u128>().map_err(|_| "it has no digits")?
+    };
     let part = (numerator << shift) / 10_u128.pow(fraction.len() as u32);
     let bytes = (u128::from(whole) << shift) + part;
-    u64::try_from(bytes).ok().filter(|&b| b <= i64::MAX as u64).ok_or("it is too large")
+    u64::try_from(bytes)
+        .ok()
+        .filter(|&b| b <= i64::MAX as u64)
+        .ok_or("it is too large")
 }
 
 /// `bytes` for people: the largest unit that leaves at least 1, one decimal where it is not whole.
@@ -86,7 +110,11 @@ pub fn format_size(bytes: u64) -> String {
         if bytes >= one {
             let whole = bytes % one == 0;
             let value = bytes as f64 / one as f64;
-            return if whole { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") };
+            return if whole {
+                format!("{value:.0} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
     }
     format!("{bytes} bytes")
@@ -98,7 +126,19 @@ mod tests {
 
     #[test]
     fn every_way_to_write_four_gibibytes() {
-        for text in ["4G", "4g", "4GB", "4GiB", "4 GiB", "4096M", "4294967296", " 4G ", "4.0G", "0.00390625T", "4294967296b"] {
+        for text in [
+            "4G",
+            "4g",
+            "4GB",
+            "4GiB",
+            "4 GiB",
+            "4096M",
+            "4294967296",
+            " 4G ",
+            "4.0G",
+            "0.00390625T",
+            "4294967296b",
+        ] {
             assert_eq!(parse_size(text), Ok(4 << 30), "{text}");
         }
     }
@@ -110,14 +150,33 @@ mod tests {
         assert_eq!(parse_size("2.M"), Ok(2 << 20));
         assert_eq!(parse_size("0.1K"), Ok(102));
         assert_eq!(parse_size("512m"), Ok(512 << 20));
-        assert_eq!(parse_size("1.9999999999999999999999T"), Ok((2_u64 << 40) - 1));
+        assert_eq!(
+            parse_size("1.9999999999999999999999T"),
+            Ok((2_u64 << 40) - 1)
+        );
     }
 
     #[test]
     fn bad_sizes_name_the_text_and_an_example() {
-        for text in ["", "G", "-1G", "1.2.3G", "4X", "4 G B", "99999999999999999999", "16777216T", "0x10", "1e9", ".", "٤G"] {
+        for text in [
+            "",
+            "G",
+            "-1G",
+            "1.2.3G",
+            "4X",
+            "4 G B",
+            "99999999999999999999",
+            "16777216T",
+            "0x10",
+            "1e9",
+            ".",
+            "٤G",
+        ] {
             let message = parse_size(text).expect_err(text).to_string();
-            assert!(message.contains(&format!("'{text}'")) && message.contains("256M"), "{message}");
+            assert!(
+                message.contains(&format!("'{text}'")) && message.contains("256M"),
+                "{message}"
+            );
         }
     }
 

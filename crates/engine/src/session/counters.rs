@@ -229,16 +229,28 @@ mod tests {
     #[test]
     fn the_dead_leave_sums_and_peaks_but_no_levels() {
         let mut total = Counts::default();
-        let one = Counts { page_ins: 5, resident_pages: 7, peak_pages: 9, ..Counts::default() };
+        let one = Counts {
+            page_ins: 5,
+            resident_pages: 7,
+            peak_pages: 9,
+            ..Counts::default()
+        };
         total.merge(&one, true);
         total.merge(&one, false);
-        assert_eq!((total.page_ins, total.resident_pages, total.peak_pages), (10, 7, 9));
+        assert_eq!(
+            (total.page_ins, total.resident_pages, total.peak_pages),
+            (10, 7, 9)
+        );
     }
 
     #[test]
     fn counts_travel_through_shared_counters() {
         let counters = Counters::default();
-        let mut counts = Counts { fault_ns: 3, checksum_errors: 1, ..Counts::default() };
+        let mut counts = Counts {
+            fault_ns: 3,
+            checksum_errors: 1,
+            ..Counts::default()
+        };
         counts.write_sizes[4] = 8;
         counters.write(&counts);
         assert_eq!(counters.read(), counts);

@@ -81,14 +81,20 @@ impl Extents {
 
     /// How many members hold `extent`.
     pub(super) fn holders(&self, extent: u32) -> u32 {
-        self.holders[extent as usize].iter().map(|word| word.load(SeqCst).count_ones()).sum()
+        self.holders[extent as usize]
+            .iter()
+            .map(|word| word.load(SeqCst).count_ones())
+            .sum()
     }
 
     /// The extents that `member` holds.
     pub(super) fn held_by(&self, member: MemberId) -> impl Iterator<Item = u32> {
         let (word, bit) = place(member);
         let held = move |words: &[AtomicU64; WORDS]| words[word].load(SeqCst) & bit != 0;
-        (0_u32..).zip(&self.holders).filter(move |(_, words)| held(words)).map(|(index, _)| index)
+        (0_u32..)
+            .zip(&self.holders)
+            .filter(move |(_, words)| held(words))
+            .map(|(index, _)| index)
     }
 }
 
@@ -105,10 +111,17 @@ fn try_lease(words: &[AtomicU64; WORDS], member: MemberId) -> Attempt {
         return Attempt::Held;
     }
     let (mine, bit) = place(member);
-    if words[mine].compare_exchange(0, bit, SeqCst, SeqCst).is_err() {
+    if words[mine]
+        .compare_exchange(0, bit, SeqCst, SeqCst)
+        .is_err()
+    {
         return Attempt::Contended;
     }
-    if words.iter().enumerate().any(|(i, word)| i != mine && word.load(SeqCst) != 0) {
+    if words
+        .iter()
+        .enumerate()
+        .any(|(i, word)| i != mine && word.load(SeqCst) != 0)
+    {
         words[mine].fetch_and(!bit, SeqCst);
         return Attempt::Contended;
     }

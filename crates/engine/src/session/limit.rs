@@ -24,7 +24,9 @@ impl Session {
 
     /// Lowers the cap on extents: the file system is full.
     pub fn lower_extents_cap(&self, extents: u32) {
-        self.layout().extents_cap.fetch_min(u64::from(extents), Relaxed);
+        self.layout()
+            .extents_cap
+            .fetch_min(u64::from(extents), Relaxed);
     }
 
     /// Frames that all members hold, in pages.
@@ -49,14 +51,22 @@ impl Session {
         let layout = self.layout();
         let limit = self.limit_pages();
         let take = |held: u64| pages.min(limit.saturating_sub(held));
-        let taken = layout.reserved.word.fetch_update(SeqCst, Relaxed, |held| match take(held) {
-            0 => None,
-            granted => Some(held + granted),
-        });
+        let taken = layout
+            .reserved
+            .word
+            .fetch_update(SeqCst, Relaxed, |held| match take(held) {
+                0 => None,
+                granted => Some(held + granted),
+            });
         let Ok(before) = taken else { return 0 };
         let granted = take(before);
-        layout.reserved_peak.word.fetch_max(before + granted, Relaxed);
-        self.member(self.joined()).held_pages.fetch_add(granted, SeqCst);
+        layout
+            .reserved_peak
+            .word
+            .fetch_max(before + granted, Relaxed);
+        self.member(self.joined())
+            .held_pages
+            .fetch_add(granted, SeqCst);
         granted
     }
 
@@ -65,7 +75,10 @@ impl Session {
     /// # Panics
     /// When the process does not hold that many.
     pub fn release(&self, pages: u64) {
-        let held = self.member(self.joined()).held_pages.fetch_sub(pages, SeqCst);
+        let held = self
+            .member(self.joined())
+            .held_pages
+            .fetch_sub(pages, SeqCst);
         assert!(held >= pages, "{pages} frames released of {held} held");
         self.layout().reserved.word.fetch_sub(pages, SeqCst);
     }
@@ -106,7 +119,9 @@ impl Session {
             }
         }
         let target = share::ceiling(self.limit_pages(), &mut demands[..live]);
-        self.member(self.joined()).target_pages.store(target, Relaxed);
+        self.member(self.joined())
+            .target_pages
+            .store(target, Relaxed);
         target
     }
 
@@ -116,7 +131,9 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn lease_extent(&self) -> Option<u32> {
-        self.layout().extents.lease(self.joined(), self.extents_cap() as usize)
+        self.layout()
+            .extents
+            .lease(self.joined(), self.extents_cap() as usize)
     }
 
     /// Ends this process's hold of `extent`; it is free once no other member holds it.

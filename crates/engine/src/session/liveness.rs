@@ -16,10 +16,16 @@ pub(super) fn pid_namespace() -> u64 {
 pub(super) fn is_alive(pid: u32) -> bool {
     /// `pid (comm) state`: comm has at most 15 bytes, the rest of the line does not matter.
     const STAT_BYTES: usize = 64;
-    let Ok(path) = CString::new(format!("/proc/{pid}/stat")) else { return false };
-    let Ok(file) = fd::open(&path, libc::O_RDONLY) else { return false };
+    let Ok(path) = CString::new(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let Ok(file) = fd::open(&path, libc::O_RDONLY) else {
+        return false;
+    };
     let mut stat = [0; STAT_BYTES];
-    let Ok(len) = fd::read(file.number(), &mut stat) else { return false };
+    let Ok(len) = fd::read(file.number(), &mut stat) else {
+        return false;
+    };
     // The name may hold any byte, so the state follows the last parenthesis.
     let after_name = stat[..len].iter().rposition(|&b| b == b')');
     let state = after_name.and_then(|at| stat.get(at + 2));
@@ -34,7 +40,10 @@ mod tests {
     #[test]
     fn a_running_process_lives_and_a_zombie_does_not() {
         assert!(is_alive(std::process::id()));
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("cat");
         assert!(is_alive(child.id()));
         drop(child.stdin.take());
         // Waits for the end without reaping: a zombie stays until wait().

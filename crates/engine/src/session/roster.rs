@@ -99,7 +99,10 @@ impl Session {
     /// The fork returned: the child that will [`Session::join_forked`] as `child` is `pid`.
     pub fn fork_done(&self, child: MemberId, pid: u32) {
         // The child may have joined already and then knows its own pid.
-        let _ = self.member(child).pid.compare_exchange(0, pid, SeqCst, SeqCst);
+        let _ = self
+            .member(child)
+            .pid
+            .compare_exchange(0, pid, SeqCst, SeqCst);
     }
 
     /// The fork failed: the entry is free again.
@@ -151,7 +154,9 @@ impl Session {
     pub fn wait_members_gone(&self) -> Result<(), SessionError> {
         loop {
             self.reap();
-            let Some(someone) = self.members().next() else { return Ok(()) };
+            let Some(someone) = self.members().next() else {
+                return Ok(());
+            };
             if someone.state == State::Live {
                 self.wait_unlocked(someone.id.index() as u64)?;
             } else {
@@ -180,7 +185,11 @@ impl Session {
     fn claim(&self, id: MemberId, state: State) -> Result<(), SessionError> {
         let free = lock_byte(self.descriptor(), id.index() as u64);
         let claimed = free.map_err(os("lock the session"))? && self.state(id) == state;
-        if claimed { Ok(()) } else { Err(SessionError::Expired) }
+        if claimed {
+            Ok(())
+        } else {
+            Err(SessionError::Expired)
+        }
     }
 
     /// A fresh entry for process `pid`, not yet visible.

@@ -51,7 +51,10 @@ mod tests {
             let wanted: u64 = demands.iter().sum();
             assert!(handed <= limit || wanted == handed && wanted <= limit);
             if wanted > limit {
-                assert!(limit - handed < demands.len() as u64, "limit {limit} {demands:?} {ceiling}");
+                assert!(
+                    limit - handed < demands.len() as u64,
+                    "limit {limit} {demands:?} {ceiling}"
+                );
             }
         }
     }

@@ -19,17 +19,23 @@ fn another(file: &Fd) -> Session {
 /// frames, counts three page-ins, says so, and waits to be killed.
 #[test]
 fn child_process() {
-    let Ok(path) = std::env::var(CHILD_SESSION) else { return };
+    let Ok(path) = std::env::var(CHILD_SESSION) else {
+        return;
+    };
     let mut session = Session::open(&CString::new(path).expect("path")).expect("open");
     match std::env::var(CHILD_MEMBER) {
-        Ok(id) => session.join_forked(MemberId(id.parse().expect("id"))).expect("join_forked"),
+        Ok(id) => session
+            .join_forked(MemberId(id.parse().expect("id")))
+            .expect("join_forked"),
         Err(_) => drop(session.join().expect("join")),
     }
     assert_eq!(session.reserve(10), 10);
     assert!(session.lease_extent().is_some());
     session.counters().count_read(3);
     println!("\njoined");
-    std::io::stdin().read_line(&mut String::new()).expect("parent");
+    std::io::stdin()
+        .read_line(&mut String::new())
+        .expect("parent");
     session.begin_exec();
 }
 
@@ -39,8 +45,16 @@ struct Spawned(Child);
 fn spawn(file: &Fd, member: Option<MemberId>) -> Spawned {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command
-        .args(["--exact", "session::tests::child_process", "--nocapture", "--test-threads=1"])
-        .env(CHILD_SESSION, format!("/proc/{}/fd/{}", std::process::id(), file.number()))
+        .args([
+            "--exact",
+            "session::tests::child_process",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(
+            CHILD_SESSION,
+            format!("/proc/{}/fd/{}", std::process::id(), file.number()),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     if let Some(id) = member {
@@ -71,7 +85,11 @@ fn members_join_leave_and_are_counted() {
     assert_eq!(watcher.totals().page_outs, 17);
     assert_eq!(watcher.totals().resident_pages, 7);
     b.leave().expect("leave");
-    assert_eq!(watcher.totals().page_outs, 17, "the counters of the gone are kept");
+    assert_eq!(
+        watcher.totals().page_outs,
+        17,
+        "the counters of the gone are kept"
+    );
     assert_eq!(watcher.totals().resident_pages, 0);
     assert_eq!(watcher.members().count(), 1);
     assert_eq!(b.join(), Ok(MemberId(1)), "the entry is free again");
@@ -116,11 +134,18 @@ fn extents_are_leased_once_and_shared_by_fork() {
     let (mut a, mut b) = (another(&file), another(&file));
     let parent = a.join().expect("join");
     b.join().expect("join");
-    assert_eq!((a.lease_extent(), b.lease_extent(), a.lease_extent()), (Some(0), Some(1), Some(2)));
+    assert_eq!(
+        (a.lease_extent(), b.lease_extent(), a.lease_extent()),
+        (Some(0), Some(1), Some(2))
+    );
     let child = a.begin_fork().expect("fork");
     assert_eq!(watcher.extent_holders(0), 2);
     a.release_extent(0);
-    assert_eq!((b.lease_extent(), b.lease_extent()), (Some(3), None), "the child still holds 0");
+    assert_eq!(
+        (b.lease_extent(), b.lease_extent()),
+        (Some(3), None),
+        "the child still holds 0"
+    );
     assert_eq!(watcher.extents_of(parent).collect::<Vec<_>>(), [2]);
     assert_eq!(watcher.extents_of(child).collect::<Vec<_>>(), [0, 2]);
     a.cancel_fork(child);
@@ -146,7 +171,10 @@ fn leases_from_many_threads_never_meet() {
             .chunks(MEMBERS / 4)
             .map(|chunk| scope.spawn(move || lease_four_each(chunk)))
             .collect();
-        workers.into_iter().flat_map(|w| w.join().expect("worker")).collect()
+        workers
+            .into_iter()
+            .flat_map(|w| w.join().expect("worker"))
+            .collect()
     });
     leased.sort_unstable();
     leased.dedup();
@@ -154,7 +182,10 @@ fn leases_from_many_threads_never_meet() {
 }
 
 fn lease_four_each(views: &[Session]) -> Vec<u32> {
-    views.iter().flat_map(|view| (0..4).filter_map(|_| view.lease_extent())).collect()
+    views
+        .iter()
+        .flat_map(|view| (0..4).filter_map(|_| view.lease_extent()))
+        .collect()
 }
 
 #[test]
@@ -163,10 +194,16 @@ fn a_killed_process_leaves_nothing_but_its_counters() {
     let child = spawn(&file, None);
     assert_eq!(watcher.reap(), 0, "it lives");
     let view = watcher.members().next().expect("a member");
-    assert_eq!((view.pid, view.held_pages, view.state), (child.0.id(), 10, State::Live));
+    assert_eq!(
+        (view.pid, view.held_pages, view.state),
+        (child.0.id(), 10, State::Live)
+    );
     drop(child);
     assert_eq!(watcher.reap(), 1);
-    assert_eq!((watcher.reserved_pages(), watcher.extent_holders(0)), (0, 0));
+    assert_eq!(
+        (watcher.reserved_pages(), watcher.extent_holders(0)),
+        (0, 0)
+    );
     assert_eq!(watcher.totals().page_ins, 3);
 }
 
@@ -193,7 +230,10 @@ fn a_child_that_dies_before_it_joins_is_buried() {
     parent.join().expect("join");
     let id = parent.begin_fork().expect("fork");
     assert_eq!(watcher.reap(), 0, "the fork has not returned: nobody knows");
-    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("cat");
     parent.fork_done(id, child.id());
     assert_eq!(watcher.reap(), 0, "it lives");
     drop(child.stdin.take());
@@ -211,12 +251,19 @@ fn a_process_that_replaces_its_program_joins_anew() {
     before.reserve(10);
     before.begin_exec();
     assert_eq!(watcher.reap(), 0);
-    assert_eq!(watcher.reserved_pages(), 10, "until exec the memory is there");
+    assert_eq!(
+        watcher.reserved_pages(),
+        10,
+        "until exec the memory is there"
+    );
     drop(before);
     assert_eq!(watcher.members().count(), 1, "the process lives on");
     let mut after = another(&file);
     after.join().expect("join");
-    assert_eq!((watcher.members().count(), watcher.reserved_pages()), (1, 0));
+    assert_eq!(
+        (watcher.members().count(), watcher.reserved_pages()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -225,7 +272,11 @@ fn the_keeper_waits_for_launcher_and_members() {
     launcher.hold_for_launcher().expect("hold");
     let child = spawn(&file, None);
     let keeper = another(&file);
-    let waiting = std::thread::spawn(move || keeper.wait_launcher_gone().and_then(|()| keeper.wait_members_gone()));
+    let waiting = std::thread::spawn(move || {
+        keeper
+            .wait_launcher_gone()
+            .and_then(|()| keeper.wait_members_gone())
+    });
     drop(launcher);
     assert!(!waiting.is_finished(), "a member lives");
     drop(child);
@@ -234,10 +285,16 @@ fn the_keeper_waits_for_launcher_and_members() {
 
 #[test]
 fn other_files_are_no_sessions() {
-    assert!(matches!(Session::open(c"/nonexistent"), Err(SessionError::Os(_, Errno::ENOENT))));
+    assert!(matches!(
+        Session::open(c"/nonexistent"),
+        Err(SessionError::Os(_, Errno::ENOENT))
+    ));
     let bytes = size_of::<Layout>() as u64;
     let zeroes = shared::create(c"outpage-test", bytes).expect("memfd");
-    assert!(matches!(Session::from_fd(zeroes.number()), Err(SessionError::Foreign)));
+    assert!(matches!(
+        Session::from_fd(zeroes.number()),
+        Err(SessionError::Foreign)
+    ));
 }
 
 #[test]
@@ -248,7 +305,11 @@ fn paths_survive_the_environment() {
         uffd_device: Some(10),
     };
     let vars = paths.to_env();
-    let lookup = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+    let lookup = |name: &str| {
+        vars.iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| v.clone())
+    };
     assert_eq!(SessionPaths::from_env(lookup), paths);
     assert_eq!(SessionPaths::from_env(|_| None), SessionPaths::default());
 }

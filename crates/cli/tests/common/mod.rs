@@ -1,0 +1,44 @@
+//! What the tests of `outpage run` share.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The program under test.
+pub const OUTPAGE: &str = env!("CARGO_BIN_EXE_outpage");
+
+/// `outpage` with these arguments and no settings from the environment.
+pub fn outpage(arguments: &[&str]) -> Command {
+    let mut command = Command::new(OUTPAGE);
+    command.args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("OUTPAGE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Whether programs can be paged here; says so aloud where they cannot.
+///
+/// Builds the preloaded library first: cargo builds no other package's library for a test.
+#[allow(dead_code, reason = "one of the test programs needs no pager")]
+pub fn can_page() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let profile = Path::new(OUTPAGE).parent().and_then(Path::file_name);
+        let release = profile.is_some_and(|name| name == "release");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "outpage-preload"]);
+        build.args(release.then_some("--release"));
+        assert!(
+            build.status().expect("cargo").success(),
+            "the library does not build"
+        );
+        let doctor = outpage(&["doctor"]).output().expect("outpage");
+        if !doctor.status.success() {
+            eprintln!("SKIPPED: {}", String::from_utf8_lossy(&doctor.stdout));
+        }
+        doctor.status.success()
+    })
+}

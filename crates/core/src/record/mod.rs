@@ -1,0 +1,391 @@
+//! The trace of a run: the events that a [`Pager`](crate::pager::Pager) was told and the actions
+//! it answered with, as bytes. [`replay`] tells the events to another pager and requires the same
+//! actions.
+//!
+//! A trace is a header and entries, each followed by a check over all bytes so far:
+//!
+//! | part | bytes |
+//! |---|---|
+//! | header | `OUTPAGE\0`, version (2, little-endian), policies, sizes, check |
+//! | event | tag, time since the last event, fields, check |
+//! | action | tag, fields, the pages concerned, check |
+//! | end | tag, check |
+//!
+//! Numbers take 7 bits a byte, pages and times are told as steps from the last one.
+
+mod bytes;
+mod read;
+mod replay;
+
+use alloc::vec::Vec;
+
+use crate::contract::{Action, Event, IoFailure, Outcome, PageOutcome, Refusal};
+use crate::page::ContentHash;
+use crate::pageout::ClusterWindow;
+use crate::pager::Setup;
+use crate::readahead::LastrRule;
+use crate::units::{Nanos, PageNo, PageRange, SlotRange};
+use crate::{pageout, readahead, reclaim, slots};
+use bytes::{Check, put, put_step, put_text};
+
+pub use read::{Entry, Reader};
+pub use replay::{Divergence, Replayed, Told, Unequal, replay};
+
+/// The version that is written; no other is read.
+pub const VERSION: u16 = 1;
+
+const MAGIC: [u8; 8] = *b"OUTPAGE\0";
+
+/// Room for the largest entry of a run with the default sizes: nothing is allocated for an entry.
+const ENTRY_BYTES: usize = 16 << 10;
+
+/// Why a trace cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It does not begin like a trace.
+    NotATrace,
+    /// It was written by another version of this format.
+    Version(u16),
+    /// It ends in the middle, or without an end. What lies before the offset is whole.
+    Truncated,
+    /// It says what cannot be, or a check does not hold.
+    Corrupt,
+}
+
+/// A trace that cannot be read, and from where on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Byte offset of the part that cannot be read.
+    pub offset: usize,
+    /// The reason.
+    pub why: Why,
+}
+
+impl core::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.why {
+            Why::NotATrace => write!(f, "this is not a trace"),
+            Why::Version(found) => {
+                write!(
+                    f,
+                    "the trace has version {found}; this program reads {VERSION}"
+                )
+            }
+            Why::Truncated => write!(f, "the trace breaks off at byte {}", self.offset),
+            Why::Corrupt => write!(f, "the trace is damaged at byte {}", self.offset),
+        }
+    }
+}
+
+impl core::error::Error for Unreadable {}
+
+/// What the traced pager was made of: see [`Setup`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header<'a> {
+    /// Name of the reclaim policy.
+    pub reclaim: &'a str,
+    /// Name of the page-out policy.
+    pub pageout: &'a str,
+    /// Its parameters.
+    pub pageout_params: pageout::Params,
+    /// Name of the read-ahead policy.
+    pub readahead: &'a str,
+    /// Its parameters.
+    pub readahead_params: readahead::Params,
+    /// Name of the slot allocator.
+    pub slots: &'a str,
+    /// RAM at the start, in frames.
+    pub frames: u64,
+    /// The most slots the store can ever have.
+    pub slots_max: u32,
+    /// The most pages of one zero-fill.
+    pub zero_around: u32,
+    /// Staged neighbours that come along when a page is rescued.
+    pub rescue_around: u32,
+}
+
+impl Header<'_> {
+    /// The same pager anew; `None` when a policy is unknown here or a parameter out of its range.
+    #[must_use]
+    pub fn setup(&self) -> Option<Setup> {
+        let reclaim = reclaim::find(self.reclaim)?;
+        let pageout = pageout::find(self.pageout)?;
+        let readahead = readahead::find(self.readahead)?;
+        let slots = slots::find(self.slots)?;
+        let frames = usize::try_from(self.frames).ok()?;
+        let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)
+            && readahead::MAX_WINDOW.contains(&self.readahead_params.max_window)
+            && frames >= crate::limits::FRAMES_MIN;
+        sizes_fit.then(|| Setup {
+            reclaim: (reclaim.build)(),
+            pageout: (pageout.build)(self.pageout_params),
+            readahead: (readahead.build)(self.readahead_params),
+            slots: slots.build,
+            frames,
+            slots_max: self.slots_max,
+            zero_around: self.zero_around,
+            rescue_around: self.rescue_around,
+        })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for name in [self.reclaim, self.pageout, self.readahead, self.slots] {
+            put_text(out, name);
+        }
+        put(out, u64::from(self.pageout_params.buffer_pages));
+        out.push(match self.pageout_params.window {
+            ClusterWindow::Kernel => 0,
+            ClusterWindow::Paper => 1,
+        });
+        put(out, u64::from(self.readahead_params.max_window));
+        out.push(match self.readahead_params.lastr {
+            LastrRule::MajorFaults => 0,
+            LastrRule::EveryFault => 1,
+            LastrRule::Off => 2,
+        });
+        put(out, self.frames);
+        for size in [self.slots_max, self.zero_around, self.rescue_around] {
+            put(out, u64::from(size));
+        }
+    }
+}
+
+/// The tags of entries. Actions lie above events.
+mod tag {
+    pub const FAULT: u8 = 1;
+    pub const DONE: u8 = 2;
+    pub const ADOPT: u8 = 3;
+    pub const UNMAP: u8 = 4;
+    pub const DISCARD: u8 = 5;
+    pub const GROWN: u8 = 6;
+    pub const FULL: u8 = 7;
+    pub const LIMIT: u8 = 8;
+    pub const FORKING: u8 = 9;
+    pub const FORKED: u8 = 10;
+    pub const CHILDREN_GONE: u8 = 11;
+    pub const TICK: u8 = 12;
+    pub const ACTIONS: u8 = 0x40;
+    pub const ZERO_FILL: u8 = 0x41;
+    pub const MAP: u8 = 0x42;
+    pub const DETACH: u8 = 0x43;
+    pub const PAGE_IN: u8 = 0x44;
+    pub const PAGE_OUT: u8 = 0x45;
+    pub const RELEASE: u8 = 0x46;
+    pub const POISON: u8 = 0x47;
+    pub const WAKE: u8 = 0x48;
+    pub const GROW: u8 = 0x49;
+    pub const EXHAUSTED: u8 = 0x4a;
+    pub const END: u8 = 0x7f;
+}
+
+/// The tags of outcomes.
+mod outcome {
+    pub const DONE: u8 = 0;
+    pub const NO_SPACE: u8 = 1;
+    pub const DEVICE: u8 = 2;
+    /// All pages of a run are done.
+    pub const ALL_DONE: u8 = 3;
+    pub const PAGES: u8 = 4;
+    pub const READ: u8 = 5;
+}
+
+/// The tags of one page's outcome.
+mod page_outcome {
+    pub const DONE: u8 = 0;
+    pub const DETACHED: u8 = 1;
+    pub const ZERO: u8 = 2;
+    pub const BUSY: u8 = 3;
+    pub const ABSENT: u8 = 4;
+    pub const PRESENT: u8 = 5;
+    pub const GONE: u8 = 6;
+}
+
+/// Takes the bytes of a trace, whole entries at a time.
+pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// Writes a trace.
+///
+/// Tell it each event before the pager, and each action when it was polled. A forked child that
+/// goes on with a copy of its parent's bytes and of this recorder has a trace of its own.
+#[derive(Clone)]
+pub struct Recorder {
+    entry: Vec<u8>,
+    check: Check,
+    now: u64,
+    page: u64,
+}
+
+impl Recorder {
+    /// Begins a trace.
+    pub fn begin(header: &Header<'_>, sink: Sink<'_>) -> Self {
+        let mut entry = Vec::with_capacity(ENTRY_BYTES);
+        entry.extend_from_slice(&MAGIC);
+        entry.extend_from_slice(&VERSION.to_le_bytes());
+        header.put(&mut entry);
+        let mut recorder = Self {
+            entry,
+            check: Check::new(),
+            now: 0,
+            page: 0,
+        };
+        recorder.finish(sink);
+        recorder
+    }
+
+    /// The pager is about to be told `event`.
+    pub fn event(&mut self, now: Nanos, event: &Event<'_>, sink: Sink<'_>) {
+        let tag = match event {
+            Event::Fault { .. } => tag::FAULT,
+            Event::Done { .. } => tag::DONE,
+            Event::Adopt(_) => tag::ADOPT,
+            Event::Unmap(_) => tag::UNMAP,
+            Event::Discard(_) => tag::DISCARD,
+            Event::Grown(_) => tag::GROWN,
+            Event::Full => tag::FULL,
+            Event::Limit(_) => tag::LIMIT,
+            Event::Forking => tag::FORKING,
+            Event::Forked => tag::FORKED,
+            Event::ChildrenGone => tag::CHILDREN_GONE,
+            Event::Tick => tag::TICK,
+        };
+        self.entry.push(tag);
+        put_step(&mut self.entry, self.now, now.0);
+        self.now = now.0;
+        match *event {
+            Event::Fault {
+                page,
+                access,
+                waiter,
+                extent,
+            } => {
+                self.page(page);
+                self.entry.push(access as u8);
+                self.number(waiter.0);
+                put_step(&mut self.entry, page.raw(), extent.start.raw());
+                put(&mut self.entry, extent.pages);
+            }
+            Event::Done { id, outcome } => {
+                self.number(id.0);
+                self.outcome(outcome);
+            }
+            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => self.run(range),
+            Event::Grown(range) => self.slots(range),
+            Event::Limit(frames) => put(&mut self.entry, frames as u64),
+            Event::Full | Event::Forking | Event::Forked | Event::ChildrenGone | Event::Tick => {}
+        }
+        self.finish(sink);
+    }
+
+    /// The pager handed out `action`, and `pages` are those that
+    /// [`Pager::pages_of`](crate::pager::Pager::pages_of) names for it.
+    pub fn action(&mut self, action: &Action, pages: &[PageNo], sink: Sink<'_>) {
+        let (tag, id) = match *action {
+            Action::ZeroFill { id, .. } => (tag::ZERO_FILL, id.0),
+            Action::Map { id, .. } => (tag::MAP, id.0),
+            Action::Detach { id, .. } => (tag::DETACH, id.0),
+            Action::PageIn { id, .. } => (tag::PAGE_IN, id.0),
+            Action::PageOut { id, .. } => (tag::PAGE_OUT, id.0),
+            Action::Release { id } => (tag::RELEASE, id.0),
+            Action::Poison { id, .. } => (tag::POISON, id.0),
+            Action::Wake { waiter, .. } => (tag::WAKE, waiter.0),
+            Action::Grow { slots } => (tag::GROW, slots),
+            Action::Exhausted { swap_full } => (tag::EXHAUSTED, u32::from(swap_full)),
+        };
+        self.entry.push(tag);
+        self.number(id);
+        match *action {
+            Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. } => {
+                self.run(run);
+            }
+            Action::PageIn { slots, .. } | Action::PageOut { slots, .. } => {
+                self.slots(slots);
+                self.pages(pages);
+            }
+            Action::Release { .. } => self.pages(pages),
+            Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(page),
+            Action::Grow { .. } | Action::Exhausted { .. } => {}
+        }
+        self.finish(sink);
+    }
+
+    /// Ends the trace. One that is not ended counts as truncated.
+    pub fn end(mut self, sink: Sink<'_>) {
+        self.entry.push(tag::END);
+        self.finish(sink);
+    }
+
+    fn finish(&mut self, sink: Sink<'_>) {
+        self.check.add(&self.entry);
+        self.entry.extend_from_slice(&self.check.bytes());
+        sink(&self.entry);
+        self.entry.clear();
+    }
+
+    fn number(&mut self, value: u32) {
+        put(&mut self.entry, u64::from(value));
+    }
+
+    fn page(&mut self, page: PageNo) {
+        put_step(&mut self.entry, self.page, page.raw());
+        self.page = page.raw();
+    }
+
+    fn pages(&mut self, pages: &[PageNo]) {
+        put(&mut self.entry, pages.len() as u64);
+        pages.iter().for_each(|&page| self.page(page));
+    }
+
+    fn run(&mut self, run: PageRange) {
+        self.page(run.start);
+        put(&mut self.entry, run.pages);
+    }
+
+    fn slots(&mut self, slots: SlotRange) {
+        self.number(slots.start.0);
+        self.number(slots.slots);
+    }
+
+    fn hash(&mut self, hash: ContentHash) {
+        for word in hash.0 {
+            self.entry.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn outcome(&mut self, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Done => self.entry.push(outcome::DONE),
+            Outcome::Failed(IoFailure::NoSpace) => self.entry.push(outcome::NO_SPACE),
+            Outcome::Failed(IoFailure::Device) => self.entry.push(outcome::DEVICE),
+            Outcome::Pages(pages) if pages.iter().all(|p| *p == PageOutcome::Done) => {
+                self.entry.push(outcome::ALL_DONE);
+                put(&mut self.entry, pages.len() as u64);
+            }
+            Outcome::Pages(pages) => {
+                self.entry.push(outcome::PAGES);
+                put(&mut self.entry, pages.len() as u64);
+                pages.iter().for_each(|&page| self.page_outcome(page));
+            }
+            Outcome::Read(hashes) => {
+                self.entry.push(outcome::READ);
+                put(&mut self.entry, hashes.len() as u64);
+                hashes.iter().for_each(|&hash| self.hash(hash));
+            }
+        }
+    }
+
+    fn page_outcome(&mut self, outcome: PageOutcome) {
+        let (tag, hash) = match outcome {
+            PageOutcome::Done => (page_outcome::DONE, None),
+            PageOutcome::Detached { hash, zero: false } => (page_outcome::DETACHED, Some(hash)),
+            PageOutcome::Detached { hash, zero: true } => (page_outcome::ZERO, Some(hash)),
+            PageOutcome::Refused(Refusal::Busy) => (page_outcome::BUSY, None),
+            PageOutcome::Refused(Refusal::Absent) => (page_outcome::ABSENT, None),
+            PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
+            PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
+        };
+        self.entry.push(tag);
+        if let Some(hash) = hash {
+            self.hash(hash);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Traces read back.
+
+use alloc::vec::Vec;
+
+use super::bytes::{Check, Cursor};
+use super::{Header, MAGIC, Unreadable, VERSION, Why, outcome, page_outcome, tag};
+use crate::contract::{
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Waiter,
+};
+use crate::page::ContentHash;
+use crate::pageout::{self, ClusterWindow};
+use crate::readahead::{self, LastrRule};
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+
+/// One entry of a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// What the pager was told.
+    Event {
+        /// When.
+        now: Nanos,
+        /// What.
+        event: Event<'a>,
+    },
+    /// What it answered.
+    Action {
+        /// What the body was to do.
+        action: Action,
+        /// The pages of a transfer or release, in order; empty for other actions.
+        pages: &'a [PageNo],
+    },
+}
+
+/// Reads the entries of a trace in order.
+pub struct Reader<'a> {
+    header: Header<'a>,
+    cursor: Cursor<'a>,
+    check: Check,
+    now: u64,
+    page: u64,
+    ended: bool,
+    pages: Vec<PageNo>,
+    outcomes: Vec<PageOutcome>,
+    hashes: Vec<ContentHash>,
+}
+
+/// An entry without its lists.
+enum Bare {
+    Event(Nanos, BareEvent),
+    Action(Action),
+    End,
+}
+
+enum BareEvent {
+    Whole(Event<'static>),
+    Done(ActionId, BareOutcome),
+}
+
+enum BareOutcome {
+    Whole(Outcome<'static>),
+    Pages,
+    Read,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// When `bytes` do not begin with a whole header of this version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        let mut cursor = Cursor { bytes, at: 0 };
+        let mut check = Check::new();
+        let header = read_header(&mut cursor)
+            .and_then(|header| verify(&mut cursor, 0, &mut check).map(|()| header))
+            .map_err(|why| Unreadable { offset: 0, why })?;
+        Ok(Self {
+            header,
+            cursor,
+            check,
+            now: 0,
+            page: 0,
+            ended: false,
+            pages: Vec::new(),
+            outcomes: Vec::new(),
+            hashes: Vec::new(),
+        })
+    }
+
+    /// What the traced pager was made of.
+    #[must_use]
+    pub const fn header(&self) -> Header<'a> {
+        self.header
+    }
+
+    /// Byte offset of the next entry.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        self.cursor.at
+    }
+
+    /// The next entry; `None` after the end.
+    ///
+    /// # Errors
+    /// When what follows is no whole entry. Nothing after it can be read.
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, Unreadable> {
+        let offset = self.cursor.at;
+        let why = |why| Unreadable { offset, why };
+        if self.ended {
+            let at_end = offset == self.cursor.bytes.len();
+            return if at_end {
+                Ok(None)
+            } else {
+                Err(why(Why::Corrupt))
+            };
+        }
+        let bare = self.bare().map_err(why)?;
+        if let Err(reason) = verify(&mut self.cursor, offset, &mut self.check) {
+            self.cursor.at = offset;
+            return Err(why(reason));
+        }
+        Ok(match bare {
+            Bare::End => {
+                self.ended = true;
+                return self.next_entry();
+            }
+            Bare::Event(now, event) => Some(Entry::Event {
+                now,
+                event: self.whole(event),
+            }),
+            Bare::Action(action) => Some(Entry::Action {
+                action,
+                pages: &self.pages,
+            }),
+        })
+    }
+
+    fn whole(&self, event: BareEvent) -> Event<'_> {
+        match event {
+            BareEvent::Whole(event) => event,
+            BareEvent::Done(id, outcome) => {
+                let outcome = match outcome {
+                    BareOutcome::Whole(outcome) => outcome,
+                    BareOutcome::Pages => Outcome::Pages(&self.outcomes),
+                    BareOutcome::Read => Outcome::Read(&self.hashes),
+                };
+                Event::Done { id, outcome }
+            }
+        }
+    }
+
+    fn bare(&mut self) -> Result<Bare, Why> {
+        self.pages.clear();
+        match self.cursor.byte()? {
+            tag::END => Ok(Bare::End),
+            tag if tag < tag::ACTIONS => {
+                self.now = self.cursor.step(self.now)?;
+                Ok(Bare::Event(Nanos(self.now), self.event(tag)?))
+            }
+            tag => Ok(Bare::Action(self.action(tag)?)),
+        }
+    }
+
+    fn event(&mut self, tag: u8) -> Result<BareEvent, Why> {
+        Ok(BareEvent::Whole(match tag {
+            tag::FAULT => self.fault()?,
+            tag::DONE => {
+                let id = ActionId(self.cursor.number_u32()?);
+                return Ok(BareEvent::Done(id, self.outcome()?));
+            }
+            tag::ADOPT => Event::Adopt(self.run()?),
+            tag::UNMAP => Event::Unmap(self.run()?),
+            tag::DISCARD => Event::Discard(self.run()?),
+            tag::GROWN => Event::Grown(self.slots()?),
+            tag::FULL => Event::Full,
+            tag::LIMIT => {
+                let frames = self.cursor.number()?;
+                Event::Limit(usize::try_from(frames).map_err(|_| Why::Corrupt)?)
+            }
+            tag::FORKING => Event::Forking,
+            tag::FORKED => Event::Forked,
+            tag::CHILDREN_GONE => Event::ChildrenGone,
+            tag::TICK => Event::Tick,
+            _ => return Err(Why::Corrupt),
+        }))
+    }
+
+    fn fault(&mut self) -> Result<Event<'static>, Why> {
+        let page = self.page()?;
+        let access = match self.cursor.byte()? {
+            0 => Access::Read,
+            1 => Access::Write,
+            _ => return Err(Why::Corrupt),
+        };
+        let waiter = Waiter(self.cursor.number_u32()?);
+        let start = PageNo::from_raw(self.cursor.step(page.raw())?);
+        let extent = PageRange::new(start, self.cursor.number()?);
+        Ok(Event::Fault {
+            page,
+            access,
+            waiter,
+            extent,
+        })
+    }
+
+    fn outcome(&mut self) -> Result<BareOutcome, Why> {
+        Ok(match self.cursor.byte()? {
+            outcome::DONE => BareOutcome::Whole(Outcome::Done),
+            outcome::NO_SPACE => BareOutcome::Whole(Outcome::Failed(IoFailure::NoSpace)),
+            outcome::DEVICE => BareOutcome::Whole(Outcome::Failed(IoFailure::Device)),
+            outcome::ALL_DONE => {
+                let most = u64::from(self.header.zero_around);
+                let count = self.count(most.max(crate::pager::RUN_PAGES_MAX))?;
+                self.outcomes.clear();
+                self.outcomes.resize(count, PageOutcome::Done);
+                BareOutcome::Pages
+            }
+            outcome::PAGES => {
+                self.outcomes.clear();
+                for _ in 0..self.cursor.number()? {
+                    let outcome = self.page_outcome()?;
+                    self.outcomes.push(outcome);
+                }
+                BareOutcome::Pages
+            }
+            outcome::READ => {
+                self.hashes.clear();
+                for _ in 0..self.cursor.number()? {
+                    let hash = self.hash()?;
+                    self.hashes.push(hash);
+                }
+                BareOutcome::Read
+            }
+            _ => return Err(Why::Corrupt),
+        })
+    }
+
+    fn page_outcome(&mut self) -> Result<PageOutcome, Why> {
+        Ok(match self.cursor.byte()? {
+            page_outcome::DONE => PageOutcome::Done,
+            tag @ (page_outcome::DETACHED | page_outcome::ZERO) => PageOutcome::Detached {
+                hash: self.hash()?,
+                zero: tag == page_outcome::ZERO,
+            },
+            page_outcome::BUSY => PageOutcome::Refused(Refusal::Busy),
+            page_outcome::ABSENT => PageOutcome::Refused(Refusal::Absent),
+            page_outcome::PRESENT => PageOutcome::Refused(Refusal::Present),
+            page_outcome::GONE => PageOutcome::Refused(Refusal::Gone),
+            _ => return Err(Why::Corrupt),
+        })
+    }
+
+    fn action(&mut self, tag: u8) -> Result<Action, Why> {
+        let number = self.cursor.number_u32()?;
+        let id = ActionId(number);
+        Ok(match tag {
+            tag::ZERO_FILL => Action::ZeroFill {
+                id,
+                run: self.run()?,
+            },
+            tag::MAP => Action::Map {
+                id,
+                run: self.run()?,
+            },
+            tag::DETACH => Action::Detach {
+                id,
+                run: self.run()?,
+            },
+            tag::PAGE_IN | tag::PAGE_OUT => {
+                let slots = self.slots()?;
+                self.pages()?;
+                match tag {
+                    tag::PAGE_IN => Action::PageIn { id, slots },
+                    _ => Action::PageOut { id, slots },
+                }
+            }
+            tag::RELEASE => {
+                self.pages()?;
+                Action::Release { id }
+            }
+            tag::POISON => Action::Poison {
+                id,
+                page: self.page()?,
+            },
+            tag::WAKE => Action::Wake {
+                waiter: Waiter(number),
+                page: self.page()?,
+            },
+            tag::GROW => Action::Grow { slots: number },
+            tag::EXHAUSTED => Action::Exhausted {
+                swap_full: number != 0,
+            },
+            _ => return Err(Why::Corrupt),
+        })
+    }
+
+    /// A count that no bytes vouch for.
+    fn count(&mut self, most: u64) -> Result<usize, Why> {
+        let count = self.cursor.number()?;
+        if count > most {
+            return Err(Why::Corrupt);
+        }
+        Ok(count as usize)
+    }
+
+    fn page(&mut self) -> Result<PageNo, Why> {
+        self.page = self.cursor.step(self.page)?;
+        Ok(PageNo::from_raw(self.page))
+    }
+
+    fn pages(&mut self) -> Result<(), Why> {
+        for _ in 0..self.cursor.number()? {
+            let page = self.page()?;
+            self.pages.push(page);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<PageRange, Why> {
+        Ok(PageRange::new(self.page()?, self.cursor.number()?))
+    }
+
+    fn slots(&mut self) -> Result<SlotRange, Why> {
+        let start = SlotNo(self.cursor.number_u32()?);
+        Ok(SlotRange::new(start, self.cursor.number_u32()?))
+    }
+
+    fn hash(&mut self) -> Result<ContentHash, Why> {
+        let mut words = [0; 3];
+        for word in &mut words {
+            *word = u32::from_le_bytes(self.cursor.array()?);
+        }
+        Ok(ContentHash(words))
+    }
+}
+
+/// Whether the check after the part that began at `from` holds.
+fn verify(cursor: &mut Cursor<'_>, from: usize, check: &mut Check) -> Result<(), Why> {
+    check.add(&cursor.bytes[from..cursor.at]);
+    let found: [u8; Check::BYTES] = cursor.array()?;
+    if found == check.bytes() {
+        Ok(())
+    } else {
+        Err(Why::Corrupt)
+    }
+}
+
+fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
+    if !cursor.bytes.starts_with(&MAGIC) {
+        let whole = cursor.bytes.len() >= MAGIC.len() || !MAGIC.starts_with(cursor.bytes);
+        return Err(if whole {
+            Why::NotATrace
+        } else {
+            Why::Truncated
+        });
+    }
+    cursor.at = MAGIC.len();
+    let version = u16::from_le_bytes(cursor.array()?);
+    if version != VERSION {
+        return Err(Why::Version(version));
+    }
+    let [reclaim, pageout, readahead, slots] = [
+        cursor.text()?,
+        cursor.text()?,
+        cursor.text()?,
+        cursor.text()?,
+    ];
+    let pageout_params = pageout::Params {
+        buffer_pages: cursor.number_u32()?,
+        window: match cursor.byte()? {
+            0 => ClusterWindow::Kernel,
+            1 => ClusterWindow::Paper,
+            _ => return Err(Why::Corrupt),
+        },
+    };
+    let readahead_params = readahead::Params {
+        max_window: cursor.number_u32()?,
+        lastr: match cursor.byte()? {
+            0 => LastrRule::MajorFaults,
+            1 => LastrRule::EveryFault,
+            2 => LastrRule::Off,
+            _ => return Err(Why::Corrupt),
+        },
+    };
+    Ok(Header {
+        reclaim,
+        pageout,
+        pageout_params,
+        readahead,
+        readahead_params,
+        slots,
+        frames: cursor.number()?,
+        slots_max: cursor.number_u32()?,
+        zero_around: cursor.number_u32()?,
+        rescue_around: cursor.number_u32()?,
+    })
+}

@@ -1,0 +1,187 @@
+//! When pages cannot leave: pins, a full store, a broken one, a limit that falls.
+
+use outpage_core::limits::FRAMES_MIN;
+use outpage_core::page::State;
+use outpage_core::slots;
+use outpage_core::units::PageRange;
+
+use crate::body::{Body, page};
+use crate::plan::{Answers, Plan};
+
+const FRAMES: u64 = FRAMES_MIN as u64;
+
+fn body(plan: &Plan) -> Body {
+    let mut body = Body::new(plan);
+    body.object_pages = 4 * FRAMES;
+    body
+}
+
+fn calm() -> Plan {
+    Plan {
+        // As soon as possible: a pager that asks again whenever it was refused never comes to rest.
+        answers: Answers::AtOnce,
+        zero_around: 1,
+        ..Plan::calm("mclustering", "stream", FRAMES_MIN)
+    }
+}
+
+/// Touches the pages in order, with a tick whenever somebody has to wait for one. How many came.
+fn sweep(body: &mut Body, pages: u64, write: bool) -> u64 {
+    for index in 0..pages {
+        if !body.touch_and_wait(0, page(0, index), write) {
+            body.settle();
+            if !body.idle(0) {
+                return index;
+            }
+        }
+    }
+    pages
+}
+
+#[test]
+fn when_every_page_is_pinned_the_pager_rests_until_a_tick() {
+    let mut body = body(&calm());
+    let all = PageRange::new(page(0, 0), 4 * FRAMES);
+    body.pin(all, true);
+    assert_eq!(sweep(&mut body, 2 * FRAMES, true), FRAMES);
+    assert!(body.exhausted);
+
+    // A tick tries each page once more, and other events none.
+    let tried = body.pager.stats().refused;
+    body.tick();
+    assert_eq!(body.pager.stats().refused - tried, FRAMES);
+    assert!(body.exhausted);
+    body.touch(1, page(1, 0), false);
+    assert_eq!(body.pager.stats().refused - tried, FRAMES);
+
+    body.pin(PageRange::new(page(0, 100), 8), false);
+    assert!(!body.idle(0) && !body.idle(1));
+    body.tick();
+    body.settle();
+    assert!(body.idle(0) && body.idle(1), "eight pages could leave");
+    body.pin(all, false);
+    body.read_all();
+}
+
+#[test]
+fn while_nobody_waits_only_some_of_what_was_refused_is_tried_again() {
+    let mut body = body(&calm());
+    body.pin(PageRange::new(page(0, 0), FRAMES / 2), true);
+    assert_eq!(sweep(&mut body, 3 * FRAMES, true), 3 * FRAMES);
+    let before = body.pager.stats().refused;
+    assert!(before >= FRAMES / 2, "they were victims once");
+    assert_eq!(sweep(&mut body, FRAMES, true), FRAMES);
+    assert_eq!(
+        body.pager.stats().refused,
+        before,
+        "without a tick, not again"
+    );
+    for tick in 1..=10 {
+        body.tick();
+        sweep(&mut body, FRAMES, true);
+        let most = tick * body.pager.limits().detach_batch as u64;
+        assert!(body.pager.stats().refused - before <= most);
+    }
+    body.read_all();
+}
+
+#[test]
+fn where_most_pages_are_pinned_the_others_take_turns() {
+    let mut body = body(&calm());
+    body.pin(PageRange::new(page(0, 0), FRAMES - 24), true);
+    for _ in 0..3 {
+        assert_eq!(sweep(&mut body, 2 * FRAMES, false), 2 * FRAMES);
+        assert_eq!(sweep(&mut body, 2 * FRAMES, true), 2 * FRAMES);
+    }
+    body.read_all();
+}
+
+#[test]
+fn a_store_that_cannot_grow_is_used_to_the_last_slots() {
+    let slots_max = 200;
+    for allocator in 0..slots::REGISTRY.len() {
+        let mut body = body(&Plan {
+            slots: allocator,
+            slots_max,
+            ..calm()
+        });
+        // A page that is read back occupies both for a moment.
+        let fit = FRAMES + u64::from(slots_max) - 1;
+        for write in [true, false, true, true] {
+            assert_eq!(sweep(&mut body, fit, write), fit);
+        }
+        assert!(!body.exhausted);
+        let came = sweep(&mut body, fit + 100, true);
+        assert!(came >= fit && came < fit + 100 && body.exhausted);
+        body.read_all();
+    }
+}
+
+#[test]
+fn holes_of_one_slot_are_enough_in_a_store_that_cannot_grow() {
+    let slots_max = 256;
+    for allocator in 0..slots::REGISTRY.len() {
+        let mut body = body(&Plan {
+            slots: allocator,
+            slots_max,
+            ..calm()
+        });
+        let fit = FRAMES + u64::from(slots_max) - 1;
+        assert_eq!(sweep(&mut body, fit, true), fit);
+        // Every other page that was paged out goes: no two slots next to each other are free.
+        let out: Vec<_> = (0..fit)
+            .map(|index| page(0, index))
+            .filter(|&page| body.pager.state(page) == State::PagedOut)
+            .collect();
+        for &page in out.iter().step_by(2) {
+            body.drop_range(PageRange::one(page), outpage_core::contract::Event::Discard);
+        }
+        for index in 0..out.len() as u64 / 2 {
+            assert!(body.touch_and_wait(0, page(1, index), true), "1:{index}");
+        }
+        assert!(!body.exhausted);
+        body.read_all();
+    }
+}
+
+#[test]
+fn clean_pages_make_room_when_nothing_can_be_written() {
+    let mut body = body(&calm());
+    assert_eq!(sweep(&mut body, 2 * FRAMES, true), 2 * FRAMES);
+    assert_eq!(sweep(&mut body, 2 * FRAMES, false), 2 * FRAMES);
+    body.plan.write_failures = 1000;
+    // All pages equal their slots, except a few that stay in memory from now on.
+    assert_eq!(sweep(&mut body, FRAMES / 2, true), FRAMES / 2);
+    for _ in 0..3 {
+        assert_eq!(sweep(&mut body, 2 * FRAMES, false), 2 * FRAMES);
+    }
+    assert!(!body.exhausted);
+    body.read_all();
+}
+
+#[test]
+fn a_limit_that_falls_is_reached() {
+    let high = 4 * FRAMES_MIN;
+    for answers in [Answers::AtOnce, Answers::Late] {
+        for write_failures in [0, 1000] {
+            let mut body = body(&Plan {
+                answers,
+                frames: high,
+                ..calm()
+            });
+            body.object_pages = 8 * FRAMES;
+            assert_eq!(sweep(&mut body, 6 * FRAMES, true), 6 * FRAMES);
+            assert_eq!(sweep(&mut body, 6 * FRAMES, false), 6 * FRAMES);
+            // With nothing to write to, clean pages are enough to get there.
+            body.plan.write_failures = write_failures;
+            body.limit(FRAMES_MIN);
+            for _ in 0..100 {
+                body.tick();
+                body.settle();
+            }
+            let used = body.pager.frames_used();
+            assert!(used <= FRAMES_MIN, "{used} frames, {write_failures}");
+            body.read_all();
+        }
+    }
+}

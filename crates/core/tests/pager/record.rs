@@ -1,0 +1,166 @@
+//! Traces: the same again, and damage is found.
+
+use outpage_core::contract::{Action, Event, Waiter};
+use outpage_core::record::{Entry, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay};
+use outpage_core::units::Nanos;
+use proptest::prelude::*;
+
+use crate::any::{Step, plan, steps, take};
+use crate::body::{Body, page};
+use crate::plan::Plan;
+
+fn traced(plan: &Plan, steps: &[Step]) -> Vec<u8> {
+    let mut body = Body::new(plan);
+    body.record();
+    for step in steps {
+        take(&mut body, step);
+        // Not an event: what it does must not show.
+        if body.random.happens(300) {
+            body.pager.replenish();
+        }
+    }
+    body.settle();
+    body.trace()
+}
+
+fn replayed(bytes: &[u8]) -> Result<(u64, u64), Unequal> {
+    let setup = Reader::new(bytes)?.header().setup();
+    let done = replay(bytes, setup.expect("known policies"))?;
+    Ok((done.events, done.actions))
+}
+
+/// A short run with a bit of everything.
+fn small() -> Vec<u8> {
+    let plan = Plan::calm("mclustering", "stream", 256);
+    let sweep = |write| Step::Sweep(0, (1, 0, 400), write);
+    let steps = [
+        sweep(true),
+        sweep(false),
+        Step::Discard((1, 5, 9)),
+        sweep(false),
+    ];
+    traced(&plan, &steps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_run_replays_to_the_same_bytes(
+        plan in plan(),
+        steps in steps(),
+        damage in any::<prop::sample::Index>(),
+        bits in 1..=255u8,
+    ) {
+        let bytes = traced(&plan, &steps);
+        let header = Reader::new(&bytes).unwrap().header();
+        prop_assert_eq!(header, plan.header());
+        let (events, actions) = replayed(&bytes).unwrap();
+        prop_assert!(events >= actions / 1000);
+
+        let at = damage.index(bytes.len());
+        let mut damaged = bytes.clone();
+        damaged[at] ^= bits;
+        match replayed(&damaged) {
+            Err(Unequal::Unreadable(found)) => prop_assert!(found.offset <= at),
+            other => prop_assert!(false, "byte {} is damaged: {:?}", at, other),
+        }
+        match replayed(&bytes[..at]) {
+            Err(Unequal::Unreadable(Unreadable { offset, why: Why::Truncated })) => {
+                prop_assert!(offset <= at);
+            }
+            other => prop_assert!(false, "cut at {}: {:?}", at, other),
+        }
+    }
+}
+
+#[test]
+fn entries_come_back_as_they_were_told() {
+    let bytes = small();
+    let mut reader = Reader::new(&bytes).unwrap();
+    let mut copy = Vec::new();
+    let mut recorder = Recorder::begin(&reader.header(), &mut |b| copy.extend_from_slice(b));
+    while let Some(entry) = reader.next_entry().unwrap() {
+        match entry {
+            Entry::Event { now, event } => {
+                recorder.event(now, &event, &mut |b| copy.extend_from_slice(b));
+            }
+            Entry::Action { action, pages } => {
+                recorder.action(&action, pages, &mut |b| copy.extend_from_slice(b));
+            }
+        }
+    }
+    recorder.end(&mut |b| copy.extend_from_slice(b));
+    assert!(copy == bytes);
+}
+
+#[test]
+fn a_pager_that_does_something_else_is_found_out() {
+    let bytes = small();
+    let mut other = Reader::new(&bytes).unwrap().header();
+    other.readahead = "none";
+    let found = replay(&bytes, other.setup().unwrap());
+    let Err(Unequal::Diverged(divergence)) = found else {
+        panic!("{found:?}");
+    };
+    assert!(divergence.expected.is_some() && divergence.got != divergence.expected);
+    assert!(divergence.offset > 0 && divergence.offset < bytes.len());
+}
+
+#[test]
+fn an_action_too_many_or_too_few_is_found_out() {
+    let plan = Plan::calm("bsd", "none", 256);
+    let trace = |actions: &[Action]| {
+        let mut bytes = Vec::new();
+        let sink = &mut |b: &[u8]| bytes.extend_from_slice(b);
+        let mut recorder = Recorder::begin(&plan.header(), sink);
+        recorder.event(Nanos(5), &Event::Tick, sink);
+        actions
+            .iter()
+            .for_each(|action| recorder.action(action, &[], sink));
+        recorder.end(sink);
+        bytes
+    };
+    assert_eq!(replayed(&trace(&[])), Ok((1, 0)));
+    let wake = Action::Wake {
+        waiter: Waiter(1),
+        page: page(0, 0),
+    };
+    let Err(Unequal::Diverged(divergence)) = replayed(&trace(&[wake])) else {
+        panic!("nobody is to be woken");
+    };
+    assert_eq!(divergence.expected.unwrap().action, wake);
+    assert_eq!(divergence.got, None);
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    let refused = |bytes: &[u8]| Reader::new(bytes).err().map(|e| (e.offset, e.why));
+    assert_eq!(refused(b""), Some((0, Why::Truncated)));
+    assert_eq!(refused(b"OUTP"), Some((0, Why::Truncated)));
+    assert_eq!(refused(b"#!/bin/sh\n"), Some((0, Why::NotATrace)));
+    let mut bytes = small();
+    bytes[8] = VERSION as u8 + 1;
+    assert_eq!(refused(&bytes), Some((0, Why::Version(VERSION + 1))));
+    let mut bytes = small();
+    let end = bytes.len();
+    bytes.push(0);
+    let found = replayed(&bytes).unwrap_err();
+    let (offset, why) = (end, Why::Corrupt);
+    assert_eq!(found, Unequal::Unreadable(Unreadable { offset, why }));
+}
+
+#[test]
+fn unknown_policies_and_sizes_give_no_setup() {
+    let header = Plan::calm("bsd", "none", 256).header();
+    assert!(header.setup().is_some());
+    let mut other = header;
+    other.pageout = "later";
+    assert!(other.setup().is_none());
+    let mut other = header;
+    other.frames = 1;
+    assert!(other.setup().is_none());
+    let mut other = header;
+    other.readahead_params.max_window = 0;
+    assert!(other.setup().is_none());
+}
