@@ -45,6 +45,14 @@ const TICK: Duration = Duration::from_millis(200);
 pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let own =
         std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
+    let program = program::find(own.as_os_str())?;
+    if let Some(reason) = &program.unmanaged {
+        let text = format!(
+            "this copy of outpage {}: run the demo from a copy without that",
+            reason.phrase()
+        );
+        return Err(CliError::new(code::CANNOT_EXECUTE, text));
+    }
     let memory = u64::from(args.mib) << 20;
     let config = Config {
         swap_dir: args.swap.clone(),
@@ -70,7 +78,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
         "Without a limit:  {:>6.2} s, checksum {}",
         free.seconds, free.report.checksum
     );
-    let plan = Plan::new(config.clone(), program::find(own.as_os_str())?, device)?;
+    let plan = Plan::new(config.clone(), program, device)?;
     let (limited, outcome) = under_limit(&plan, &own, &arguments)?;
     println!(
         "Under {:>8}:   {:>6.2} s, checksum {}",

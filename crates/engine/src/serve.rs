@@ -166,10 +166,24 @@ impl Live {
                 let advice = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
                 unit(map::madvise(addr, len, advice))
             }
-            // Huge pages and the kernel's own reclaim have no place in managed memory.
-            libc::MADV_HUGEPAGE | MADV_COLLAPSE | libc::MADV_MERGEABLE | MADV_COLD | MADV_PAGEOUT | libc::MADV_WILLNEED => 0,
+            // Huge pages and the kernel's own reclaim have no place in managed memory; populating it
+            // would have the pager wait for itself.
+            libc::MADV_HUGEPAGE | MADV_COLLAPSE | libc::MADV_MERGEABLE | MADV_COLD | MADV_PAGEOUT
+            | libc::MADV_WILLNEED | MADV_POPULATE_READ | MADV_POPULATE_WRITE
+                if self.manages_any(addr, len) =>
+            {
+                0
+            }
             _ => unit(map::madvise(addr, len, advice)),
         }
+    }
+
+    fn manages_any(&mut self, addr: usize, len: usize) -> bool {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(addr, addr.saturating_add(page_up(len)), &mut parts);
+        let any = !parts.is_empty();
+        self.scratch = parts;
+        any
     }
 
     fn mprotect(&mut self, addr: usize, len: usize, prot: i32) -> isize {
@@ -234,5 +248,7 @@ impl Live {
 /// From include/uapi/asm-generic/mman-common.h; libc does not name them all.
 const MADV_COLD: i32 = 20;
 const MADV_PAGEOUT: i32 = 21;
+const MADV_POPULATE_READ: i32 = 22;
+const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 const MADV_COLLAPSE: i32 = 25;

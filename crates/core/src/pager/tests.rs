@@ -84,7 +84,10 @@ fn settle(pager: &mut Pager) {
     while pager.in_flight() > 0 {
         for index in 0..pager.ops.len() as u32 {
             let (id, outcome) = (ActionId(index), Outcome::Done);
-            if matches!(pager.ops[index as usize].kind, Kind::PageOut | Kind::Release) {
+            if matches!(
+                pager.ops[index as usize].kind,
+                Kind::PageOut | Kind::Release
+            ) {
                 pager.handle(Nanos(0), Event::Done { id, outcome });
             }
         }

@@ -90,7 +90,7 @@ pub struct Body {
     /// Refused as victims when they were tried last.
     refused: BTreeSet<PageNo>,
     write_failures: u32,
-    ticks: u32,
+    pub ticks: u32,
     in_drive: bool,
     recorder: Option<Recorder>,
     trace: Vec<u8>,

@@ -1,5 +1,6 @@
 //! When pages cannot leave: pins, a full store, a broken one, a limit that falls.
 
+use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::State;
 use outpage_core::slots;
@@ -61,6 +62,31 @@ fn when_every_page_is_pinned_the_pager_rests_until_a_tick() {
     assert!(body.idle(0) && body.idle(1), "eight pages could leave");
     body.pin(all, false);
     body.read_all();
+}
+
+#[test]
+fn who_waits_for_a_frame_for_a_page_that_is_dropped_tries_again() {
+    let mut body = body(&calm());
+    body.pin(PageRange::new(page(0, 0), 4 * FRAMES), true);
+    assert_eq!(sweep(&mut body, 2 * FRAMES, true), FRAMES);
+    let before = body.pager.stats().waits_for_frame;
+    body.drop_range(PageRange::one(page(0, FRAMES)), Event::Unmap);
+    assert_eq!(
+        body.pager.stats().waits_for_frame,
+        before + 1,
+        "a new fault"
+    );
+}
+
+#[test]
+fn one_frame_is_enough_for_all_who_wait_for_the_page() {
+    let mut body = body(&calm());
+    body.pin(PageRange::new(page(0, 0), 4 * FRAMES), true);
+    assert_eq!(sweep(&mut body, 2 * FRAMES, true), FRAMES);
+    (1..4).for_each(|thread| body.touch(thread, page(0, FRAMES), false));
+    assert!((0..4).all(|thread| !body.idle(thread)));
+    body.drop_range(PageRange::one(page(0, 7)), Event::Discard);
+    assert!((0..4).all(|thread| body.idle(thread)));
 }
 
 #[test]
@@ -134,11 +160,59 @@ fn holes_of_one_slot_are_enough_in_a_store_that_cannot_grow() {
             .filter(|&page| body.pager.state(page) == State::PagedOut)
             .collect();
         for &page in out.iter().step_by(2) {
-            body.drop_range(PageRange::one(page), outpage_core::contract::Event::Discard);
+            body.drop_range(PageRange::one(page), Event::Discard);
         }
         for index in 0..out.len() as u64 / 2 {
             assert!(body.touch_and_wait(0, page(1, index), true), "1:{index}");
         }
+        assert!(!body.exhausted);
+        body.read_all();
+    }
+}
+
+#[test]
+fn a_store_without_a_run_of_slots_grows() {
+    let mut body = body(&Plan {
+        slots_max: 1 << 16,
+        ..calm()
+    });
+    let pages = 3 * FRAMES;
+    assert_eq!(sweep(&mut body, pages, true), pages);
+    let out: Vec<_> = (0..pages)
+        .map(|index| page(0, index))
+        .filter(|&page| body.pager.state(page) == State::PagedOut)
+        .collect();
+    for &page in out.iter().step_by(2) {
+        body.drop_range(PageRange::one(page), Event::Discard);
+    }
+    let (granted, before) = (body.store.granted(), *body.pager.stats());
+    assert!(body.store.free() > 64, "in holes of one slot");
+    for index in 0..2 * FRAMES {
+        assert!(body.touch_and_wait(0, page(1, index), true), "1:{index}");
+    }
+    let stats = body.pager.stats();
+    assert!(body.store.granted() > granted);
+    let pages = stats.page_outs - before.page_outs;
+    let mean = pages / (stats.page_out_writes - before.page_out_writes);
+    assert!(mean >= 4, "{mean} pages a write");
+}
+
+#[test]
+fn slots_kept_for_a_child_come_back() {
+    let slots_max = 200;
+    for in_child in [false, true] {
+        let mut body = body(&Plan {
+            slots_max: if in_child { 4 * slots_max } else { slots_max },
+            ..calm()
+        });
+        let some = FRAMES + u64::from(slots_max) / 4;
+        assert_eq!(sweep(&mut body, some, true), some);
+        body.fork(in_child);
+        assert_eq!(sweep(&mut body, some, true), some);
+        body.children_gone();
+        // In the child those of the parent do not.
+        let most = FRAMES + u64::from(slots_max) - 1;
+        assert_eq!(sweep(&mut body, most, true), most);
         assert!(!body.exhausted);
         body.read_all();
     }
@@ -152,10 +226,19 @@ fn clean_pages_make_room_when_nothing_can_be_written() {
     body.plan.write_failures = 1000;
     // All pages equal their slots, except a few that stay in memory from now on.
     assert_eq!(sweep(&mut body, FRAMES / 2, true), FRAMES / 2);
+    let (waits, ticks) = (body.pager.stats().waits_for_frame, body.ticks);
     for _ in 0..3 {
         assert_eq!(sweep(&mut body, 2 * FRAMES, false), 2 * FRAMES);
     }
     assert!(!body.exhausted);
+    let (waits, ticks) = (
+        body.pager.stats().waits_for_frame - waits,
+        body.ticks - ticks,
+    );
+    assert!(
+        u64::from(ticks) <= waits / 8,
+        "{ticks} ticks for {waits} waits"
+    );
     body.read_all();
 }
 

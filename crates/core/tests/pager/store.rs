@@ -54,6 +54,11 @@ impl Store {
         Some(range)
     }
 
+    /// Slots so far.
+    pub const fn granted(&self) -> u32 {
+        self.granted
+    }
+
     /// Slots that a write could go to.
     pub fn free(&self) -> usize {
         let free = |slot: &&SlotNo| {

@@ -150,6 +150,32 @@ fn object_sorted(chunk: &[PageNo]) -> Vec<PageNo> {
     sorted
 }
 
+/// Full buffers: each victim takes the neighbours that still fit.
+fn filled(
+    victims: &[PageNo],
+    dirty: &[PageNo],
+    limit: u32,
+    window: ClusterWindow,
+) -> Vec<Vec<PageNo>> {
+    let mut left = Dirty::new(dirty.iter().copied());
+    let mut chunks = vec![Vec::new()];
+    for &victim in victims.iter() {
+        if !left.0.contains(&victim) {
+            continue;
+        }
+        let buffered = chunks.last().map_or(0, Vec::len) as u32;
+        if buffered == limit {
+            chunks.push(Vec::new());
+        }
+        let room = limit - buffered % limit;
+        let run: Vec<_> = cluster(victim, room, window, &left).iter().collect();
+        left.0.retain(|page| !run.contains(page));
+        chunks.last_mut().expect("never empty").extend(run);
+    }
+    chunks.retain(|chunk| !chunk.is_empty());
+    chunks
+}
+
 fn check_shape(chunk: &Chunk, limit: u32) {
     assert!(chunk.len() <= limit && chunk.len() == chunk.clusters.iter().sum::<u32>());
     let mut first = 0;
@@ -212,6 +238,10 @@ proptest! {
                 }
                 "mclustering" => packed(&victims, &dirty, limit, neighbours),
                 "moc" => packed(&victims, &dirty, limit, neighbours)
+                    .iter()
+                    .map(|chunk| object_sorted(chunk))
+                    .collect(),
+                "packed" => filled(&victims, &dirty, limit, window)
                     .iter()
                     .map(|chunk| object_sorted(chunk))
                     .collect(),

@@ -108,7 +108,7 @@ pub fn format_size(bytes: u64) -> String {
     for (unit, shift) in UNITS {
         let one = 1_u64 << shift;
         if bytes >= one {
-            let whole = bytes % one == 0;
+            let whole = bytes.is_multiple_of(one);
             let value = bytes as f64 / one as f64;
             return if whole {
                 format!("{value:.0} {unit}")

@@ -80,6 +80,7 @@ impl Extents {
     }
 
     /// How many members hold `extent`.
+    #[cfg(test)]
     pub(super) fn holders(&self, extent: u32) -> u32 {
         self.holders[extent as usize]
             .iter()
@@ -88,6 +89,7 @@ impl Extents {
     }
 
     /// The extents that `member` holds.
+    #[cfg(test)]
     pub(super) fn held_by(&self, member: MemberId) -> impl Iterator<Item = u32> {
         let (word, bit) = place(member);
         let held = move |words: &[AtomicU64; WORDS]| words[word].load(SeqCst) & bit != 0;

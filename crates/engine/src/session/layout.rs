@@ -23,8 +23,6 @@ pub enum State {
     Forking = 1,
     /// A process with a pager; alive while the pager holds the member's lock.
     Live = 2,
-    /// A process that may be replacing its program; its memory is gone once its lock is.
-    Execing = 3,
 }
 
 impl State {
@@ -32,7 +30,6 @@ impl State {
         match raw {
             1 => Self::Forking,
             2 => Self::Live,
-            3 => Self::Execing,
             _ => Self::Free,
         }
     }

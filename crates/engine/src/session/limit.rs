@@ -11,22 +11,10 @@ impl Session {
         self.layout().limit_pages.load(Relaxed)
     }
 
-    /// Changes the limit, in pages. Members notice at their next [`Session::target`].
-    pub fn set_limit_pages(&self, pages: u64) {
-        self.layout().limit_pages.store(pages, Relaxed);
-    }
-
     /// Extents that the swap file may have.
     #[must_use]
     pub fn extents_cap(&self) -> u32 {
         self.layout().extents_cap.load(Relaxed) as u32
-    }
-
-    /// Lowers the cap on extents: the file system is full.
-    pub fn lower_extents_cap(&self, extents: u32) {
-        self.layout()
-            .extents_cap
-            .fetch_min(u64::from(extents), Relaxed);
     }
 
     /// Frames that all members hold, in pages.
@@ -103,7 +91,7 @@ impl Session {
     /// Frames that this process may hold at most, so that the others get their share; in pages.
     ///
     /// `u64::MAX` while everything that the members hold and want fits the limit. Else every member
-    /// gets what it asks for up to a common ceiling ([`share::ceiling`]).
+    /// gets what it asks for up to a common ceiling (max-min fairness).
     ///
     /// # Panics
     /// When the process has not joined.
@@ -145,13 +133,14 @@ impl Session {
     }
 
     /// How many members hold `extent`.
-    #[must_use]
-    pub fn extent_holders(&self, extent: u32) -> u32 {
+    #[cfg(test)]
+    pub(super) fn extent_holders(&self, extent: u32) -> u32 {
         self.layout().extents.holders(extent)
     }
 
     /// The extents that `member` holds, in ascending order.
-    pub fn extents_of(&self, member: MemberId) -> impl Iterator<Item = u32> {
+    #[cfg(test)]
+    pub(super) fn extents_of(&self, member: MemberId) -> impl Iterator<Item = u32> {
         self.layout().extents.held_by(member)
     }
 

@@ -1,4 +1,4 @@
-//! Whether a process still lives, for members that hold no lock: those being forked or replaced.
+//! Whether a process still lives, for members that hold no lock: those being forked.
 
 use std::ffi::CString;
 

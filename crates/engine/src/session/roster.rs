@@ -1,4 +1,4 @@
-//! Who belongs to the session: joining, forking, replacing the program, burying the dead.
+//! Who belongs to the session: joining, forking, burying the dead.
 //!
 //! Everything here happens under the roster lock, so it may take its time over steps; a process
 //! that dies half-way leaves an entry that the next [`Session::reap`] finishes.
@@ -114,18 +114,6 @@ impl Session {
         }
     }
 
-    /// This process is about to replace its program. The new program joins anew.
-    ///
-    /// Between the two no lock is held; the state keeps the session (and its keeper) alive.
-    pub fn begin_exec(&self) {
-        self.set_state(self.joined(), State::Execing);
-    }
-
-    /// The replacement failed; the program goes on.
-    pub fn cancel_exec(&self) {
-        self.set_state(self.joined(), State::Live);
-    }
-
     /// Buries members that died; returns how many. Their frames and extents become free.
     pub fn reap(&self) -> usize {
         self.roster().map_or(0, |_roster| self.reap_locked())
@@ -160,7 +148,7 @@ impl Session {
             if someone.state == State::Live {
                 self.wait_unlocked(someone.id.index() as u64)?;
             } else {
-                // A fork or exec in progress has nothing to wait on; it takes milliseconds.
+                // A fork in progress has nothing to wait on; it takes milliseconds.
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
         }
@@ -183,9 +171,8 @@ impl Session {
 
     /// Takes the lock of entry `id`, which must be in `state`.
     fn claim(&self, id: MemberId, state: State) -> Result<(), SessionError> {
-        let free = lock_byte(self.descriptor(), id.index() as u64);
-        let claimed = free.map_err(os("lock the session"))? && self.state(id) == state;
-        if claimed {
+        let lock = || lock_byte(self.descriptor(), id.index() as u64);
+        if self.state(id) == state && lock().map_err(os("lock the session"))? {
             Ok(())
         } else {
             Err(SessionError::Expired)
@@ -215,27 +202,13 @@ impl Session {
         MemberId::all().filter(dead).map(|id| self.bury(id)).count()
     }
 
-    /// Whether the entry's process is gone; unknown counts as alive. Frees what an exec left.
+    /// Whether the entry's process is gone; unknown counts as alive.
     fn is_dead(&self, id: MemberId, here: u64) -> bool {
-        let unlocked = || is_locked(self.descriptor(), id.index() as u64) == Ok(false);
         match self.state(id) {
             State::Free => false,
-            State::Live => unlocked(),
+            State::Live => is_locked(self.descriptor(), id.index() as u64) == Ok(false),
             State::Forking => pid_is_gone(self.member(id), here),
-            State::Execing => {
-                let gone = unlocked();
-                if gone {
-                    self.give_back(id);
-                }
-                gone && (pid_is_gone(self.member(id), here) || self.is_caller(id, here))
-            }
         }
-    }
-
-    /// Whether the entry is what the calling process was before its exec.
-    fn is_caller(&self, id: MemberId, here: u64) -> bool {
-        let member = self.member(id);
-        member.pid.load(Relaxed) == process::pid() && member.pid_namespace.load(Relaxed) == here
     }
 
     /// Folds the entry's counters into the totals and frees everything that it holds.

@@ -36,7 +36,17 @@ fn child_process() {
     std::io::stdin()
         .read_line(&mut String::new())
         .expect("parent");
-    session.begin_exec();
+}
+
+/// Waits until one member is found dead. A process that another test is just starting holds copies
+/// of all descriptors, locks included, until it executes its program.
+fn bury_one(watcher: &Session) {
+    loop {
+        match watcher.reap() {
+            0 => std::thread::yield_now(),
+            buried => return assert_eq!(buried, 1),
+        }
+    }
 }
 
 struct Spawned(Child);
@@ -108,7 +118,7 @@ fn the_limit_is_never_exceeded_and_frames_come_back() {
     a.release(10);
     assert_eq!(b.reserve(20), 10);
     drop(a);
-    assert_eq!(watcher.reap(), 1, "its lock went with its description");
+    bury_one(&watcher);
     assert_eq!(watcher.reserved_pages(), 50);
     assert_eq!(b.held_pages(), 50);
 }
@@ -150,9 +160,6 @@ fn extents_are_leased_once_and_shared_by_fork() {
     assert_eq!(watcher.extents_of(child).collect::<Vec<_>>(), [0, 2]);
     a.cancel_fork(child);
     assert_eq!(b.lease_extent(), Some(0));
-    b.lower_extents_cap(1);
-    b.release_extent(3);
-    assert_eq!(b.lease_extent(), None, "the cap came down");
 }
 
 #[test]
@@ -199,7 +206,7 @@ fn a_killed_process_leaves_nothing_but_its_counters() {
         (child.0.id(), 10, State::Live)
     );
     drop(child);
-    assert_eq!(watcher.reap(), 1);
+    bury_one(&watcher);
     assert_eq!(
         (watcher.reserved_pages(), watcher.extent_holders(0)),
         (0, 0)
@@ -217,10 +224,11 @@ fn a_forked_child_keeps_what_its_dead_parent_held() {
     let child = spawn(&file, Some(id));
     parent.fork_done(id, child.0.id());
     drop(parent);
-    assert_eq!(watcher.reap(), 1, "the parent");
+    bury_one(&watcher);
     assert_eq!(watcher.extent_holders(extent), 1, "the child");
     drop(child);
-    assert_eq!((watcher.reap(), watcher.extent_holders(extent)), (1, 0));
+    bury_one(&watcher);
+    assert_eq!(watcher.extent_holders(extent), 0);
 }
 
 #[test]
@@ -238,32 +246,9 @@ fn a_child_that_dies_before_it_joins_is_buried() {
     assert_eq!(watcher.reap(), 0, "it lives");
     drop(child.stdin.take());
     child.wait().expect("wait");
-    assert_eq!(watcher.reap(), 1);
+    bury_one(&watcher);
     let mut late = another(&file);
     assert_eq!(late.join_forked(id), Err(SessionError::Expired));
-}
-
-#[test]
-fn a_process_that_replaces_its_program_joins_anew() {
-    let (watcher, file) = create(100);
-    let mut before = another(&file);
-    before.join().expect("join");
-    before.reserve(10);
-    before.begin_exec();
-    assert_eq!(watcher.reap(), 0);
-    assert_eq!(
-        watcher.reserved_pages(),
-        10,
-        "until exec the memory is there"
-    );
-    drop(before);
-    assert_eq!(watcher.members().count(), 1, "the process lives on");
-    let mut after = another(&file);
-    after.join().expect("join");
-    assert_eq!(
-        (watcher.members().count(), watcher.reserved_pages()),
-        (1, 0)
-    );
 }
 
 #[test]

@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# One run of one program on one side.
+# Sourced by run.sh, which sets and reads these:
+# shellcheck disable=SC2154,SC2034
+
+run_pid='' run_end='' run_digest='' run_seconds='' run_peak_kib=0
+
+# Anonymous memory of the cgroup in bytes, what is in swap not included, into $anon.
+read_anon() {
+    local key value
+    anon=0
+    while read -r key value; do
+        case $key in total_rss | anon) anon=$value && return ;; esac
+    done <"$cgroup/memory.stat"
+}
+
+# The command line in front of the program on side $1 with a limit of $2 KiB, into $wrap.
+set_wrap() {
+    # shellcheck disable=SC2016
+    wrap=(sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$cgroup")
+    [ "$1" != outpage ] || wrap+=("$outpage" run --quiet --memory "$2K" --swap "$swap_dir" --stats "$work/stats" --)
+}
+
+now_ms() {
+    echo $((${EPOCHREALTIME/[.,]/} / 1000))
+}
+
+# Waits for run_pid, sampling the cgroup's memory; fails when the time is over.
+watch_run() {
+    local peak=0 anon started pid
+    started=$(now_ms)
+    while kill -0 "$run_pid" 2>/dev/null; do
+        read_anon
+        [ "$anon" -le "$peak" ] || peak=$anon
+        if [ $(($(now_ms) - started)) -gt $((timeout * 1000)) ]; then
+            while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
+            wait "$run_pid" 2>/dev/null
+            run_peak_kib=$((peak >> 10))
+            return 1
+        fi
+        sleep 0.02
+    done
+    run_peak_kib=$((peak >> 10))
+}
+
+# Runs $1 on side $2 (free, outpage, kernel) with a limit of $3 KiB.
+#
+# Sets run_end (ok, oom, or what went wrong), run_digest, run_seconds and run_peak_kib.
+measure() {
+    local wrap started status kib=$3
+    # shellcheck disable=SC2119
+    case $2 in
+    kernel) swap_on && make_cgroup "$kib" swap ;;
+    *) make_cgroup 0 none ;;
+    esac
+    # Both sides get the same RAM: Outpage's own memory is part of its limit.
+    [ "$2" != outpage ] || kib=$((kib - kib / 32 - 6144))
+    set_wrap "$2" "$kib"
+    rm -rf "$work/out" "$work/stats" "$work/err"
+    mkdir "$work/out"
+    started=$(now_ms)
+    (
+        trap - EXIT
+        cd "$work/out" && "run_$1"
+    ) >"$work/out/stdout" 2>"$work/err" &
+    run_pid=$!
+    run_end=ok
+    watch_run || run_end="ended after $timeout s"
+    wait "$run_pid"
+    status=$?
+    run_pid=''
+    run_seconds=$(awk -v ms=$(($(now_ms) - started)) 'BEGIN { printf "%.1f", ms / 1000 }')
+    [ "$(oom_kills)" = 0 ] || run_end=oom
+    [ "$run_end" != ok ] || [ "$status" = 0 ] || run_end="exit status $status"
+    run_digest=$(cd "$work/out" && find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
+    remove_cgroup
+    [ "$2" != kernel ] || swap_off
+}
+
+# A counter of the last run under Outpage.
+counter() {
+    sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" "$work/stats" 2>/dev/null
+}
+
+median() {
+    [ $# -gt 0 ] || return 0
+    printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
