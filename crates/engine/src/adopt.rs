@@ -31,7 +31,8 @@ impl Live {
         let statics = crate::start::statics();
         maps::for_each(&mut buffer, |entry| {
             let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
-            let ours = named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics);
+            let ours =
+                named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics);
             let small_bss = entry.start == file_end && entry.len() < BSS_BYTES;
             if entry.is_private_anonymous() && !ours && !small_bss {
                 found.push((entry.start, entry.end, entry.prot));

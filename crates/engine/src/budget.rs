@@ -27,7 +27,10 @@ impl Live {
     /// can: what that exceeds is counted as overhead.
     fn apply_share(&mut self) {
         let held = self.session.held_pages() as usize;
-        let frames = held.saturating_sub(self.pool).max(FRAMES_MIN).min(self.frames_max);
+        let frames = held
+            .saturating_sub(self.pool)
+            .max(FRAMES_MIN)
+            .min(self.frames_max);
         if frames != self.pager.limits().frames {
             self.pager.handle(clock::now(), Event::Limit(frames));
             self.drive();
@@ -41,6 +44,7 @@ impl Live {
         self.pager.handle(now, Event::Tick);
         self.drive();
         self.trim();
+        self.shared.look(now);
         self.publish();
     }
 
@@ -48,7 +52,11 @@ impl Live {
         let total = self.session.limit_pages();
         let used = self.pager.frames_used() + self.world.frames.free();
         // A pager that pages could use more; one that has free frames needs no more.
-        let wants = if self.pager.frames_free() < self.pager.limits().reserve * 2 { total } else { 0 };
+        let wants = if self.pager.frames_free() < self.pager.limits().reserve * 2 {
+            total
+        } else {
+            0
+        };
         let held = self.session.held_pages();
         self.session.want(wants.saturating_sub(held));
         let target = self.session.target().min(total);
@@ -63,7 +71,10 @@ impl Live {
             }
         }
         let goal = (self.session.held_pages().min(target)) as usize;
-        let frames = goal.saturating_sub(self.pool).max(FRAMES_MIN).min(self.frames_max);
+        let frames = goal
+            .saturating_sub(self.pool)
+            .max(FRAMES_MIN)
+            .min(self.frames_max);
         if frames != self.pager.limits().frames {
             self.pager.handle(clock::now(), Event::Limit(frames));
         }
@@ -75,7 +86,8 @@ impl Live {
         }
         self.session.reap();
         let session = &self.session;
-        self.children.retain(|child| session.members().any(|m| m.id == *child));
+        self.children
+            .retain(|child| session.members().any(|m| m.id == *child));
         if self.children.is_empty() {
             self.pager.handle(clock::now(), Event::ChildrenGone);
         }
@@ -88,8 +100,14 @@ impl Live {
         let before = counters.read();
         let swap_slots_used = self.pager.slots_used() as u64;
         let overhead_bytes = self.pager.heap_bytes() as u64;
-        let resident = [State::Resident, State::Mapping, State::Detaching].map(|x| self.pager.count(x)).iter().sum::<usize>();
-        let staged = [State::Staged, State::Writing, State::Reading].map(|x| self.pager.count(x)).iter().sum::<usize>();
+        let resident = [State::Resident, State::Mapping, State::Detaching]
+            .map(|x| self.pager.count(x))
+            .iter()
+            .sum::<usize>();
+        let staged = [State::Staged, State::Writing, State::Reading]
+            .map(|x| self.pager.count(x))
+            .iter()
+            .sum::<usize>();
         let touched = resident + staged + self.pager.count(State::PagedOut);
         counters.write(&Counts {
             page_ins: s.page_ins,
@@ -110,6 +128,8 @@ impl Live {
             clean_drops: s.found_clean,
             rescues: s.rescues,
             detached_pages: s.detached,
+            detach_calls: self.detach_calls,
+            unmanaged_shared_bytes: self.shared.bytes(),
             refused_busy: s.refused,
             cow_duplicates: self.world.cow_duplicates,
             poisoned: s.checksum_errors + s.read_errors,

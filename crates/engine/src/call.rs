@@ -13,16 +13,34 @@ use outpage_sys::raw::Errno;
 
 /// One call; the fields are those of the system call of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the fields are the arguments of the system calls")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the arguments of the system calls"
+)]
 pub enum Call {
     /// `mmap(2)` of private anonymous memory.
-    Mmap { addr: usize, len: usize, prot: i32, flags: i32 },
+    Mmap {
+        addr: usize,
+        len: usize,
+        prot: i32,
+        flags: i32,
+    },
     /// `munmap(2)`.
     Munmap { addr: usize, len: usize },
     /// `mremap(2)`.
-    Mremap { old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize },
+    Mremap {
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new_addr: usize,
+    },
     /// `madvise(2)`.
-    Madvise { addr: usize, len: usize, advice: i32 },
+    Madvise {
+        addr: usize,
+        len: usize,
+        advice: i32,
+    },
     /// `mprotect(2)`.
     Mprotect { addr: usize, len: usize, prot: i32 },
     /// `brk(2)`: returns the break.
@@ -45,9 +63,20 @@ impl Call {
     fn encode(self) -> [usize; Self::WORDS] {
         let s = |v: i32| v as u32 as usize;
         match self {
-            Self::Mmap { addr, len, prot, flags } => [0, addr, len, s(prot), s(flags), 0],
+            Self::Mmap {
+                addr,
+                len,
+                prot,
+                flags,
+            } => [0, addr, len, s(prot), s(flags), 0],
             Self::Munmap { addr, len } => [1, addr, len, 0, 0, 0],
-            Self::Mremap { old, old_len, new_len, flags, new_addr } => [2, old, old_len, new_len, s(flags), new_addr],
+            Self::Mremap {
+                old,
+                old_len,
+                new_len,
+                flags,
+                new_addr,
+            } => [2, old, old_len, new_len, s(flags), new_addr],
             Self::Madvise { addr, len, advice } => [3, addr, len, s(advice), 0, 0],
             Self::Mprotect { addr, len, prot } => [4, addr, len, s(prot), 0, 0],
             Self::Brk { addr } => [5, addr, 0, 0, 0, 0],
@@ -61,11 +90,30 @@ impl Call {
     fn decode([kind, a, b, c, d, e]: [usize; Self::WORDS]) -> Self {
         let s = |v: usize| v as u32 as i32;
         match kind {
-            0 => Self::Mmap { addr: a, len: b, prot: s(c), flags: s(d) },
+            0 => Self::Mmap {
+                addr: a,
+                len: b,
+                prot: s(c),
+                flags: s(d),
+            },
             1 => Self::Munmap { addr: a, len: b },
-            2 => Self::Mremap { old: a, old_len: b, new_len: c, flags: s(d), new_addr: e },
-            3 => Self::Madvise { addr: a, len: b, advice: s(c) },
-            4 => Self::Mprotect { addr: a, len: b, prot: s(c) },
+            2 => Self::Mremap {
+                old: a,
+                old_len: b,
+                new_len: c,
+                flags: s(d),
+                new_addr: e,
+            },
+            3 => Self::Madvise {
+                addr: a,
+                len: b,
+                advice: s(c),
+            },
+            4 => Self::Mprotect {
+                addr: a,
+                len: b,
+                prot: s(c),
+            },
             5 => Self::Brk { addr: a },
             6 => Self::Mlock { addr: a, len: b },
             7 => Self::Munlock { addr: a, len: b },
@@ -107,7 +155,10 @@ impl Calls {
             words: std::array::from_fn(|_| AtomicUsize::new(0)),
             result: AtomicIsize::new(0),
         };
-        Ok(Self { slots: (0..SLOTS).map(slot).collect(), bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)? })
+        Ok(Self {
+            slots: (0..SLOTS).map(slot).collect(),
+            bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)?,
+        })
     }
 
     /// Address and length in bytes of the bells.
@@ -145,7 +196,11 @@ impl Calls {
     fn claim(&self) -> usize {
         loop {
             for (index, slot) in self.slots.iter().enumerate() {
-                if slot.state.compare_exchange(IDLE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if slot
+                    .state
+                    .compare_exchange(IDLE, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
                     return index;
                 }
             }
@@ -157,8 +212,11 @@ impl Calls {
     #[must_use]
     pub fn take(&self, index: usize) -> Option<Call> {
         let slot = &self.slots[index];
-        (slot.state.load(Ordering::Acquire) == POSTED)
-            .then(|| Call::decode(std::array::from_fn(|i| slot.words[i].load(Ordering::Relaxed))))
+        (slot.state.load(Ordering::Acquire) == POSTED).then(|| {
+            Call::decode(std::array::from_fn(|i| {
+                slot.words[i].load(Ordering::Relaxed)
+            }))
+        })
     }
 
     /// On the pager's thread: `index` is answered; its bell is then to be resolved.
@@ -170,6 +228,8 @@ impl Calls {
     /// In a forked child: calls of the parent's other threads are nobody's, and the caller's own
     /// (the fork) is over.
     pub fn reset(&self) {
-        self.slots.iter().for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));
+        self.slots
+            .iter()
+            .for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));
     }
 }

@@ -17,6 +17,7 @@
 //! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
 //! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
 //! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
+//! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay |
 //! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
 
 use std::ffi::{OsStr, OsString};
@@ -214,6 +215,8 @@ pub struct Config {
     pub quiet: bool,
     /// Seeded store faults, for tests.
     pub faults: Option<StoreFaults>,
+    /// Each process traces its pager's events and actions to this path, a point and its number.
+    pub record: Option<PathBuf>,
 }
 
 impl Config {
@@ -234,6 +237,7 @@ impl Config {
             stats: None,
             quiet: false,
             faults: None,
+            record: None,
         }
     }
 
@@ -281,6 +285,10 @@ impl Config {
             "OUTPAGE_STATS",
             self.stats.clone().map(PathBuf::into_os_string),
         );
+        optional(
+            "OUTPAGE_RECORD",
+            self.record.clone().map(PathBuf::into_os_string),
+        );
         optional("OUTPAGE_QUIET", self.quiet.then(|| "1".into()));
         optional("OUTPAGE_FAULTS", self.faults.map(|v| v.to_string().into()));
         vars
@@ -300,6 +308,7 @@ impl Config {
             config.swap_dir = dir;
         }
         config.stats = path("OUTPAGE_STATS");
+        config.record = path("OUTPAGE_RECORD");
         config.swap_cap = text_var(&var, "OUTPAGE_SWAP_CAP", parse_swap_cap)?;
         if let Some(name) = text_var(&var, "OUTPAGE_PAGEOUT", parse_pageout)? {
             config.pageout = name;
@@ -532,6 +541,7 @@ mod tests {
                 short: 1,
                 ..StoreFaults::default()
             }),
+            record: Some("/tmp/trace".into()),
         };
         assert_eq!(from_vars(&config.to_env()), Ok(Some(config)));
     }

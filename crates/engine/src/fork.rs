@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use outpage_core::contract::Event;
 use outpage_store::Descriptors;
+use outpage_sys::clock;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
@@ -18,13 +19,13 @@ use outpage_sys::own;
 use outpage_sys::pagemap::Pagemap;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
-use outpage_sys::clock;
 
 use crate::call::Call;
 use crate::live::Live;
 use crate::session::{MemberId, Session};
-use crate::start::{Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own};
-use crate::world::Mechanism;
+use crate::start::{
+    Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
+};
 
 /// What the forking thread carries from before the fork to after it: descriptors, because the
 /// pager's own are in another table.
@@ -45,13 +46,23 @@ impl Engine {
             fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
         };
         let session = self.copy_of(live.session.descriptor());
-        let swap = live.store.swap_file().and_then(|f| self.copy_of(f.as_raw_fd()));
-        Ticket { session, swap, child: live.fork_member }
+        let swap = live
+            .store
+            .swap_file()
+            .and_then(|f| self.copy_of(f.as_raw_fd()));
+        Ticket {
+            session,
+            swap,
+            child: live.fork_member,
+        }
     }
 
     /// A descriptor of the pager's table, opened again in the caller's.
     fn copy_of(&self, number: i32) -> Option<Fd> {
-        let path = format!("/proc/self/task/{}/fd/{number}\0", self.tid.load(Ordering::SeqCst));
+        let path = format!(
+            "/proc/self/task/{}/fd/{number}\0",
+            self.tid.load(Ordering::SeqCst)
+        );
         let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
         fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).ok()
     }
@@ -73,7 +84,11 @@ impl Engine {
         };
         if let Err(error) = self.launch(Begin::Child(live, ticket)) {
             let text = error.to_string();
-            fatal(&["outpage: a forked child cannot get a pager: ", &text, "; the child ends"]);
+            fatal(&[
+                "outpage: a forked child cannot get a pager: ",
+                &text,
+                "; the child ends",
+            ]);
         }
     }
 }
@@ -93,7 +108,12 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     while engine.gate.load(Ordering::SeqCst) == forks_so_far {
         futex::wait(&engine.gate, forks_so_far, None, Scope::Process);
     }
-    let mut live = engine.parked.lock().ok().and_then(|mut p| p.take()).expect("put there above");
+    let mut live = engine
+        .parked
+        .lock()
+        .ok()
+        .and_then(|mut p| p.take())
+        .expect("put there above");
     let pid = engine.forked_pid.load(Ordering::SeqCst);
     live.world.shared_by_fork = true;
     if let Some(child) = live.fork_member.take() {
@@ -108,7 +128,11 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
 }
 
 /// On the child's new pager thread: makes the parent's state this process's own.
-pub(crate) fn revive(engine: &'static Engine, mut live: Box<Live>, ticket: Ticket) -> Result<Box<Live>, StartError> {
+pub(crate) fn revive(
+    engine: &'static Engine,
+    mut live: Box<Live>,
+    ticket: Ticket,
+) -> Result<Box<Live>, StartError> {
     let session_fd = ticket.session.as_ref().map(Fd::number);
     let swap_fd = ticket.swap.as_ref().map(Fd::number);
     keep_only(&[engine.paths.uffd_device, session_fd, swap_fd])?;
@@ -120,16 +144,23 @@ pub(crate) fn revive(engine: &'static Engine, mut live: Box<Live>, ticket: Ticke
     mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
     mem::forget(mem::replace(&mut live.world.memory, memory));
-    let session_fd = ticket.session.ok_or(StartError::Os("reach the session", Errno::EBADF))?;
+    let session_fd = ticket
+        .session
+        .ok_or(StartError::Os("reach the session", Errno::EBADF))?;
     let mut session = Session::from_fd(session_fd.number()).map_err(StartError::Session)?;
     let joined = ticket.child.map(|child| session.join_forked(child));
     if !matches!(joined, Some(Ok(()))) {
         session.join().map_err(StartError::Session)?;
     }
     mem::replace(&mut live.session, session).abandon();
-    let swap = ticket.swap.ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
+    let swap = ticket
+        .swap
+        .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
-    live.store.reopen_after_fork(swap).map_err(StartError::Store)?;
+    live.store
+        .reopen_after_fork(swap)
+        .map_err(StartError::Store)?;
+    live.pager.forget_trace();
     live.children.clear();
     live.world.shared_by_fork = true;
     live.calls.reset();
@@ -146,18 +177,17 @@ fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
     let regions: Vec<_> = live.world.regions.all().to_vec();
     for region in regions {
-        if live.world.uffd.register(region.start, region.end - region.start, Mode::both()).is_err() {
+        if live
+            .world
+            .uffd
+            .register(region.start, region.end - region.start, Mode::both())
+            .is_err()
+        {
             // Not copied to children (MADV_DONTFORK): nothing is there.
             live.let_go(region.start, region.end);
         }
     }
-    if live.world.mechanism == Mechanism::WriteProtect {
-        // Protections are not copied either, and a staged page must not change.
-        let mut staged = Vec::new();
-        live.pager.each_staged(&mut |page| staged.push(page));
-        for page in staged {
-            live.world.protect_again(page);
-        }
-    }
+    // Protections are not copied either.
+    live.protect_staged(|_| true);
     Ok(())
 }

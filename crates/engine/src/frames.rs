@@ -46,13 +46,20 @@ impl Frames {
     /// # Errors
     /// The kernel's, when there is no address space.
     pub fn new(frames: usize) -> Result<Self, Errno> {
-        let places = u32::try_from((frames * 2).next_multiple_of(64)).map_err(|_| Errno::EOVERFLOW)?;
+        let places =
+            u32::try_from((frames * 2).next_multiple_of(64)).map_err(|_| Errno::EOVERFLOW)?;
         let area = Area::new(places as usize * PAGE_BYTES, Fork::Inherited)?;
         #[expect(unsafe_code, reason = "names the staging area as I/O memory, once")]
         // SAFETY: the area lives as long as this value, is touched through system calls and
         // `Area`'s own accessors only, and never while a request names the place.
         let io = unsafe { FrameArea::new(area.start(), places) };
-        Ok(Self { area, io, empty: Bits::filled(places, true), free: Bits::filled(places, false), populated: 0 })
+        Ok(Self {
+            area,
+            io,
+            empty: Bits::filled(places, true),
+            free: Bits::filled(places, false),
+            populated: 0,
+        })
     }
 
     /// Address and length in bytes of the area.
@@ -81,7 +88,8 @@ impl Frames {
 
     /// As [`Self::content`], to be written.
     pub fn content_mut(&mut self, place: Place) -> &mut [u8] {
-        self.area.bytes_mut(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
+        self.area
+            .bytes_mut(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
     }
 
     /// Frames with memory in the area: free or in use.
@@ -110,7 +118,8 @@ impl Frames {
             return Ok(got);
         }
         let got = self.take_empty(wanted);
-        if let Err(error) = map::populate(self.address(got.start), got.count as usize * PAGE_BYTES) {
+        if let Err(error) = map::populate(self.address(got.start), got.count as usize * PAGE_BYTES)
+        {
             got.iter().for_each(|place| self.set_empty(place));
             return Err(error);
         }
@@ -122,7 +131,10 @@ impl Frames {
     /// # Panics
     /// When no place is empty: there are twice as many as frames.
     pub fn take_empty(&mut self, wanted: u32) -> Places {
-        assert!(self.empty.ones > 0, "the staging area has twice as many places as frames");
+        assert!(
+            self.empty.ones > 0,
+            "the staging area has twice as many places as frames"
+        );
         let got = self.empty.take_run(wanted);
         self.populated += got.count as usize;
         got
@@ -163,7 +175,11 @@ struct Bits {
 impl Bits {
     fn filled(bits: u32, on: bool) -> Self {
         let words = vec![if on { u64::MAX } else { 0 }; bits as usize / 64];
-        Self { ones: if on { bits as usize } else { 0 }, words, cursor: 0 }
+        Self {
+            ones: if on { bits as usize } else { 0 },
+            words,
+            cursor: 0,
+        }
     }
 
     fn put(&mut self, bit: u32) {
@@ -188,7 +204,10 @@ impl Bits {
         }
         self.ones -= count;
         self.cursor = (start + count) / 64 % self.words.len();
-        Places { start: Place(start as u32), count: count as u32 }
+        Places {
+            start: Place(start as u32),
+            count: count as u32,
+        }
     }
 
     fn find_run(&self, wanted: usize) -> (usize, usize) {
@@ -245,7 +264,12 @@ mod tests {
         got.iter().for_each(|p| frames.set_free(p));
         let again = frames.take(64, true).expect("memory");
         assert_eq!((again.count, frames.populated()), (64, 100));
-        assert!(again.iter().all(|p| frames.content(p).iter().all(|&b| b == 0)), "a recycled frame is zeroed");
+        assert!(
+            again
+                .iter()
+                .all(|p| frames.content(p).iter().all(|&b| b == 0)),
+            "a recycled frame is zeroed"
+        );
         assert_eq!(frames.give_back(1000), 36);
         assert_eq!(frames.populated(), 64);
     }
@@ -256,7 +280,13 @@ mod tests {
         for bit in (0..10).chain(100..150).chain(200..220) {
             bits.put(bit);
         }
-        assert_eq!(bits.take_run(64), Places { start: Place(100), count: 50 });
+        assert_eq!(
+            bits.take_run(64),
+            Places {
+                start: Place(100),
+                count: 50
+            }
+        );
         assert_eq!(bits.take_run(16).count, 16);
         assert_eq!(bits.ones, 14);
     }

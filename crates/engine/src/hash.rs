@@ -28,6 +28,7 @@ impl Hasher {
 #[must_use]
 pub fn is_zero(content: &[u8]) -> bool {
     debug_assert_eq!(content.len() % 64, 0);
-    content.chunks_exact(64).all(|line| line.iter().fold(0, |a, &b| a | b) == 0)
+    content
+        .chunks_exact(64)
+        .all(|line| line.iter().fold(0, |a, &b| a | b) == 0)
 }
-

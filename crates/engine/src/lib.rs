@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod adopt;
+pub mod brain;
 mod budget;
 pub mod call;
 pub mod config;
@@ -20,6 +21,7 @@ mod serve;
 pub mod session;
 pub mod staged;
 mod start;
+mod unmanaged;
 mod workers;
 pub mod world;
 

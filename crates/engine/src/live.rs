@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use outpage_core::contract::{Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter};
+use outpage_core::contract::{
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter,
+};
 use outpage_core::page::ContentHash;
-use outpage_core::pager::Pager;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::process::{self, Tid};
 use outpage_sys::uffd::{FaultAccess, Message};
 use outpage_sys::{clock, fd};
 
+use crate::brain::Brain;
 use crate::call::Calls;
 use crate::frames::Place;
 use crate::placement::Placement;
 use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
-use crate::world::World;
+use crate::world::{Mechanism, World};
 
 /// How long the pager waits for a completion by yielding before it sleeps: twice a 4 KiB read of a
 /// fast device, after which a sleep's wake-up no longer matters.
@@ -45,7 +47,7 @@ struct Waiting {
 /// Everything the pager's thread owns.
 pub struct Live {
     /// The brain.
-    pub pager: Pager,
+    pub pager: Brain,
     /// The program's memory.
     pub world: World,
     /// Where paged-out bytes live.
@@ -61,6 +63,8 @@ pub struct Live {
     pub(crate) scratch: Vec<Region>,
     pub(crate) next_tick: Nanos,
     pub(crate) fault_ns: u64,
+    pub(crate) detach_calls: u64,
+    pub(crate) shared: crate::unmanaged::Shared,
     transfers: Vec<Transfer>,
     messages: Vec<Message>,
     completions: Vec<Completion>,
@@ -79,7 +83,7 @@ pub struct Live {
 impl Live {
     /// With nothing managed yet.
     pub fn new(
-        pager: Pager,
+        pager: Brain,
         world: World,
         store: Box<dyn Store + Send>,
         session: Session,
@@ -99,6 +103,8 @@ impl Live {
             scratch: Vec::with_capacity(256),
             next_tick: Nanos(0),
             fault_ns: 0,
+            detach_calls: 0,
+            shared: crate::unmanaged::Shared::default(),
             transfers: Vec::new(),
             messages: vec![Message::Other; MESSAGES],
             outcomes: Vec::with_capacity(256),
@@ -132,7 +138,10 @@ impl Live {
     /// Work that nobody waits for.
     fn between_events(&mut self) {
         self.pager.replenish();
+        self.pager.flush(true);
         self.world.wakes_are_old();
+        // The process may end at any moment: what others see is never older than the last event.
+        self.publish();
         let now = clock::now();
         if now >= self.next_tick {
             self.next_tick = Nanos(now.0 + TICK.0);
@@ -143,7 +152,10 @@ impl Live {
     /// Until something happens. Beside the program's only faulting thread, a read is awaited by
     /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
     fn sleep(&mut self) {
-        if !self.waiting.is_empty() && self.store.in_flight() > 0 && self.placement.beside_the_program() {
+        if !self.waiting.is_empty()
+            && self.store.in_flight() > 0
+            && self.placement.beside_the_program()
+        {
             let until = Nanos(clock::now().0 + YIELD_FOR.0);
             while clock::now() < until {
                 if self.complete_io() > 0 {
@@ -152,8 +164,16 @@ impl Live {
                 process::yield_now();
             }
         }
-        let mut fds = [pollfd(self.world.uffd.fd()), pollfd(self.store.wake_fd().unwrap_or(-1))];
-        let wait = Nanos(self.next_tick.0.saturating_sub(clock::now().0).max(1_000_000));
+        let mut fds = [
+            pollfd(self.world.uffd.fd()),
+            pollfd(self.store.wake_fd().unwrap_or(-1)),
+        ];
+        let wait = Nanos(
+            self.next_tick
+                .0
+                .saturating_sub(clock::now().0)
+                .max(1_000_000),
+        );
         let _ = fd::poll(&mut fds, Some(wait));
     }
 
@@ -168,7 +188,9 @@ impl Live {
     }
 
     fn message(&mut self, message: &Message) {
-        let &Message::Fault(fault) = message else { return };
+        let &Message::Fault(fault) = message else {
+            return;
+        };
         if let Some(slot) = self.calls.rung(fault.address) {
             return self.call(slot);
         }
@@ -181,9 +203,21 @@ impl Live {
             return;
         };
         let page = region.page(fault.address);
-        let access = if fault.access == FaultAccess::Write { Access::Write } else { Access::Read };
+        let access = if fault.access == FaultAccess::Write {
+            Access::Write
+        } else {
+            Access::Read
+        };
         self.waiting.push(Waiting { page, since: now });
-        self.pager.handle(now, Event::Fault { page, access, waiter: Waiter(fault.tid), extent: region.pages() });
+        self.pager.handle(
+            now,
+            Event::Fault {
+                page,
+                access,
+                waiter: Waiter(fault.tid),
+                extent: region.pages(),
+            },
+        );
         self.drive();
     }
 
@@ -217,7 +251,10 @@ impl Live {
         match action {
             Action::ZeroFill { id, run } => self.pages_done(id, |w, out| w.zero_fill(run, out)),
             Action::Map { id, run } => self.pages_done(id, |w, out| w.map(run, out)),
-            Action::Detach { id, run } => self.pages_done(id, |w, out| w.detach(run, out)),
+            Action::Detach { id, run } => {
+                self.detach_calls += 1;
+                self.pages_done(id, |w, out| w.detach(run, out));
+            }
             Action::Release { id } => {
                 self.world.release(self.pager.pages_of(id));
                 self.done(id, Outcome::Done);
@@ -237,7 +274,13 @@ impl Live {
     fn pages_done(&mut self, id: ActionId, act: impl FnOnce(&mut World, &mut Vec<PageOutcome>)) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         act(&mut self.world, &mut outcomes);
-        self.pager.handle(clock::now(), Event::Done { id, outcome: Outcome::Pages(&outcomes) });
+        self.pager.handle(
+            clock::now(),
+            Event::Done {
+                id,
+                outcome: Outcome::Pages(&outcomes),
+            },
+        );
         self.outcomes = outcomes;
     }
 
@@ -271,15 +314,22 @@ impl Live {
         if reading {
             self.world.frames_to_read(slots.slots as usize, &mut places);
             self.frames.clear();
-            self.frames.extend(places.iter().map(|&place| self.world.frames.frame(place)));
+            self.frames
+                .extend(places.iter().map(|&place| self.world.frames.frame(place)));
         } else {
             let mut frames = std::mem::take(&mut self.frames);
-            self.world.frames_to_write(self.pager.pages_of(id), &mut frames, &mut places);
+            self.world
+                .frames_to_write(self.pager.pages_of(id), &mut frames, &mut places);
             self.frames = frames;
         }
         self.transfers[index] = Transfer { places, reading };
         let frames = std::mem::take(&mut self.frames);
-        let request = Request { token: Token(u64::from(id.0)), direction, slots, frames: &frames };
+        let request = Request {
+            token: Token(u64::from(id.0)),
+            direction,
+            slots,
+            frames: &frames,
+        };
         while self.store.submit(&request) == Err(SubmitError::Full) {
             self.store.wait(1_000_000);
             self.collect_io();
@@ -310,7 +360,11 @@ impl Live {
         let transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         if let Err(error) = &completion.result {
             self.session.counters().store_errors.add(1);
-            let why = if error.is_no_space() { IoFailure::NoSpace } else { IoFailure::Device };
+            let why = if error.is_no_space() {
+                IoFailure::NoSpace
+            } else {
+                IoFailure::Device
+            };
             self.world.end_write(&transfer.places);
             self.done(id, Outcome::Failed(why));
         } else if transfer.reading {
@@ -349,7 +403,10 @@ impl Live {
             });
             let reserved = leased.filter(|&extent| {
                 let offset = u64::from(extent) * EXTENT_BYTES;
-                let ok = self.store.swap_file().is_none_or(|f| f.preallocate(offset..offset + EXTENT_BYTES).is_ok());
+                let ok = self
+                    .store
+                    .swap_file()
+                    .is_none_or(|f| f.preallocate(offset..offset + EXTENT_BYTES).is_ok());
                 if !ok {
                     self.session.release_extent(extent);
                 }
@@ -417,11 +474,31 @@ impl Live {
         }
     }
 
+    /// Protects again what is staged in place, after the kernel dropped the protection: a staged page
+    /// must not change.
+    pub(crate) fn protect_staged(&mut self, which: impl Fn(PageNo) -> bool) {
+        if self.world.mechanism == Mechanism::WriteProtect {
+            let world = &mut self.world;
+            self.pager.each_staged(&mut |page| {
+                if which(page) {
+                    world.protect_again(page);
+                }
+            });
+        }
+    }
+
     /// Brings the page at `address`, if it is managed, into the program.
     pub(crate) fn bring_in(&mut self, address: usize) {
-        let Some(region) = self.world.regions.at(address).copied() else { return };
+        let Some(region) = self.world.regions.at(address).copied() else {
+            return;
+        };
         let page = region.page(address);
-        let event = Event::Fault { page, access: Access::Write, waiter: Waiter(0), extent: region.pages() };
+        let event = Event::Fault {
+            page,
+            access: Access::Write,
+            waiter: Waiter(0),
+            extent: region.pages(),
+        };
         self.pager.handle(clock::now(), event);
         self.drive();
         self.quiesce(PageRange::one(page));
@@ -429,5 +506,9 @@ impl Live {
 }
 
 fn pollfd(fd: i32) -> libc::pollfd {
-    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
 }

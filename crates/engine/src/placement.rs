@@ -33,7 +33,13 @@ impl Placement {
     #[must_use]
     pub fn new() -> Self {
         let all = process::affinity(Tid(0)).ok().filter(|set| set.count() > 1);
-        Self { all, last: Tid(0), in_a_row: 0, at: None, next_look: Nanos(0) }
+        Self {
+            all,
+            last: Tid(0),
+            in_a_row: 0,
+            at: None,
+            next_look: Nanos(0),
+        }
     }
 
     /// A fault came from `tid`.
@@ -51,7 +57,9 @@ impl Placement {
             return;
         }
         self.next_look = Nanos(now.0 + LOOK_EVERY.0);
-        let Some(cpu) = process::cpu_of(tid).filter(|&cpu| all.contains(cpu)) else { return };
+        let Some(cpu) = process::cpu_of(tid).filter(|&cpu| all.contains(cpu)) else {
+            return;
+        };
         if self.at != Some(cpu) && process::set_affinity(Tid(0), &CpuSet::one(cpu)).is_ok() {
             self.at = Some(cpu);
         }

@@ -41,7 +41,12 @@ impl Region {
     }
 
     fn cut(&self, start: usize, end: usize) -> Self {
-        Self { start, end, first: self.page(start), ..*self }
+        Self {
+            start,
+            end,
+            first: self.page(start),
+            ..*self
+        }
     }
 
     fn joins(&self, next: &Self) -> bool {
@@ -70,7 +75,10 @@ impl Regions {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { list: Vec::with_capacity(1024), moved: false }
+        Self {
+            list: Vec::with_capacity(1024),
+            moved: false,
+        }
     }
 
     /// All of them, ascending.
@@ -86,7 +94,9 @@ impl Regions {
     /// The region that holds `address`.
     #[must_use]
     pub fn at(&self, address: usize) -> Option<&Region> {
-        self.list.get(self.position(address)).filter(|r| r.start <= address)
+        self.list
+            .get(self.position(address))
+            .filter(|r| r.start <= address)
     }
 
     /// The parts of regions within `start..end`, ascending, copied to `out`.
@@ -94,7 +104,10 @@ impl Regions {
         out.clear();
         let from = self.position(start);
         out.extend(
-            self.list[from..].iter().take_while(|r| r.start < end).map(|r| r.cut(r.start.max(start), r.end.min(end))),
+            self.list[from..]
+                .iter()
+                .take_while(|r| r.start < end)
+                .map(|r| r.cut(r.start.max(start), r.end.min(end))),
         );
     }
 
@@ -109,11 +122,17 @@ impl Regions {
             (skip < pages).then(|| (r.start + ((skip as usize) << PAGE_SHIFT), pages - skip))
         };
         if page.object() == ObjectId(0)
-            && let Some(found) = self.at((page.index() as usize) << PAGE_SHIFT).and_then(inside)
+            && let Some(found) = self
+                .at((page.index() as usize) << PAGE_SHIFT)
+                .and_then(inside)
         {
             return Some(found);
         }
-        if self.moved { self.list.iter().find_map(inside) } else { None }
+        if self.moved {
+            self.list.iter().find_map(inside)
+        } else {
+            None
+        }
     }
 
     /// Adds `start..end`, which overlaps nothing, under numbers that nobody else has; returns it.
@@ -123,10 +142,21 @@ impl Regions {
     pub fn add(&mut self, start: usize, end: usize, prot: i32, locked: bool) -> Region {
         let index = (start >> PAGE_SHIFT) as u64;
         let mut object = 0;
-        while self.moved && self.numbers_taken(PageNo::new(ObjectId(object), index), (end - start) >> PAGE_SHIFT) {
+        while self.moved
+            && self.numbers_taken(
+                PageNo::new(ObjectId(object), index),
+                (end - start) >> PAGE_SHIFT,
+            )
+        {
             object += 1;
         }
-        let region = Region { start, end, first: PageNo::new(ObjectId(object), index), prot, locked };
+        let region = Region {
+            start,
+            end,
+            first: PageNo::new(ObjectId(object), index),
+            prot,
+            locked,
+        };
         self.moved |= object != 0;
         self.insert(region);
         region
@@ -141,9 +171,13 @@ impl Regions {
 
     /// Adds a region under the numbers it has: memory that was moved here.
     pub fn insert(&mut self, region: Region) {
-        self.moved |= region.first.index() != (region.start >> PAGE_SHIFT) as u64 || region.first.object() != ObjectId(0);
+        self.moved |= region.first.index() != (region.start >> PAGE_SHIFT) as u64
+            || region.first.object() != ObjectId(0);
         let at = self.position(region.start);
-        assert!(self.list.get(at).is_none_or(|r| region.end <= r.start), "regions overlap");
+        assert!(
+            self.list.get(at).is_none_or(|r| region.end <= r.start),
+            "regions overlap"
+        );
         if at > 0 && self.list[at - 1].joins(&region) {
             self.list[at - 1].end = region.end;
             self.join_next(at - 1);
@@ -178,7 +212,13 @@ impl Regions {
     }
 
     /// Changes what `change` sets on all of `start..end`.
-    pub fn update(&mut self, start: usize, end: usize, scratch: &mut Vec<Region>, change: impl Fn(&mut Region)) {
+    pub fn update(
+        &mut self,
+        start: usize,
+        end: usize,
+        scratch: &mut Vec<Region>,
+        change: impl Fn(&mut Region),
+    ) {
         self.remove(start, end, scratch);
         for mut region in scratch.drain(..) {
             change(&mut region);
@@ -224,7 +264,11 @@ mod tests {
         let mut out = Vec::new();
         let old = regions.add(0x10_000, 0x20_000, RW, false);
         regions.remove(0x10_000, 0x20_000, &mut out);
-        regions.insert(Region { start: 0x50_000, end: 0x60_000, ..old });
+        regions.insert(Region {
+            start: 0x50_000,
+            end: 0x60_000,
+            ..old
+        });
         assert_eq!(regions.address(old.first), Some((0x50_000, 16)));
         let new = regions.add(0x10_000, 0x20_000, RW, false);
         assert_ne!(new.first.object(), old.first.object());

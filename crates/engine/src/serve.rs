@@ -36,11 +36,20 @@ impl Live {
     /// Carries out `call`; returns what the system call would.
     pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
         match call {
-            Call::Mmap { addr, len, prot, flags } => self.mmap(addr, len, prot, flags),
+            Call::Mmap {
+                addr,
+                len,
+                prot,
+                flags,
+            } => self.mmap(addr, len, prot, flags),
             Call::Munmap { addr, len } => self.munmap(addr, len),
-            Call::Mremap { old, old_len, new_len, flags, new_addr } => {
-                self.mremap(old, page_up(old_len), page_up(new_len), flags, new_addr)
-            }
+            Call::Mremap {
+                old,
+                old_len,
+                new_len,
+                flags,
+                new_addr,
+            } => self.mremap(old, page_up(old_len), page_up(new_len), flags, new_addr),
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
             Call::Brk { addr } => self.brk(addr),
@@ -74,7 +83,13 @@ impl Live {
     }
 
     /// Manages `start..end`, which is mapped.
-    pub(crate) fn take_over(&mut self, start: usize, end: usize, prot: i32, locked: bool) -> Result<Region, Errno> {
+    pub(crate) fn take_over(
+        &mut self,
+        start: usize,
+        end: usize,
+        prot: i32,
+        locked: bool,
+    ) -> Result<Region, Errno> {
         map::no_huge_pages(start, end - start)?;
         self.world.uffd.register(start, end - start, Mode::both())?;
         Ok(self.world.regions.add(start, end, prot, locked))
@@ -99,7 +114,7 @@ impl Live {
     }
 
     fn munmap(&mut self, addr: usize, len: usize) -> isize {
-        if addr % PAGE_BYTES != 0 || len == 0 {
+        if !addr.is_multiple_of(PAGE_BYTES) || len == 0 {
             return unit(map::munmap(addr, len));
         }
         let end = addr.saturating_add(page_up(len));
@@ -107,9 +122,18 @@ impl Live {
         unit(map::munmap(addr, len))
     }
 
-    fn mremap(&mut self, old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> isize {
+    fn mremap(
+        &mut self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new_addr: usize,
+    ) -> isize {
         let managed = self.world.regions.at(old).copied();
-        let Some(region) = managed.filter(|_| old % PAGE_BYTES == 0 && old_len > 0 && new_len > 0) else {
+        let Some(region) =
+            managed.filter(|_| old.is_multiple_of(PAGE_BYTES) && old_len > 0 && new_len > 0)
+        else {
             if flags & libc::MREMAP_FIXED != 0 {
                 self.let_go(new_addr, new_addr.saturating_add(new_len));
             }
@@ -125,51 +149,94 @@ impl Live {
         if new_len < old_len {
             self.let_go(old + new_len, old + old_len);
         }
-        self.quiesce(PageRange::new(region.page(old), (old_len.min(new_len) / PAGE_BYTES) as u64));
+        self.quiesce(PageRange::new(
+            region.page(old),
+            (old_len.min(new_len) / PAGE_BYTES) as u64,
+        ));
         let moved = match map::mremap(old, old_len, new_len, flags, new_addr) {
             Ok(moved) => moved,
             Err(error) => return -(error.number() as isize),
         };
-        self.moved(region, old, old_len.min(new_len), moved, new_len, flags & libc::MREMAP_DONTUNMAP != 0);
+        self.moved(
+            region,
+            old,
+            old_len.min(new_len),
+            moved,
+            new_len,
+            flags & libc::MREMAP_DONTUNMAP != 0,
+        );
         moved as isize
     }
 
     /// The kernel moved `kept` bytes from `old` to `new`, where `new_len` bytes are mapped now.
-    fn moved(&mut self, region: Region, old: usize, kept: usize, new: usize, new_len: usize, old_stays: bool) {
+    fn moved(
+        &mut self,
+        region: Region,
+        old: usize,
+        kept: usize,
+        new: usize,
+        new_len: usize,
+        old_stays: bool,
+    ) {
         if new != old {
             let mut parts = std::mem::take(&mut self.scratch);
             self.world.regions.remove(old, old + kept, &mut parts);
             self.scratch = parts;
             let first = region.page(old);
-            self.world.regions.insert(Region { start: new, end: new + kept, first, ..region });
+            self.world.regions.insert(Region {
+                start: new,
+                end: new + kept,
+                first,
+                ..region
+            });
             if old_stays {
-                self.world.regions.add(old, old + kept, region.prot, region.locked);
+                self.world
+                    .regions
+                    .add(old, old + kept, region.prot, region.locked);
             }
         }
         if new_len > kept {
-            self.world.regions.add(new + kept, new + new_len, region.prot, region.locked);
+            self.world
+                .regions
+                .add(new + kept, new + new_len, region.prot, region.locked);
         }
         // The kernel drops the registration of what it moved.
         let registered = self.world.uffd.register(new, new_len, Mode::both());
         if let Err(error) = registered {
-            crate::start::fatal(&["outpage: moved memory cannot be managed any more: ", error.text()]);
+            crate::start::fatal(&[
+                "outpage: moved memory cannot be managed any more: ",
+                error.text(),
+            ]);
         }
+        // Nor does it keep the protection of pages that are staged in place.
+        let pages = PageRange::new(region.page(old), (kept / PAGE_BYTES) as u64);
+        self.protect_staged(|page| pages.contains(page));
     }
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
         match advice {
             libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | MADV_DONTNEED_LOCKED => {
-                if addr % PAGE_BYTES != 0 {
+                if !addr.is_multiple_of(PAGE_BYTES) {
                     return -(Errno::EINVAL.number() as isize);
                 }
                 self.drop_contents(addr, addr.saturating_add(page_up(len)), Event::Discard);
-                let advice = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
+                let advice = if advice == libc::MADV_FREE {
+                    libc::MADV_DONTNEED
+                } else {
+                    advice
+                };
                 unit(map::madvise(addr, len, advice))
             }
             // Huge pages and the kernel's own reclaim have no place in managed memory; populating it
             // would have the pager wait for itself.
-            libc::MADV_HUGEPAGE | MADV_COLLAPSE | libc::MADV_MERGEABLE | MADV_COLD | MADV_PAGEOUT
-            | libc::MADV_WILLNEED | MADV_POPULATE_READ | MADV_POPULATE_WRITE
+            libc::MADV_HUGEPAGE
+            | MADV_COLLAPSE
+            | libc::MADV_MERGEABLE
+            | MADV_COLD
+            | MADV_PAGEOUT
+            | libc::MADV_WILLNEED
+            | MADV_POPULATE_READ
+            | MADV_POPULATE_WRITE
                 if self.manages_any(addr, len) =>
             {
                 0
@@ -180,7 +247,9 @@ impl Live {
 
     fn manages_any(&mut self, addr: usize, len: usize) -> bool {
         let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(addr, addr.saturating_add(page_up(len)), &mut parts);
+        self.world
+            .regions
+            .within(addr, addr.saturating_add(page_up(len)), &mut parts);
         let any = !parts.is_empty();
         self.scratch = parts;
         any
@@ -191,7 +260,9 @@ impl Live {
         if result.is_ok() && len > 0 {
             let mut scratch = std::mem::take(&mut self.scratch);
             let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-            self.world.regions.update(addr, addr + page_up(len), &mut scratch, |r| r.prot = prot);
+            self.world
+                .regions
+                .update(addr, addr + page_up(len), &mut scratch, |r| r.prot = prot);
             self.scratch = scratch;
         }
         unit(result)
@@ -222,19 +293,37 @@ impl Live {
         let end = page_up(addr.saturating_add(len));
         let mut scratch = std::mem::take(&mut self.scratch);
         self.world.regions.within(start, end, &mut scratch);
-        let more: usize = scratch.iter().filter(|r| !r.locked).map(|r| r.end - r.start).sum();
-        let so_far: usize = self.world.regions.all().iter().filter(|r| r.locked).map(|r| r.end - r.start).sum();
+        let more: usize = scratch
+            .iter()
+            .filter(|r| !r.locked)
+            .map(|r| r.end - r.start)
+            .sum();
+        let so_far: usize = self
+            .world
+            .regions
+            .all()
+            .iter()
+            .filter(|r| r.locked)
+            .map(|r| r.end - r.start)
+            .sum();
         let fits = (so_far + more) / PAGE_BYTES <= self.frames_max / LOCKED_SHARE;
         if !locked || fits {
-            self.world.regions.update(start, end, &mut scratch, |r| r.locked = locked);
+            self.world
+                .regions
+                .update(start, end, &mut scratch, |r| r.locked = locked);
         }
         self.scratch = scratch;
-        if locked && !fits { -(Errno::ENOMEM.number() as isize) } else { 0 }
+        if locked && !fits {
+            -(Errno::ENOMEM.number() as isize)
+        } else {
+            0
+        }
     }
 
     /// Brings everything to rest, with the pages mapped that the forking thread needs.
     fn prepare_fork(&mut self, stack: usize, tls: usize, slot: usize) -> isize {
-        let stack_pages = (stack.saturating_sub(STACK_BELOW)..stack + 3 * PAGE_BYTES).step_by(PAGE_BYTES);
+        let stack_pages =
+            (stack.saturating_sub(STACK_BELOW)..stack + 3 * PAGE_BYTES).step_by(PAGE_BYTES);
         let tls_pages = (tls.saturating_sub(PAGE_BYTES)..tls + 2 * PAGE_BYTES).step_by(PAGE_BYTES);
         for address in stack_pages.chain(tls_pages) {
             self.bring_in(address);

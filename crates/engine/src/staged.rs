@@ -19,7 +19,11 @@ impl Staged {
     #[must_use]
     pub fn new(frames: usize) -> Self {
         let cells = (frames * 4 / 3 + 64).next_power_of_two();
-        Self { pages: vec![VACANT; cells], places: vec![Place(0); cells], used: 0 }
+        Self {
+            pages: vec![VACANT; cells],
+            places: vec![Place(0); cells],
+            used: 0,
+        }
     }
 
     /// Pages in the table.
@@ -36,7 +40,8 @@ impl Staged {
 
     /// Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4).
     fn home(&self, page: u64) -> usize {
-        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.pages.len().trailing_zeros())) as usize
+        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.pages.len().trailing_zeros()))
+            as usize
     }
 
     fn find(&self, page: u64) -> usize {
@@ -60,7 +65,10 @@ impl Staged {
     /// # Panics
     /// When it is staged already, or more pages are staged than there are frames.
     pub fn insert(&mut self, page: PageNo, place: Place) {
-        assert!(self.used * 4 <= self.pages.len() * 3, "more staged pages than frames");
+        assert!(
+            self.used * 4 <= self.pages.len() * 3,
+            "more staged pages than frames"
+        );
         let at = self.find(page.raw());
         assert!(self.pages[at] == VACANT, "{page:?} staged twice");
         (self.pages[at], self.places[at]) = (page.raw(), place);
@@ -98,10 +106,17 @@ mod tests {
     fn pages_come_and_go() {
         let mut staged = Staged::new(1000);
         for round in 0..10u64 {
-            (0..1000u32).for_each(|i| staged.insert(PageNo::from_raw(u64::from(i) * 64 + round), Place(i)));
+            (0..1000u32)
+                .for_each(|i| staged.insert(PageNo::from_raw(u64::from(i) * 64 + round), Place(i)));
             for i in 0..1000u32 {
-                assert_eq!(staged.remove(PageNo::from_raw(u64::from(i) * 64 + round)), Some(Place(i)));
-                assert_eq!(staged.get(PageNo::from_raw(u64::from(i) * 64 + round)), None);
+                assert_eq!(
+                    staged.remove(PageNo::from_raw(u64::from(i) * 64 + round)),
+                    Some(Place(i))
+                );
+                assert_eq!(
+                    staged.get(PageNo::from_raw(u64::from(i) * 64 + round)),
+                    None
+                );
             }
             assert!(staged.is_empty());
         }

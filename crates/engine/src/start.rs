@@ -1,14 +1,18 @@
 //! How a process gets its pager: at the start, and again in a forked child.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use outpage_core::limits::FRAMES_MIN;
-use outpage_core::pager::{Pager, Setup as PagerSetup};
-use outpage_core::{pageout, readahead, reclaim, slots};
-use outpage_store::{Backend, BackendError, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError};
+use outpage_core::pager::Pager;
+use outpage_core::record::Header;
+use outpage_core::{pageout, readahead, reclaim};
+use outpage_store::{
+    Backend, BackendError, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError,
+};
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
 use outpage_sys::pagemap::Pagemap;
@@ -17,6 +21,7 @@ use outpage_sys::thread::{self, Options};
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
 use outpage_sys::{clock, fd, process};
 
+use crate::brain::Brain;
 use crate::call::{Call, Calls};
 use crate::config::{Config, Mechanism as Wish, StoreKind};
 use crate::fork::Ticket;
@@ -134,11 +139,14 @@ impl Engine {
     /// Starts a pager thread and waits until it serves.
     pub(crate) fn launch(&'static self, begin: Begin) -> Result<(), StartError> {
         self.state.store(STARTING, Ordering::SeqCst);
-        let options = Options { name: c"outpage", stack_bytes: STACK_BYTES, share_files: false };
-        let thread = thread::spawn(pager_thread, begin, &options).map_err(os("start the pager's thread"))?;
+        let options = Options {
+            name: c"outpage",
+            stack_bytes: STACK_BYTES,
+            share_files: false,
+        };
+        let thread =
+            thread::spawn(pager_thread, begin, &options).map_err(os("start the pager's thread"))?;
         self.tid.store(thread.tid().0, Ordering::SeqCst);
-        // It ends with the process, or in a message: nobody joins it.
-        std::mem::forget(thread);
         while self.state.load(Ordering::SeqCst) == STARTING {
             futex::wait(&self.state, STARTING, None, Scope::Process);
         }
@@ -173,6 +181,10 @@ impl Engine {
 /// The life of a pager's thread.
 fn pager_thread(begin: Begin) {
     let engine = ENGINE.get().expect("set before the thread");
+    // A dead pager must not be a silent hang: the message goes out, then the process ends.
+    std::panic::set_hook(Box::new(|info| {
+        report::die(&["outpage: internal error: ", &info.to_string()])
+    }));
     let live = match begin {
         Begin::Fresh => fresh(engine),
         Begin::Child(live, ticket) => crate::fork::revive(engine, live, ticket),
@@ -201,16 +213,26 @@ pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
 }
 
 pub(crate) fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError> {
-    let basics = Features::THREAD_ID.plus(Features::PAGEFAULT_FLAG_WP).plus(Features::EXACT_ADDRESS);
+    let basics = Features::THREAD_ID
+        .plus(Features::PAGEFAULT_FLAG_WP)
+        .plus(Features::EXACT_ADDRESS);
     let extras = basics.plus(Features::POISON).plus(Features::WP_UNPOPULATED);
     let open = |required, optional| {
-        Uffd::open(&Wanted { inherited: engine.paths.uffd_device, required, optional }).map_err(StartError::Uffd)
+        Uffd::open(&Wanted {
+            inherited: engine.paths.uffd_device,
+            required,
+            optional,
+        })
+        .map_err(StartError::Uffd)
     };
-    let protect = || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
+    let protect =
+        || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
     match engine.config.mechanism {
         Wish::Move => Ok((open(Features::MOVE, extras)?, Mechanism::Move)),
         Wish::WriteProtect => protect(),
-        Wish::Auto => open(Features::MOVE, extras).map(|u| (u, Mechanism::Move)).or_else(|_| protect()),
+        Wish::Auto => open(Features::MOVE, extras)
+            .map(|u| (u, Mechanism::Move))
+            .or_else(|_| protect()),
     }
 }
 
@@ -225,7 +247,8 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     });
     let store = open_store(engine, open_swap(engine)?)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
-    let pager = new_pager(&engine.config, FRAMES_MIN, session.extents_cap().saturating_mul(EXTENT_SLOTS));
+    let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
+    let pager = new_pager(&engine.config, slots_max)?;
     let pool = bounce_frames(&engine.config, mechanism);
     let frames = Frames::new(total + pool).map_err(os("reserve the staging area"))?;
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
@@ -233,7 +256,14 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
     let world = World::new(uffd, frames, total + pool, mechanism, pagemap, memory, seed);
-    let mut live = Box::new(Live::new(pager, world, store, session, engine.calls.clone(), total));
+    let mut live = Box::new(Live::new(
+        pager,
+        world,
+        store,
+        session,
+        engine.calls.clone(),
+        total,
+    ));
     live.pool = pool;
     register_own(&live)?;
     live.take_share();
@@ -256,10 +286,16 @@ pub(crate) fn bounce_frames(config: &Config, mechanism: Mechanism) -> usize {
 pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
     let (start, len) = live.world.frames.span();
     if live.world.mechanism == Mechanism::Move {
-        live.world.uffd.register(start, len, Mode::write_protect()).map_err(os("register the staging area"))?;
+        live.world
+            .uffd
+            .register(start, len, Mode::write_protect())
+            .map_err(os("register the staging area"))?;
     }
     let (start, len) = live.calls.span();
-    live.world.uffd.register(start, len, Mode::missing()).map_err(os("register the doorbells"))
+    live.world
+        .uffd
+        .register(start, len, Mode::missing())
+        .map_err(os("register the doorbells"))
 }
 
 fn open_session(engine: &Engine) -> Result<Session, StartError> {
@@ -268,7 +304,8 @@ fn open_session(engine: &Engine) -> Result<Session, StartError> {
         None => {
             let config = &engine.config;
             let made = Session::create(config.limit_pages(), config.swap_cap_bytes());
-            made.map(|(session, _)| session).map_err(StartError::Session)
+            made.map(|(session, _)| session)
+                .map_err(StartError::Session)
         }
     }
 }
@@ -277,27 +314,38 @@ fn open_swap(engine: &Engine) -> Result<SwapFile, StartError> {
     let cap = engine.config.swap_cap_bytes();
     match &engine.paths.swap {
         Some(path) => {
-            let file = fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).map_err(os("open the swap file"))?;
+            let file =
+                fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).map_err(os("open the swap file"))?;
             SwapFile::from_fd(owned(file.release()), cap).map_err(StartError::Swap)
         }
         None => SwapFile::create_in(&engine.config.swap_dir, cap).map_err(StartError::Swap),
     }
 }
 
-#[expect(unsafe_code, reason = "hands a descriptor from one owner type to another")]
+#[expect(
+    unsafe_code,
+    reason = "hands a descriptor from one owner type to another"
+)]
 pub(crate) fn owned(number: i32) -> OwnedFd {
     // SAFETY: the callers pass descriptors that they just released or opened, and use no more.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-pub(crate) fn open_store(engine: &Engine, file: SwapFile) -> Result<Box<dyn Store + Send>, StartError> {
+pub(crate) fn open_store(
+    engine: &Engine,
+    file: SwapFile,
+) -> Result<Box<dyn Store + Send>, StartError> {
     let choice = match engine.config.store {
         StoreKind::Auto => Choice::Auto,
         StoreKind::Uring => Choice::Only(Backend::Uring),
         StoreKind::Pool => Choice::Only(Backend::Pool),
     };
-    let config = StoreConfig { depth: 64, request_pages_max: chunk_pages(&engine.config).max(window_pages(&engine.config)) };
-    let store = outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
+    let config = StoreConfig {
+        depth: 64,
+        request_pages_max: chunk_pages(&engine.config).max(window_pages(&engine.config)),
+    };
+    let store =
+        outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
     Ok(match engine.config.faults {
         None => store,
         Some(faults) => crate::workers::with_faults(store, faults),
@@ -320,21 +368,45 @@ const ZERO_AROUND: u32 = 64;
 /// Staged neighbours mapped again with a touched page; see ARCHITECTURE.md for the measurement.
 const RESCUE_AROUND: u32 = 8;
 
-fn new_pager(config: &Config, frames: usize, slots_max: u32) -> Pager {
+/// What the pager is made of.
+fn header(config: &Config, slots_max: u32) -> Header<'static> {
     let out = pageout::find(config.pageout).expect("checked when it was parsed");
     let ahead = readahead::find(config.readahead).expect("checked when it was parsed");
-    let out_params = pageout::Params { buffer_pages: chunk_pages(config), ..out.params() };
-    let ahead_params = readahead::Params { max_window: window_pages(config), ..ahead.params() };
-    Pager::new(PagerSetup {
-        reclaim: (reclaim::REGISTRY[0].build)(),
-        pageout: (out.build)(out_params),
-        readahead: (ahead.build)(ahead_params),
-        slots: slots::find(config.slots).expect("checked when it was parsed").build,
-        frames,
+    Header {
+        reclaim: reclaim::REGISTRY[0].name,
+        pageout: config.pageout,
+        pageout_params: pageout::Params {
+            buffer_pages: chunk_pages(config),
+            ..out.params()
+        },
+        readahead: config.readahead,
+        readahead_params: readahead::Params {
+            max_window: window_pages(config),
+            ..ahead.params()
+        },
+        slots: config.slots,
+        frames: FRAMES_MIN as u64,
         slots_max,
         zero_around: ZERO_AROUND,
         rescue_around: RESCUE_AROUND,
-    })
+    }
+}
+
+fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
+    let header = header(config, slots_max);
+    let setup = header
+        .setup()
+        .expect("names and parameters were checked when they were parsed");
+    let mut pager = Brain::new(Pager::new(setup));
+    if let Some(prefix) = &config.record {
+        let path = format!("{}.{}\0", prefix.display(), process::pid());
+        let path = CStr::from_bytes_with_nul(path.as_bytes())
+            .map_err(|_| StartError::Os("name the trace", Errno::EINVAL))?;
+        pager
+            .record(path, &header)
+            .map_err(os("create the trace"))?;
+    }
+    Ok(pager)
 }
 
 /// The pager cannot go on: says so on the program's standard error and ends the process.

@@ -20,13 +20,20 @@ struct Job {
 
 impl Spawner for Workers {
     fn spawn(&self, run: extern "C" fn(*mut u8), argument: *mut u8) -> io::Result<()> {
-        let options = Options { name: c"outpage-io", stack_bytes: STACK_BYTES, share_files: true };
-        let job = Job { run, argument: argument.expose_provenance() };
+        let options = Options {
+            name: c"outpage-io",
+            stack_bytes: STACK_BYTES,
+            share_files: true,
+        };
+        let job = Job {
+            run,
+            argument: argument.expose_provenance(),
+        };
         let begin = |job: Job| (job.run)(std::ptr::with_exposed_provenance_mut(job.argument));
-        let thread = thread::spawn(begin, job, &options).map_err(|e| io::Error::from_raw_os_error(e.number()))?;
-        // It ends with the process.
-        std::mem::forget(thread);
-        Ok(())
+        // It ends with the process: nobody joins it.
+        thread::spawn(begin, job, &options)
+            .map(drop)
+            .map_err(|e| io::Error::from_raw_os_error(e.number()))
     }
 }
 

@@ -18,7 +18,7 @@ use outpage_sys::uffd::{CopyMode, MoveOutcome, Outcome, Stop, Uffd};
 
 use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
-use crate::regions::{Region, Regions, libc_prot};
+use crate::regions::{Region, Regions};
 use crate::staged::Staged;
 
 /// The most pages one call acts on.
@@ -82,7 +82,15 @@ impl Segment {
 impl World {
     /// With everything empty.
     #[must_use]
-    pub fn new(uffd: Uffd, frames: Frames, limit: usize, mechanism: Mechanism, pagemap: Pagemap, memory: Memory, seed: u64) -> Self {
+    pub fn new(
+        uffd: Uffd,
+        frames: Frames,
+        limit: usize,
+        mechanism: Mechanism,
+        pagemap: Pagemap,
+        memory: Memory,
+        seed: u64,
+    ) -> Self {
         Self {
             uffd,
             frames,
@@ -102,11 +110,19 @@ impl World {
     }
 
     fn segment(&self, run: PageRange) -> Result<Segment, usize> {
-        let Some((address, follow)) = self.regions.address(run.start) else { return Err(1) };
+        let Some((address, follow)) = self.regions.address(run.start) else {
+            return Err(1);
+        };
         let region = *self.regions.at(address).expect("an address of a region");
         let pages = run.pages.min(follow) as usize;
         let plain = self.mechanism == Mechanism::Move && region.plain();
-        Ok(Segment { address, first: run.start, pages, plain, region })
+        Ok(Segment {
+            address,
+            first: run.start,
+            pages,
+            plain,
+            region,
+        })
     }
 
     fn each_segment(
@@ -179,7 +195,8 @@ impl World {
     fn move_in(&mut self, segment: Segment, i: usize, places: Places, out: &mut Vec<PageOutcome>) {
         let count = places.count as usize;
         let from = self.frames.address(places.start);
-        self.uffd.move_run(segment.at(i), from, &mut self.moves[..count], &self.pagemap);
+        self.uffd
+            .move_run(segment.at(i), from, &mut self.moves[..count], &self.pagemap);
         for (k, place) in places.iter().enumerate() {
             out.push(match self.moves[k] {
                 MoveOutcome::Moved => {
@@ -192,12 +209,23 @@ impl World {
     }
 
     /// What a move could not do, a copy does: into ranges whose protection differs from staging's.
-    fn copy_in(&mut self, segment: Segment, i: usize, place: Place, refused: MoveOutcome) -> PageOutcome {
+    fn copy_in(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        place: Place,
+        refused: MoveOutcome,
+    ) -> PageOutcome {
         let outcome = if refused == MoveOutcome::Exists {
             PageOutcome::Refused(Refusal::Present)
         } else {
             let from = self.frames.address(place);
-            match patiently(|| self.uffd.copy(segment.at(i), from, PAGE_BYTES, CopyMode::default())).stop {
+            match patiently(|| {
+                self.uffd
+                    .copy(segment.at(i), from, PAGE_BYTES, CopyMode::default())
+            })
+            .stop
+            {
                 None => PageOutcome::Done,
                 Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
                 Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
@@ -211,11 +239,15 @@ impl World {
     fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let mut i = 0;
         while i < segment.pages {
-            let Outcome { bytes, stop } = self.uffd.zeropage(segment.at(i), (segment.pages - i) * PAGE_BYTES);
+            let Outcome { bytes, stop } = self
+                .uffd
+                .zeropage(segment.at(i), (segment.pages - i) * PAGE_BYTES);
             let done = bytes / PAGE_BYTES;
             out.extend((0..done).map(|_| PageOutcome::Done));
             i += done;
-            let Some(stop) = stop.filter(|&s| s != Stop::Again) else { continue };
+            let Some(stop) = stop.filter(|&s| s != Stop::Again) else {
+                continue;
+            };
             out.push(PageOutcome::Refused(match stop {
                 Stop::Exists => Refusal::Present,
                 Stop::NoMemory => out_of_memory(Errno::ENOMEM),
@@ -239,14 +271,23 @@ impl World {
         });
     }
 
-    fn map_staged(&mut self, segment: Segment, i: usize, first: Place, out: &mut Vec<PageOutcome>) -> usize {
+    fn map_staged(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        first: Place,
+        out: &mut Vec<PageOutcome>,
+    ) -> usize {
         let mut count = 1;
         while i + count < segment.pages
             && self.staged.get(segment.page(i + count)) == Some(Place(first.0 + count as u32))
         {
             count += 1;
         }
-        let places = Places { start: first, count: count as u32 };
+        let places = Places {
+            start: first,
+            count: count as u32,
+        };
         if segment.plain {
             self.move_in(segment, i, places, out);
         } else {
@@ -267,8 +308,15 @@ impl World {
         while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
             count += 1;
         }
-        let result = patiently(|| self.uffd.write_protect(segment.at(i), count * PAGE_BYTES, false));
-        let outcome = if result.stop.is_none() { PageOutcome::Done } else { PageOutcome::Refused(Refusal::Gone) };
+        let result = patiently(|| {
+            self.uffd
+                .write_protect(segment.at(i), count * PAGE_BYTES, false)
+        });
+        let outcome = if result.stop.is_none() {
+            PageOutcome::Done
+        } else {
+            PageOutcome::Refused(Refusal::Gone)
+        };
         out.extend((0..count).map(|_| outcome));
         count
     }
@@ -292,7 +340,8 @@ impl World {
             let places = self.frames.take_empty((segment.pages - i) as u32);
             let count = places.count as usize;
             let to = self.frames.address(places.start);
-            self.uffd.move_run(to, segment.at(i), &mut self.moves[..count], &self.pagemap);
+            self.uffd
+                .move_run(to, segment.at(i), &mut self.moves[..count], &self.pagemap);
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = self.moves[k];
                 if outcome == MoveOutcome::Busy && self.shared_by_fork {
@@ -302,7 +351,11 @@ impl World {
                     MoveOutcome::Moved => self.moved_out(segment.page(i + k), place),
                     other => {
                         self.frames.set_empty(place);
-                        PageOutcome::Refused(if other == MoveOutcome::Absent { Refusal::Absent } else { Refusal::Busy })
+                        PageOutcome::Refused(if other == MoveOutcome::Absent {
+                            Refusal::Absent
+                        } else {
+                            Refusal::Busy
+                        })
                     }
                 });
             }
@@ -312,7 +365,9 @@ impl World {
 
     /// A page that a fork left shared is made this process's own by a write that changes nothing.
     fn move_shared(&mut self, address: usize, place: Place) -> MoveOutcome {
-        let Ok(flags) = self.pagemap.page(address) else { return MoveOutcome::Busy };
+        let Ok(flags) = self.pagemap.page(address) else {
+            return MoveOutcome::Busy;
+        };
         if !flags.present() {
             return MoveOutcome::Busy;
         }
@@ -320,14 +375,19 @@ impl World {
         map::make_exclusive(address);
         self.cow_duplicates += u64::from(!flags.exclusive());
         let to = self.frames.address(place);
-        self.uffd.move_run(to, address, &mut self.moves[..1], &self.pagemap);
+        self.uffd
+            .move_run(to, address, &mut self.moves[..1], &self.pagemap);
         self.moves[0]
     }
 
     fn moved_out(&mut self, page: PageNo, place: Place) -> PageOutcome {
         let content = self.frames.content(place);
         let zero = is_zero(content);
-        let hash = if zero { ContentHash::default() } else { self.hasher.page(content) };
+        let hash = if zero {
+            ContentHash::default()
+        } else {
+            self.hasher.page(content)
+        };
         self.staged.insert(page, place);
         PageOutcome::Detached { hash, zero }
     }
@@ -339,14 +399,21 @@ impl World {
         while i < segment.pages {
             let count = (segment.pages - i).min(RUN_PAGES);
             let mut flags = std::mem::take(&mut self.flags);
-            let known = self.pagemap.read(segment.at(i), &mut flags[..count]).is_ok();
-            let writable = segment.region.prot & libc_prot::WRITE != 0;
-            let protect = || self.uffd.write_protect(segment.at(i), count * PAGE_BYTES, true);
-            let protected = !writable || patiently(protect).stop.is_none();
-            for k in 0..count {
+            let known = self
+                .pagemap
+                .read(segment.at(i), &mut flags[..count])
+                .is_ok();
+            // Whatever the range's own protection: mprotect may lift it while the page is staged.
+            let protected = patiently(|| {
+                self.uffd
+                    .write_protect(segment.at(i), count * PAGE_BYTES, true)
+            })
+            .stop
+            .is_none();
+            for (k, page) in flags[..count].iter().enumerate() {
                 out.push(if !known || !protected {
                     PageOutcome::Refused(Refusal::Busy)
-                } else if flags[k].empty() {
+                } else if page.empty() {
                     PageOutcome::Refused(Refusal::Absent)
                 } else {
                     self.look_at_copy(segment, i + k)
@@ -362,7 +429,9 @@ impl World {
             Ok(places) => places.start,
             Err(error) => out_of_memory(error),
         };
-        let read = self.memory.read(segment.at(i), self.frames.content_mut(place));
+        let read = self
+            .memory
+            .read(segment.at(i), self.frames.content_mut(place));
         if read != Ok(PAGE_BYTES) {
             self.frames.set_free(place);
             return PageOutcome::Refused(Refusal::Busy);
@@ -376,7 +445,11 @@ impl World {
         }
         let content = self.frames.content(place);
         let zero = is_zero(content);
-        let hash = if zero { ContentHash::default() } else { self.hasher.page(content) };
+        let hash = if zero {
+            ContentHash::default()
+        } else {
+            self.hasher.page(content)
+        };
         self.frames.set_free(place);
         PageOutcome::Detached { hash, zero }
     }
@@ -396,7 +469,9 @@ impl World {
             };
             let mut count = 1;
             while (count as u64) < follow
-                && pages.get(at + count).is_some_and(|p| p.raw() == pages[at].raw() + count as u64)
+                && pages
+                    .get(at + count)
+                    .is_some_and(|p| p.raw() == pages[at].raw() + count as u64)
                 && self.staged.get(pages[at + count]).is_none()
             {
                 count += 1;
@@ -410,7 +485,12 @@ impl World {
 
     /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
     /// protected in place from copies, which [`Self::end_write`] gives back.
-    pub fn frames_to_write(&mut self, pages: &[PageNo], frames: &mut Vec<Frame>, copies: &mut Vec<Place>) {
+    pub fn frames_to_write(
+        &mut self,
+        pages: &[PageNo],
+        frames: &mut Vec<Frame>,
+        copies: &mut Vec<Place>,
+    ) {
         frames.clear();
         copies.clear();
         for &page in pages {
@@ -421,7 +501,10 @@ impl World {
                 };
                 let address = self.regions.address(page).map_or(0, |a| a.0);
                 let read = self.memory.read(address, self.frames.content_mut(place));
-                assert!(read == Ok(PAGE_BYTES), "page {page:?} at {address:#x} cannot be read: {read:?}");
+                assert!(
+                    read == Ok(PAGE_BYTES),
+                    "page {page:?} at {address:#x} cannot be read: {read:?}"
+                );
                 copies.push(place);
                 place
             });
@@ -448,7 +531,11 @@ impl World {
     /// The hashes of what was read.
     pub fn hashes(&self, places: &[Place], out: &mut Vec<ContentHash>) {
         out.clear();
-        out.extend(places.iter().map(|&place| self.hasher.page(self.frames.content(place))));
+        out.extend(
+            places
+                .iter()
+                .map(|&place| self.hasher.page(self.frames.content(place))),
+        );
     }
 
     /// A page that was read and checked waits in its frame, or protected in the program.
@@ -457,7 +544,10 @@ impl World {
             return self.staged.insert(page, place);
         }
         if let Some((address, _)) = self.regions.address(page) {
-            let mode = CopyMode { write_protect: true, dont_wake: false };
+            let mode = CopyMode {
+                write_protect: true,
+                dont_wake: false,
+            };
             let from = self.frames.address(place);
             let _ = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
         }
@@ -476,9 +566,13 @@ impl World {
         if let Some(place) = self.staged.remove(page) {
             self.frames.set_free(place);
         }
-        let Some((address, _)) = self.regions.address(page) else { return };
+        let Some((address, _)) = self.regions.address(page) else {
+            return;
+        };
         if self.uffd.poison(address, PAGE_BYTES).stop.is_some() {
-            crate::start::fatal(&["outpage: a page could not be read back and this kernel cannot signal it; the program ends"]);
+            crate::start::fatal(&[
+                "outpage: a page could not be read back and this kernel cannot signal it; the program ends",
+            ]);
         }
         let _ = self.uffd.wake(address, PAGE_BYTES);
     }
@@ -488,7 +582,10 @@ impl World {
 fn patiently(mut act: impl FnMut() -> Outcome) -> Outcome {
     loop {
         match act() {
-            Outcome { bytes: 0, stop: Some(Stop::Again) } => process::yield_now(),
+            Outcome {
+                bytes: 0,
+                stop: Some(Stop::Again),
+            } => process::yield_now(),
             other => return other,
         }
     }

@@ -1,32 +1,221 @@
-//! Placeholder smoke.
+//! The engine pages this very process: contents are verified, and the recorded run is replayed.
+//!
+//! Each case runs in a process of its own, because a process has one pager. No test harness: its
+//! threads' memory would be managed too.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use outpage_core::record::{Header, Reader, Unequal, replay};
 use outpage_engine::call::Call;
-use outpage_engine::config::Config;
+use outpage_engine::config::{Config, Mechanism, StoreKind};
 use outpage_engine::session::SessionPaths;
 use outpage_engine::{Engine, Setup};
+use outpage_sys::uffd::{Features, Uffd, Wanted};
 
 #[global_allocator]
 static ARENA: outpage_sys::arena::Arena = outpage_sys::arena::Arena::new();
 
-fn main() {
-    let mut config = Config::from_process_env().unwrap().unwrap_or_else(|| Config::new(64 << 20));
-    config.swap_dir = std::env::temp_dir();
-    let limit = config.memory_bytes as usize;
-    eprintln!("starting");
-    let engine = Engine::start(Setup { config, paths: SessionPaths::default() }).unwrap();
-    eprintln!("started");
-    let len = limit * 2;
-    let at = engine.call(Call::Mmap { addr: 0, len, prot: 3, flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS });
-    eprintln!("mapped {at:#x}");
-    let mem = unsafe { std::slice::from_raw_parts_mut(at as usize as *mut u64, len / 8) };
-    for round in 0..3u64 {
-        let t = std::time::Instant::now();
-        for p in 0..len / 4096 {
-            if round > 0 {
-                assert_eq!(mem[p * 512], p as u64 + round - 1, "page {p}");
+const LIMIT: u64 = 16 << 20;
+const WORDS_A_PAGE: usize = 512;
+
+/// Name, mechanism, store.
+const CASES: [(&str, Mechanism, StoreKind); 3] = [
+    ("move", Mechanism::Move, StoreKind::Auto),
+    ("write-protect", Mechanism::WriteProtect, StoreKind::Auto),
+    ("pool", Mechanism::Move, StoreKind::Pool),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|a| a == "--case") {
+        return match run_case(&arguments[at + 1], Path::new(&arguments[at + 2])) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
             }
-            mem[p * 512] = p as u64 + round;
-            mem[p * 512 + 511] = !(p as u64);
-        }
-        eprintln!("round {round}: {:?}", t.elapsed());
+        };
     }
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, mechanism, _) in CASES {
+        let required = if mechanism == Mechanism::Move {
+            Features::MOVE
+        } else {
+            Features::PAGEFAULT_FLAG_WP
+        };
+        if let Err(why) = Uffd::open(&Wanted {
+            inherited: None,
+            required,
+            optional: Features::NONE,
+        }) {
+            eprintln!("SKIPPED: {name}: {why}");
+            skipped += 1;
+        } else if spawn_case(name) {
+            println!("{name}: contents exact, replay identical");
+            passed += 1;
+        } else {
+            println!("{name}: FAILED");
+            failed += 1;
+        }
+    }
+    println!("\nlive: {passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs a case in a child, then replays what it recorded.
+fn spawn_case(name: &str) -> bool {
+    let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("trace-{name}-{}", std::process::id()));
+    let child = Command::new(std::env::current_exe().expect("own path"))
+        .args(["--case", name])
+        .arg(&trace)
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    let file = format!("{}.{}", trace.display(), child.id());
+    let ended_well = child.wait().is_ok_and(|status| status.success());
+    let bytes = std::fs::read(&file);
+    let _ = std::fs::remove_file(&file);
+    ended_well && bytes.is_ok_and(|bytes| replays(&bytes))
+}
+
+/// A process does not end its trace: it may be killed at any moment. All that is there must be equal.
+fn replays(bytes: &[u8]) -> bool {
+    let header: Header<'_> = match Reader::new(bytes) {
+        Ok(reader) => reader.header(),
+        Err(why) => {
+            eprintln!("{why}");
+            return false;
+        }
+    };
+    let setup = header.setup().expect("a pager of this version");
+    match replay(bytes, setup) {
+        Ok(_) => true,
+        Err(Unequal::Unreadable(end)) => bytes.len() > 100_000 && bytes.len() - end.offset < 100,
+        Err(why) => {
+            eprintln!("{why}");
+            false
+        }
+    }
+}
+
+fn run_case(name: &str, trace: &Path) -> Result<(), String> {
+    let (_, mechanism, store) = CASES
+        .into_iter()
+        .find(|case| case.0 == name)
+        .ok_or("no such case")?;
+    let config = Config {
+        swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
+        mechanism,
+        store,
+        record: Some(trace.to_owned()),
+        ..Config::new(LIMIT)
+    };
+    let engine = Engine::start(Setup {
+        config,
+        paths: SessionPaths::default(),
+    })
+    .map_err(|e| e.to_string())?;
+    let pages = (2 * LIMIT / 4096) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let at = engine.call(Call::Mmap {
+        addr: 0,
+        len: pages * 4096,
+        prot,
+        flags,
+    });
+    if at < 0 {
+        return Err(format!("mmap: {at}"));
+    }
+    // SAFETY: just mapped, zeroed, of this length; nobody else refers to it.
+    let words = unsafe { std::slice::from_raw_parts_mut(at as *mut u64, pages * WORDS_A_PAGE) };
+    sweep(words, pages)?;
+    scatter(words, pages)?;
+    discard(engine, words, pages)
+}
+
+fn mark(page: usize, round: u64) -> u64 {
+    (page as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round
+}
+
+/// Writes and verifies in order, up and down.
+fn sweep(words: &mut [u64], pages: usize) -> Result<(), String> {
+    for round in 1..=4 {
+        for i in 0..pages {
+            let page = if round % 2 == 0 { pages - 1 - i } else { i };
+            let (first, last) = (page * WORDS_A_PAGE, page * WORDS_A_PAGE + WORDS_A_PAGE - 1);
+            let expected = if round == 1 { 0 } else { mark(page, round - 1) };
+            if words[first] != expected || words[last] != expected {
+                return Err(format!("round {round}, page {page}: a wrong byte"));
+            }
+            (words[first], words[last]) = (mark(page, round), mark(page, round));
+        }
+    }
+    Ok(())
+}
+
+/// Reads and writes at random.
+fn scatter(words: &mut [u64], pages: usize) -> Result<(), String> {
+    let mut seed = 7u64;
+    for _ in 0..4000 {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let page = (seed >> 33) as usize % pages;
+        if words[page * WORDS_A_PAGE] != mark(page, 4) {
+            return Err(format!("page {page} holds a wrong byte"));
+        }
+        if seed % 2 == 0 {
+            words[page * WORDS_A_PAGE + 1] = seed;
+            words[page * WORDS_A_PAGE + 1] = 0;
+        }
+    }
+    Ok(())
+}
+
+/// Discarded pages read as zeroes, the others keep their content; a moved range keeps its own.
+fn discard(engine: &Engine, words: &mut [u64], pages: usize) -> Result<(), String> {
+    let half = pages / 2;
+    let addr = words.as_mut_ptr() as usize;
+    engine.call(Call::Madvise {
+        addr,
+        len: half * 4096,
+        advice: libc::MADV_DONTNEED,
+    });
+    for page in 0..pages {
+        let expected = if page < half { 0 } else { mark(page, 4) };
+        if words[page * WORDS_A_PAGE] != expected {
+            return Err(format!("after discard, page {page} holds a wrong byte"));
+        }
+    }
+    let flags = libc::MREMAP_MAYMOVE;
+    let len = (pages - half) * 4096;
+    let moved = engine.call(Call::Mremap {
+        old: addr + half * 4096,
+        old_len: len,
+        new_len: 2 * len,
+        flags,
+        new_addr: 0,
+    });
+    if moved < 0 {
+        return Err(format!("mremap: {moved}"));
+    }
+    // SAFETY: the range that mremap returned; the old one is not used any more.
+    let moved = unsafe { std::slice::from_raw_parts(moved as *const u64, 2 * len / 8) };
+    for page in 0..2 * (pages - half) {
+        let expected = if page < pages - half {
+            mark(half + page, 4)
+        } else {
+            0
+        };
+        if moved[page * WORDS_A_PAGE] != expected {
+            return Err(format!("after a move, page {page} holds a wrong byte"));
+        }
+    }
+    Ok(())
 }

@@ -50,7 +50,7 @@ pub struct Args {
     /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit
     #[arg(long)]
     allow_unmanaged: bool,
-    /// Seeded store faults: seed=7,read=100,write=50 of 65536
+    /// Seeded store faults: seed=7,read=100,write=50 of 1000
     #[arg(long, hide = true, value_name = "RATES")]
     faults: Option<StoreFaults>,
     /// The program and its arguments, best after "--"

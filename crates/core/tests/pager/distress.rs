@@ -212,7 +212,9 @@ fn slots_kept_for_a_child_come_back() {
         body.children_gone();
         // In the child those of the parent do not.
         let most = FRAMES + u64::from(slots_max) - 1;
-        assert_eq!(sweep(&mut body, most, true), most);
+        for _ in 0..2 {
+            assert_eq!(sweep(&mut body, most, true), most);
+        }
         assert!(!body.exhausted);
         body.read_all();
     }

@@ -1,0 +1,118 @@
+//! The pager, with an optional trace of what it was told and what it said.
+
+use std::ffi::CStr;
+use std::ops::Deref;
+
+use outpage_core::contract::{Action, Event};
+use outpage_core::pager::Pager;
+use outpage_core::record::{Header, Recorder};
+use outpage_core::units::Nanos;
+use outpage_sys::fd::{self, Fd};
+use outpage_sys::raw::Errno;
+
+/// Bytes gathered before they are written: a few hundred entries.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A pager whose events and actions go through one door.
+pub struct Brain {
+    pager: Pager,
+    trace: Option<Trace>,
+}
+
+struct Trace {
+    recorder: Recorder,
+    file: Fd,
+    bytes: Vec<u8>,
+}
+
+impl Brain {
+    /// `pager`, without a trace.
+    #[must_use]
+    pub const fn new(pager: Pager) -> Self {
+        Self { pager, trace: None }
+    }
+
+    /// Traces everything from now on to the file at `path`, which is made anew. To be called
+    /// before the first event.
+    ///
+    /// # Errors
+    /// The kernel's, when the file cannot be made.
+    pub fn record(&mut self, path: &CStr, header: &Header<'_>) -> Result<(), Errno> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let file = fd::open(path, flags)?;
+        let mut bytes = Vec::with_capacity(BUFFER_BYTES * 2);
+        let recorder = Recorder::begin(header, &mut |more| bytes.extend_from_slice(more));
+        self.trace = Some(Trace {
+            recorder,
+            file,
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// In a forked child: the trace is the parent's.
+    pub fn forget_trace(&mut self) {
+        if let Some(trace) = self.trace.take() {
+            // The descriptor is a number of the parent's table.
+            let _ = trace.file.release();
+        }
+    }
+
+    /// Tells the pager, and the trace.
+    pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
+        if let Some(Trace {
+            recorder, bytes, ..
+        }) = &mut self.trace
+        {
+            recorder.event(now, &event, &mut |more| bytes.extend_from_slice(more));
+        }
+        self.pager.handle(now, event);
+    }
+
+    /// Asks the pager, and tells the trace.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        let action = self.pager.poll_action()?;
+        if let Some(Trace {
+            recorder, bytes, ..
+        }) = &mut self.trace
+        {
+            let pages = match action {
+                Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
+                    self.pager.pages_of(id)
+                }
+                _ => &[],
+            };
+            recorder.action(&action, pages, &mut |more| bytes.extend_from_slice(more));
+        }
+        Some(action)
+    }
+
+    /// See [`Pager::replenish`].
+    pub fn replenish(&mut self) {
+        self.pager.replenish();
+    }
+
+    /// Writes out what was gathered, if it is much or `all` is asked for.
+    pub fn flush(&mut self, all: bool) {
+        let Some(trace) = &mut self.trace else { return };
+        if trace.bytes.len() < BUFFER_BYTES && !all {
+            return;
+        }
+        let mut left = &trace.bytes[..];
+        while let Ok(written @ 1..) = fd::write(trace.file.number(), left) {
+            left = &left[written..];
+            if left.is_empty() {
+                break;
+            }
+        }
+        trace.bytes.clear();
+    }
+}
+
+impl Deref for Brain {
+    type Target = Pager;
+
+    fn deref(&self) -> &Pager {
+        &self.pager
+    }
+}
