@@ -170,7 +170,7 @@ fn scatter(words: &mut [u64], pages: usize) -> Result<(), String> {
         if words[page * WORDS_A_PAGE] != mark(page, 4) {
             return Err(format!("page {page} holds a wrong byte"));
         }
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             words[page * WORDS_A_PAGE + 1] = seed;
             words[page * WORDS_A_PAGE + 1] = 0;
         }

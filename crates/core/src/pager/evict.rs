@@ -154,9 +154,9 @@ impl Pager {
     fn detach_victims(&mut self) {
         let staged = [State::Staged, State::Writing].map(|s| self.pages.count(s));
         let have = self.limits.frames + staged.iter().sum::<usize>();
-        // Where most pages are pinned, the others must not leave before they were used.
-        let refused = self.pages.queued(Queue::Refused);
-        let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(refused) / 2);
+        // Where most frames cannot be had, pages in the others must not leave before they were used.
+        let held = self.pages.queued(Queue::Refused) + self.pages.count(State::Reading);
+        let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(held) / 2);
         let wanted = self.frames_used() + low + self.pending.len();
         if have < wanted && self.pages.count(State::Detaching) == 0 {
             let batch = self

@@ -1,0 +1,82 @@
+//! The frames of transfers: what is written from where, and what was read into what.
+
+use outpage_core::page::ContentHash;
+use outpage_core::units::{PAGE_BYTES, PageNo};
+use outpage_store::Frame;
+use outpage_sys::uffd::CopyMode;
+
+use super::{Mechanism, World, out_of_memory, patiently};
+use crate::frames::Place;
+
+impl World {
+    /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
+    /// protected in place from copies, which [`Self::end_write`] gives back.
+    pub fn frames_to_write(
+        &mut self,
+        pages: &[PageNo],
+        frames: &mut Vec<Frame>,
+        copies: &mut Vec<Place>,
+    ) {
+        frames.clear();
+        copies.clear();
+        for &page in pages {
+            let place = self.staged.get(page).unwrap_or_else(|| {
+                let place = match self.frames.take(1, false) {
+                    Ok(places) => places.start,
+                    Err(error) => out_of_memory(error),
+                };
+                let address = self.regions.address(page).map_or(0, |a| a.0);
+                let read = self.memory.read(address, self.frames.content_mut(place));
+                assert!(
+                    read == Ok(PAGE_BYTES),
+                    "page {page:?} at {address:#x} cannot be read: {read:?}"
+                );
+                copies.push(place);
+                place
+            });
+            frames.push(self.frames.frame(place));
+        }
+    }
+
+    /// Copies made for a write are not needed any more.
+    pub fn end_write(&mut self, copies: &[Place]) {
+        copies.iter().for_each(|&place| self.frames.set_free(place));
+    }
+
+    /// Frames to read `count` pages into.
+    pub fn frames_to_read(&mut self, count: usize, places: &mut Vec<Place>) {
+        places.clear();
+        while places.len() < count {
+            match self.frames.take((count - places.len()) as u32, false) {
+                Ok(got) => places.extend(got.iter()),
+                Err(error) => out_of_memory(error),
+            }
+        }
+    }
+
+    /// The hashes of what was read.
+    pub fn hashes(&self, places: &[Place], out: &mut Vec<ContentHash>) {
+        out.clear();
+        out.extend(
+            places
+                .iter()
+                .map(|&place| self.hasher.page(self.frames.content(place))),
+        );
+    }
+
+    /// A page that was read and checked waits in its frame, or protected in the program.
+    pub fn stage_read(&mut self, page: PageNo, place: Place) {
+        if self.mechanism == Mechanism::Move {
+            return self.staged.insert(page, place);
+        }
+        if let Some((address, _)) = self.regions.address(page) {
+            let mode = CopyMode {
+                write_protect: true,
+                dont_wake: false,
+            };
+            let from = self.frames.address(place);
+            let _ = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
+        }
+        self.frames.set_free(place);
+    }
+}
