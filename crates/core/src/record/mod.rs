@@ -1,5 +1,5 @@
 //! The trace of a run: the events that a [`Pager`](crate::pager::Pager) was told and the actions
-//! it answered with, as bytes. [`replay`] tells the events to another pager and requires the same
+//! it answered with, as bytes. [`replay()`] tells the events to another pager and requires the same
 //! actions.
 //!
 //! A trace is a header and entries, each followed by a check over all bytes so far:

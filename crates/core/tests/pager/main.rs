@@ -1,5 +1,6 @@
 //! The pager against a model body: a simulated world with real page contents.
 
+mod actions;
 mod any;
 mod body;
 mod distress;

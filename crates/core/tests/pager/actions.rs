@@ -1,0 +1,357 @@
+//! How the model body carries out actions, and what it answers.
+
+use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal};
+use outpage_core::units::{PageNo, PageRange, SlotRange};
+
+use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of};
+use crate::plan::Answers;
+use crate::store::Content;
+
+impl Body {
+    pub fn act(&mut self, action: Action, woken: &mut Vec<usize>) {
+        let at_once = self.plan.answers != Answers::Late;
+        match action {
+            Action::Wake { waiter, page } => {
+                let of = |t: &Option<Touch>| t.is_some_and(|t| t.waiter == Some(waiter));
+                let thread = self.threads.iter().position(of);
+                let thread = thread.expect("a waiter is woken once");
+                let touch = self.threads[thread].as_mut().unwrap();
+                assert_eq!(touch.page, page);
+                touch.waiter = None;
+                woken.push(thread);
+            }
+            Action::Grow { slots } => {
+                assert_eq!(self.grow.replace(slots), None, "one question at a time");
+                if at_once {
+                    self.answer_grow();
+                }
+            }
+            Action::Exhausted { swap_full } => self.check_exhausted(swap_full),
+            Action::PageIn { id, .. } | Action::PageOut { id, .. } => {
+                let at = self.begin(id, action);
+                if self.plan.answers == Answers::AtOnce {
+                    self.answer(at);
+                }
+            }
+            Action::ZeroFill { id, .. }
+            | Action::Map { id, .. }
+            | Action::Detach { id, .. }
+            | Action::Release { id }
+            | Action::Poison { id, .. } => {
+                let at = self.begin(id, action);
+                if at_once {
+                    self.answer(at);
+                }
+            }
+        }
+    }
+
+    /// What takes effect at once: frames are released and read buffers allocated in the order of
+    /// the actions. Mapping and detaching may happen now or later.
+    fn begin(&mut self, id: ActionId, action: Action) -> usize {
+        let pages = match action {
+            Action::PageIn { .. } | Action::PageOut { .. } | Action::Release { .. } => {
+                self.pager.pages_of(id).to_vec()
+            }
+            _ => Vec::new(),
+        };
+        let mut op = Op {
+            id,
+            action,
+            pages,
+            done: None,
+        };
+        match action {
+            Action::Release { .. } => {
+                for &page in &op.pages {
+                    let staged = self.truth(page).staged.take();
+                    assert!(staged.is_some(), "{page:?} released without a frame");
+                }
+            }
+            Action::PageIn { slots, .. } => {
+                self.buffers += slots.slots as usize;
+                for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+                    assert_eq!(self.store.slot(page), Some(slot), "{page:?} is elsewhere");
+                }
+            }
+            Action::PageOut { slots, .. } => {
+                assert_eq!(op.pages.len(), slots.slots as usize);
+                for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+                    let content = self.truth(page).staged.expect("a staged page is written");
+                    assert_ne!(Some(content), self.store.copy_of(page), "already there");
+                    self.store.begin_write(page, slot);
+                }
+            }
+            Action::Poison { page, .. } => self.begin_poison(page),
+            _ if self.random.happens(500) => op.done = Some(self.carry_out(action)),
+            _ => {}
+        }
+        assert!(self.ops.iter().all(|other| other.id != id), "{id:?} reused");
+        self.ops.push(op);
+        self.ops.len() - 1
+    }
+
+    fn begin_poison(&mut self, page: PageNo) {
+        if self.truth(page).poisoned {
+            return;
+        }
+        let slot = self.store.slot(page).expect("a lost page had a slot");
+        assert!(
+            self.bad(slot.0),
+            "{page:?} was given up although {slot:?} can be read"
+        );
+        self.store.lose(page);
+        let truth = self.truth(page);
+        assert!(truth.mapped.is_none() && truth.staged.is_none());
+        truth.poisoned = true;
+    }
+
+    /// Slots that can be written and never read.
+    fn bad(&self, slot: u32) -> bool {
+        let mixed = (u64::from(slot) + self.plan.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        mixed % 1000 < u64::from(self.plan.bad_slots)
+    }
+
+    fn carry_out(&mut self, action: Action) -> Vec<PageOutcome> {
+        let (run, act): (PageRange, fn(&mut Self, PageNo) -> PageOutcome) = match action {
+            Action::ZeroFill { run, .. } => (run, Self::zero_fill),
+            Action::Map { run, .. } => (run, Self::map),
+            Action::Detach { run, .. } => (run, Self::detach),
+            other => unreachable!("{other:?} names no run"),
+        };
+        run.iter().map(|page| act(self, page)).collect()
+    }
+
+    fn zero_fill(&mut self, page: PageNo) -> PageOutcome {
+        let refusals = self.plan.refusals;
+        if self.random.happens(refusals) && self.truth(page).mapped.is_none() {
+            return PageOutcome::Refused(match self.random.below(3) {
+                0 => Refusal::Gone,
+                1 => Refusal::Busy,
+                _ => {
+                    let content = self.fresh();
+                    let truth = self.truth(page);
+                    (truth.mapped, truth.value) = (Some(content), content);
+                    truth.unknown = true;
+                    Refusal::Present
+                }
+            });
+        }
+        let ticks = self.ticks;
+        let truth = self.truth(page);
+        if truth.mapped.is_some() {
+            assert!(truth.unknown, "{page:?} zero-filled while mapped");
+            return PageOutcome::Refused(Refusal::Present);
+        }
+        assert_eq!(truth.value, 0, "{page:?} had content");
+        assert!(truth.staged.is_none() && !truth.poisoned);
+        (truth.mapped, truth.mapped_in) = (Some(0), ticks);
+        PageOutcome::Done
+    }
+
+    fn map(&mut self, page: PageNo) -> PageOutcome {
+        let refusals = self.plan.refusals;
+        let strange = self.random.happens(refusals).then(|| self.random.below(3));
+        let (written, ticks) = (self.fresh(), self.ticks);
+        let truth = self.truth(page);
+        let content = truth.staged.expect("a staged page is mapped");
+        assert!(truth.mapped.is_none(), "{page:?} mapped twice");
+        match strange {
+            Some(0) => {
+                (truth.staged, truth.value) = (None, 0);
+                PageOutcome::Refused(Refusal::Gone)
+            }
+            Some(1) => {
+                (truth.staged, truth.mapped, truth.value) = (None, Some(written), written);
+                PageOutcome::Refused(Refusal::Present)
+            }
+            Some(_) => PageOutcome::Refused(Refusal::Busy),
+            None => {
+                (truth.staged, truth.mapped) = (None, Some(content));
+                truth.mapped_in = ticks;
+                PageOutcome::Done
+            }
+        }
+    }
+
+    fn detach(&mut self, page: PageNo) -> PageOutcome {
+        let refusals = self.plan.refusals;
+        let strange = self.random.happens(refusals).then(|| self.random.below(3));
+        let truth = self.truth(page);
+        let content = truth.mapped.expect("a mapped page is detached");
+        assert!(!truth.unknown && truth.staged.is_none());
+        match strange {
+            Some(0) if !truth.pinned => {
+                (truth.mapped, truth.value) = (None, 0);
+                PageOutcome::Refused(Refusal::Absent)
+            }
+            Some(1) if !truth.pinned => {
+                (truth.mapped, truth.value) = (None, 0);
+                PageOutcome::Refused(Refusal::Gone)
+            }
+            None if !truth.pinned => {
+                (truth.mapped, truth.staged) = (None, Some(content));
+                self.refused.remove(&page);
+                let (hash, zero) = (hash_of(content), content == 0);
+                PageOutcome::Detached { hash, zero }
+            }
+            _ => {
+                self.refused.insert(page);
+                PageOutcome::Refused(Refusal::Busy)
+            }
+        }
+    }
+
+    /// Actions that wait for an answer.
+    pub fn unanswered(&self) -> usize {
+        self.ops.len() + usize::from(self.grow.is_some())
+    }
+
+    /// Answers any one of them.
+    pub fn answer_any(&mut self) {
+        let n = self.unanswered();
+        match self.random.below(n) {
+            at if at < self.ops.len() => self.answer(at),
+            _ => {
+                self.answer_grow();
+                self.drive();
+            }
+        }
+    }
+
+    fn answer_grow(&mut self) {
+        let slots = self.grow.take().expect("the pager asked");
+        match self.store.grow(slots.max(64), self.plan.slots_max) {
+            Some(range) => self.event(Event::Grown(range)),
+            None => self.event(Event::Full),
+        }
+    }
+
+    fn answer(&mut self, at: usize) {
+        let op = self.ops.swap_remove(at);
+        match op.action {
+            Action::PageIn { slots, .. } => self.answer_read(&op, slots),
+            Action::PageOut { slots, .. } => self.answer_write(&op, slots),
+            Action::Release { .. } | Action::Poison { .. } => self.done(op.id, Outcome::Done),
+            action => {
+                let outcomes = op.done.unwrap_or_else(|| self.carry_out(action));
+                self.note(action, &outcomes);
+                self.done(op.id, Outcome::Pages(&outcomes));
+            }
+        }
+        self.drive();
+    }
+
+    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        self.event(Event::Done { id, outcome });
+    }
+
+    /// What the pager learns from `outcomes` about slots and pages that it did not know.
+    fn note(&mut self, action: Action, outcomes: &[PageOutcome]) {
+        let (Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. }) =
+            action
+        else {
+            unreachable!()
+        };
+        for (page, outcome) in run.iter().zip(outcomes) {
+            let awaited = self.threads.iter().flatten();
+            let awaited = awaited
+                .into_iter()
+                .any(|t| t.page == page && t.waiter.is_some());
+            let keeps_slot = match *outcome {
+                PageOutcome::Detached { hash, zero } => {
+                    let same = self.store.copy_of(page).map(hash_of) == Some(hash);
+                    same && (!zero || awaited)
+                }
+                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => false,
+                PageOutcome::Refused(Refusal::Present) => {
+                    let ticks = self.ticks;
+                    let truth = self.truth(page);
+                    (truth.unknown, truth.mapped_in) = (false, ticks);
+                    true
+                }
+                PageOutcome::Refused(Refusal::Busy) | PageOutcome::Done => true,
+            };
+            if !keeps_slot {
+                self.store.unbind(page);
+            }
+        }
+    }
+
+    fn answer_read(&mut self, op: &Op, slots: SlotRange) {
+        self.buffers -= slots.slots as usize;
+        let failures = self.plan.read_failures;
+        let bad = slots.iter().any(|slot| self.bad(slot.0));
+        let may_fail = |body: &mut Self| {
+            let spent = |page: &PageNo| body.pages[page].read_failures >= READ_FAILURES_MAX;
+            !op.pages.iter().any(spent) && body.random.happens(failures)
+        };
+        if bad || may_fail(self) {
+            for &page in &op.pages {
+                self.truth(page).read_failures += 1;
+            }
+            return self.done(op.id, Outcome::Failed(IoFailure::Device));
+        }
+        let mut hashes = Vec::new();
+        for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+            let content = self.store.content(slot);
+            let spent = self.truth(page).read_failures >= READ_FAILURES_MAX;
+            if !spent && self.random.happens(failures) {
+                self.truth(page).read_failures += 1;
+                hashes.push(hash_of(Content::MAX));
+                continue;
+            }
+            let truth = self.truth(page);
+            (truth.read_failures, truth.staged) = (0, Some(content));
+            hashes.push(hash_of(content));
+        }
+        self.done(op.id, Outcome::Read(&hashes));
+    }
+
+    fn answer_write(&mut self, op: &Op, slots: SlotRange) {
+        let failures = self.plan.write_failures;
+        let failed = self.random.happens(failures);
+        let why = match self.random.below(4) {
+            0 => IoFailure::NoSpace,
+            _ => IoFailure::Device,
+        };
+        for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+            let content = self.truth(page).staged.expect("a staged page was written");
+            if failed {
+                let retire = why == IoFailure::Device;
+                self.store.fail_write(page, slot, retire);
+            } else {
+                self.store.end_write(page, slot, content);
+            }
+        }
+        self.write_failures = if failed { self.write_failures + 1 } else { 0 };
+        let outcome = if failed {
+            Outcome::Failed(why)
+        } else {
+            Outcome::Done
+        };
+        self.done(op.id, outcome);
+    }
+
+    /// Giving up is right only if no frame can be had in any way.
+    fn check_exhausted(&mut self, swap_full: bool) {
+        self.exhausted = true;
+        assert!(
+            self.ops.is_empty() && self.grow.is_none(),
+            "answers are due"
+        );
+        let broken = self.write_failures >= 64;
+        let may_write = self.store.free() > 0 && !broken;
+        for (page, truth) in &self.pages {
+            if truth.mapped.is_some() && truth.mapped_in < self.ticks {
+                assert!(self.refused.contains(page), "{page:?} was not tried");
+            }
+            if let Some(content) = truth.staged {
+                assert!(swap_full, "{page:?} is staged and there is room for it");
+                assert!(!may_write, "{page:?} could be written");
+                let clean = self.store.copy_of(*page) == Some(content);
+                assert!(!clean, "{page:?} could be released");
+            }
+        }
+    }
+}
