@@ -35,7 +35,7 @@ public final class Walk {
         for (int walk = 0; walk < WALKS; walk++) {
             System.out.println(walk + " " + sweep(nodes) + " " + jump(nodes, count / 20));
             for (int i = walk; i < count; i += 50) {
-                Node fresh = new Node(i + walk);
+                Node fresh = new Node(i + walk + 1);
                 fresh.next = nodes.get(i).next;
                 nodes.set(i, fresh);
             }

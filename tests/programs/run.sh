@@ -101,6 +101,8 @@ check_run() {
         tail -n 5 "$work/err" | sed 's/^/    /' >&2
     elif [ "$run_digest" != "$digest" ]; then
         fail "$1 $2: its output differs from that of the run without a limit"
+        diff -rq "$work/free" "$work/out" >&2
+        diff -a "$work/free/stdout" "$work/out/stdout" | head -n 10 | cut -c 1-200 >&2
     fi
 }
 
@@ -134,11 +136,13 @@ program() {
     echo "$1: $(load_average)" >&2
     "prepare_$1" || lacks "$1 could not be prepared"
     measure "$1" free 0
+    rm -rf "$work/free" && mv "$work/out" "$work/free"
     digest=$run_digest peak_kib=$run_peak_kib free_seconds=$run_seconds
     if [ "$run_end" != ok ]; then
         check_run "$1" free
         return
     fi
+    # Killed are programs that need a little more than they have.
     [ "$1" != graph ] || share=90
     limit_kib=$((peak_kib * share / 100))
     for ((i = 1; i <= rounds; i++)); do round "$1" "$i"; done

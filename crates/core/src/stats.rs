@@ -61,8 +61,12 @@ pub struct Stats {
     pub write_errors: u64,
     /// Reads that failed.
     pub read_errors: u64,
-    /// Pages whose content did not match its checksum.
+    /// Reads that gave a page whose content did not match its checksum; most are read again well.
     pub checksum_errors: u64,
+    /// Pages whose content is lost: whoever touches them gets a signal.
+    pub lost: u64,
+    /// Times that a page found no slot in a store that cannot grow.
+    pub not_placed: u64,
     /// Faults that had to wait for a frame.
     pub waits_for_frame: u64,
     /// The most frames in use at once.

@@ -13,6 +13,7 @@
 //! | `OUTPAGE_SLOTS` | `--slots` | name of a slot allocator |
 //! | `OUTPAGE_WINDOW` | `--window` | largest read-ahead window, 1 to 256 pages |
 //! | `OUTPAGE_CHUNK` | `--chunk` | largest page-out chunk, 1 to 1024 pages |
+//! | `OUTPAGE_CLUSTER_WINDOW` | `--cluster-window` | `kernel` or `paper` |
 //! | `OUTPAGE_MECHANISM` | `--mechanism` | `auto`, `move` or `write-protect` |
 //! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
 //! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
@@ -117,6 +118,17 @@ named! {
 }
 
 named! {
+    /// Which neighbours of a victim a cluster looks at (`single`, `linux` have no clusters).
+    ClusterWindow {
+        /// FreeBSD's: the aligned block of the buffer's size, then on where it was not blocked.
+        #[default]
+        Kernel = "kernel",
+        /// The papers': half of the buffer backward, half forward, then on.
+        Paper = "paper",
+    }
+}
+
+named! {
     /// Who does the swap file's I/O.
     StoreKind {
         /// [`StoreKind::Uring`] where the kernel permits it, else [`StoreKind::Pool`].
@@ -205,6 +217,8 @@ pub struct Config {
     pub window_pages: Option<u32>,
     /// Largest page-out chunk in pages, 1 to [`CHUNK_MAX`]; `None`: the policy's own.
     pub chunk_pages: Option<u32>,
+    /// Which neighbours of a victim a cluster looks at.
+    pub cluster_window: ClusterWindow,
     /// How pages leave the program.
     pub mechanism: Mechanism,
     /// Who does the I/O.
@@ -232,6 +246,7 @@ impl Config {
             slots: DEFAULT_SLOTS,
             window_pages: None,
             chunk_pages: None,
+            cluster_window: ClusterWindow::Kernel,
             mechanism: Mechanism::Auto,
             store: StoreKind::Auto,
             stats: None,
@@ -265,6 +280,7 @@ impl Config {
             ("OUTPAGE_PAGEOUT", self.pageout.into()),
             ("OUTPAGE_READAHEAD", self.readahead.into()),
             ("OUTPAGE_SLOTS", self.slots.into()),
+            ("OUTPAGE_CLUSTER_WINDOW", self.cluster_window.name().into()),
             ("OUTPAGE_MECHANISM", self.mechanism.name().into()),
             ("OUTPAGE_STORE", self.store.name().into()),
         ];
@@ -321,6 +337,8 @@ impl Config {
         }
         config.window_pages = text_var(&var, "OUTPAGE_WINDOW", parse_window)?;
         config.chunk_pages = text_var(&var, "OUTPAGE_CHUNK", parse_chunk)?;
+        config.cluster_window =
+            text_var(&var, "OUTPAGE_CLUSTER_WINDOW", str::parse)?.unwrap_or_default();
         config.mechanism = text_var(&var, "OUTPAGE_MECHANISM", str::parse)?.unwrap_or_default();
         config.store = text_var(&var, "OUTPAGE_STORE", str::parse)?.unwrap_or_default();
         config.quiet = text_var(&var, "OUTPAGE_QUIET", parse_flag)?.unwrap_or(false);
@@ -530,6 +548,7 @@ mod tests {
             slots: slots_names()[0],
             window_pages: Some(17),
             chunk_pages: Some(1024),
+            cluster_window: ClusterWindow::Paper,
             mechanism: Mechanism::WriteProtect,
             store: StoreKind::Pool,
             stats: Some("/tmp/stats.json".into()),

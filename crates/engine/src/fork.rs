@@ -185,6 +185,8 @@ fn register_again(live: &mut Live) -> Result<(), StartError> {
         {
             // Not copied to children (MADV_DONTFORK): nothing is there.
             live.let_go(region.start, region.end);
+        } else if region.wiped_by_fork {
+            live.drop_contents(region.start, region.end, Event::Discard);
         }
     }
     // Protections are not copied either.

@@ -28,6 +28,10 @@ pub(crate) const TICK: Nanos = Nanos(100_000_000);
 /// How long a fault may wait while every page is refused as a victim before the pager gives up:
 /// pins of ordinary I/O last milliseconds.
 const STUCK_MAX: Nanos = Nanos(20_000_000_000);
+/// How long it may take when the swap file is full: whatever is pinned then is pinned for a moment.
+const FULL_MAX: Nanos = Nanos(1_000_000_000);
+/// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
+const ROUNDS: u32 = 64;
 /// Messages read at once.
 const MESSAGES: usize = 16;
 
@@ -120,6 +124,7 @@ impl Live {
 
     /// Serves faults and calls until a fork is asked for; then the caller parks.
     pub fn run_until_fork(&mut self) -> usize {
+        let mut rounds = 0;
         loop {
             let messages = self.read_messages();
             let completions = self.complete_io();
@@ -127,6 +132,11 @@ impl Live {
             self.trim();
             if let Some(slot) = self.fork_asked.take() {
                 return slot;
+            }
+            rounds = (rounds + 1) % ROUNDS;
+            if rounds == 0 {
+                // Constant faults leave no idle round.
+                self.tick_if_due();
             }
             if messages + completions == 0 {
                 self.between_events();
@@ -142,6 +152,10 @@ impl Live {
         self.world.wakes_are_old();
         // The process may end at any moment: what others see is never older than the last event.
         self.publish();
+        self.tick_if_due();
+    }
+
+    fn tick_if_due(&mut self) {
         let now = clock::now();
         if now >= self.next_tick {
             self.next_tick = Nanos(now.0 + TICK.0);
@@ -413,7 +427,6 @@ impl Live {
                 ok
             });
             let Some(extent) = reserved else {
-                self.session.counters().swap_full.add(1);
                 self.pager.handle(clock::now(), Event::Full);
                 return;
             };
@@ -424,15 +437,15 @@ impl Live {
 
     /// Nothing can leave and somebody waits for a frame.
     fn exhausted(&mut self, swap_full: bool) {
-        if swap_full {
+        let now = clock::now();
+        let waited = now.0 - self.stuck_since.get_or_insert(now).0;
+        if swap_full && waited > FULL_MAX.0 {
             crate::start::fatal(&[
                 "outpage: the swap file is full and every frame holds a page that is not in it; the program ends. ",
                 "Remedy: a larger --swap-cap, or a --swap directory with more space",
             ]);
         }
-        let now = clock::now();
-        let since = *self.stuck_since.get_or_insert(now);
-        if now.0 - since.0 > STUCK_MAX.0 {
+        if waited > STUCK_MAX.0 {
             crate::start::fatal(&[
                 "outpage: every page within the limit is locked, pinned or shared with a child; the program ends. ",
                 "Remedy: a larger --memory",

@@ -19,6 +19,8 @@ pub struct Region {
     pub prot: i32,
     /// Locked in memory (`mlock`): no page of it is a victim.
     pub locked: bool,
+    /// Empty in forked children (`MADV_WIPEONFORK`).
+    pub wiped_by_fork: bool,
 }
 
 impl Region {
@@ -52,7 +54,8 @@ impl Region {
     fn joins(&self, next: &Self) -> bool {
         self.end == next.start
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
-            && (self.prot, self.locked) == (next.prot, next.locked)
+            && (self.prot, self.locked, self.wiped_by_fork)
+                == (next.prot, next.locked, next.wiped_by_fork)
     }
 }
 
@@ -156,6 +159,7 @@ impl Regions {
             first: PageNo::new(ObjectId(object), index),
             prot,
             locked,
+            wiped_by_fork: false,
         };
         self.moved |= object != 0;
         self.insert(region);

@@ -71,7 +71,12 @@ impl Live {
         self.scratch = parts;
     }
 
-    fn drop_contents(&mut self, start: usize, end: usize, event: fn(PageRange) -> Event<'static>) {
+    pub(crate) fn drop_contents(
+        &mut self,
+        start: usize,
+        end: usize,
+        event: fn(PageRange) -> Event<'static>,
+    ) {
         let mut parts = std::mem::take(&mut self.scratch);
         self.world.regions.within(start, end, &mut parts);
         for part in &parts {
@@ -241,6 +246,14 @@ impl Live {
             {
                 0
             }
+            libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
+                let result = map::madvise(addr, len, advice);
+                if result.is_ok() {
+                    let wiped = advice == libc::MADV_WIPEONFORK;
+                    self.change(addr, len, |r| r.wiped_by_fork = wiped);
+                }
+                unit(result)
+            }
             _ => unit(map::madvise(addr, len, advice)),
         }
     }
@@ -255,15 +268,20 @@ impl Live {
         any
     }
 
+    /// Notes a change of all managed parts of a range.
+    fn change(&mut self, addr: usize, len: usize, change: impl Fn(&mut Region)) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.world
+            .regions
+            .update(addr, addr + page_up(len), &mut scratch, change);
+        self.scratch = scratch;
+    }
+
     fn mprotect(&mut self, addr: usize, len: usize, prot: i32) -> isize {
         let result = map::mprotect(addr, len, prot);
         if result.is_ok() && len > 0 {
-            let mut scratch = std::mem::take(&mut self.scratch);
             let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-            self.world
-                .regions
-                .update(addr, addr + page_up(len), &mut scratch, |r| r.prot = prot);
-            self.scratch = scratch;
+            self.change(addr, len, |r| r.prot = prot);
         }
         unit(result)
     }

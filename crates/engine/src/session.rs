@@ -34,7 +34,7 @@ pub use layout::State;
 use layout::{Layout, MAGIC, Member, VERSION};
 
 /// Most processes with a pager at once.
-pub const MEMBERS_MAX: usize = 128;
+pub const MEMBERS_MAX: usize = 512;
 
 /// Bytes of the memfd that are locked: member `i` has byte `i`; then these.
 const LAUNCHER_BYTE: u64 = MEMBERS_MAX as u64;
@@ -42,7 +42,7 @@ const ROSTER_BYTE: u64 = LAUNCHER_BYTE + 1;
 
 /// A process of the session: an index into its table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MemberId(u8);
+pub struct MemberId(u16);
 
 impl MemberId {
     /// The index, below [`MEMBERS_MAX`].
@@ -52,7 +52,7 @@ impl MemberId {
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        (0..MEMBERS_MAX as u8).map(Self)
+        (0..MEMBERS_MAX as u16).map(Self)
     }
 }
 

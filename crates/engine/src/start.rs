@@ -23,7 +23,7 @@ use outpage_sys::{clock, fd, process};
 
 use crate::brain::Brain;
 use crate::call::{Call, Calls};
-use crate::config::{Config, Mechanism as Wish, StoreKind};
+use crate::config::{ClusterWindow, Config, Mechanism as Wish, StoreKind};
 use crate::fork::Ticket;
 use crate::frames::Frames;
 use crate::live::Live;
@@ -370,14 +370,16 @@ const RESCUE_AROUND: u32 = 8;
 
 /// What the pager is made of.
 fn header(config: &Config, slots_max: u32) -> Header<'static> {
-    let out = pageout::find(config.pageout).expect("checked when it was parsed");
     let ahead = readahead::find(config.readahead).expect("checked when it was parsed");
     Header {
         reclaim: reclaim::REGISTRY[0].name,
         pageout: config.pageout,
         pageout_params: pageout::Params {
             buffer_pages: chunk_pages(config),
-            ..out.params()
+            window: match config.cluster_window {
+                ClusterWindow::Kernel => pageout::ClusterWindow::Kernel,
+                ClusterWindow::Paper => pageout::ClusterWindow::Paper,
+            },
         },
         readahead: config.readahead,
         readahead_params: readahead::Params {

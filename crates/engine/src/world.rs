@@ -46,6 +46,8 @@ pub struct World {
     pub regions: Regions,
     /// The run's hash function.
     pub hasher: Hasher,
+    /// The hash of a page of zeroes.
+    zero_hash: ContentHash,
     /// How ordinary ranges are served.
     pub mechanism: Mechanism,
     /// This process forked, so that pages may be shared with a child (or the parent).
@@ -98,6 +100,7 @@ impl World {
             staged: Staged::new(limit),
             regions: Regions::new(),
             hasher: Hasher::new(seed),
+            zero_hash: Hasher::new(seed).page(&[0; PAGE_BYTES]),
             mechanism,
             shared_by_fork: false,
             cow_duplicates: 0,
@@ -385,7 +388,7 @@ impl World {
         let content = self.frames.content(place);
         let zero = is_zero(content);
         let hash = if zero {
-            ContentHash::default()
+            self.zero_hash
         } else {
             self.hasher.page(content)
         };
@@ -447,7 +450,7 @@ impl World {
         let content = self.frames.content(place);
         let zero = is_zero(content);
         let hash = if zero {
-            ContentHash::default()
+            self.zero_hash
         } else {
             self.hasher.page(content)
         };

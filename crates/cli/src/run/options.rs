@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use outpage_engine::config::{self, Config, Mechanism, StoreFaults, StoreKind};
+use outpage_engine::config::{self, ClusterWindow, Config, Mechanism, StoreFaults, StoreKind};
 
 use crate::error::{CliError, code};
 
@@ -35,6 +35,9 @@ pub struct Args {
     /// Largest write in pages, 1 to 1024 [default: the policy's]
     #[arg(long, value_name = "PAGES", value_parser = config::parse_chunk)]
     chunk: Option<u32>,
+    /// Which neighbours of a victim go along: kernel (FreeBSD's aligned block) or paper (half of the buffer each way)
+    #[arg(long, value_name = "NAME")]
+    cluster_window: Option<ClusterWindow>,
     /// How pages leave the program: auto, move (Linux 6.8), write-protect (Linux 5.7)
     #[arg(long, value_name = "NAME")]
     mechanism: Option<Mechanism>,
@@ -99,6 +102,7 @@ impl Args {
         set(&mut config.pageout, self.pageout);
         set(&mut config.slots, self.slots);
         set(&mut config.readahead, self.readahead);
+        set(&mut config.cluster_window, self.cluster_window);
         set(&mut config.mechanism, self.mechanism);
         set(&mut config.store, self.store);
         config.swap_cap = self.swap_cap.or(config.swap_cap);

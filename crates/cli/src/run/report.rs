@@ -68,10 +68,7 @@ impl Outcome {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let c = &self.counts;
         let mut rows = vec![
-            (
-                "page-outs",
-                transfers(c.page_outs, c.page_out_writes, "write", "mean cluster"),
-            ),
+            ("page-outs", page_outs(c)),
             (
                 "page-ins",
                 transfers(c.page_ins, c.page_in_reads, "read", "mean"),
@@ -196,6 +193,18 @@ fn transfers(pages: u64, requests: u64, request: &str, mean: &str) -> String {
     )
 }
 
+/// A cluster is a run of neighbouring pages; a write holds one or more.
+fn page_outs(c: &Counts) -> String {
+    let written = transfers(c.page_outs, c.page_out_writes, "write", "mean");
+    if c.clusters == 0 {
+        return written;
+    }
+    format!(
+        "{written}, mean cluster {:.1} pages",
+        c.page_outs as f64 / c.clusters as f64
+    )
+}
+
 fn read_ahead(c: &Counts) -> String {
     if c.read_ahead_pages == 0 {
         return "none".into();
@@ -244,6 +253,7 @@ mod tests {
         let mut counts = Counts {
             page_outs: 20_000,
             page_out_writes: 320,
+            clusters: 400,
             page_ins: 18_000,
             page_in_reads: 1200,
             read_ahead_pages: 16_000,
@@ -272,7 +282,7 @@ mod tests {
         let text = outcome(busy()).summary(&Config::new(256 << 20));
         for part in [
             "limit 256 MiB, peak 256 MiB",
-            "20,000 pages (78.1 MiB) in 320 writes, mean cluster 62.5 pages",
+            "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
             "1 page: 8, 64-127: 312",
             "18,000 pages (70.3 MiB) in 1,200 reads",
             "12,000 of them used (75 %)",

@@ -126,6 +126,8 @@ impl Pager {
     /// cost time too. All of it when somebody waits.
     pub(super) fn tick(&mut self) {
         (self.search, self.served) = (Search::Idle, false);
+        // A store that failed is tried once in a while: it may have been mended.
+        self.write_failures_in_a_row = self.write_failures_in_a_row.min(WRITE_FAILURES_MAX - 1);
         let refused = self.pages.queued(Queue::Refused);
         let again = if self.pending.is_empty() {
             refused.min(self.limits.detach_batch.max(refused / 64))
@@ -298,6 +300,7 @@ impl Pager {
         if !self.swap_full {
             self.grow();
         }
+        self.stats.not_placed += u64::from(self.swap_full);
         self.pages.set_flag(id, COLLECTED, false);
         self.reclaim.not_written(&mut self.pages, id);
     }

@@ -148,6 +148,7 @@ impl Pager {
         let run = self.untouched_around(demand.page, demand.extent);
         self.stats.minor_faults += u64::from(!demand.retried);
         self.zero_around.fills(demand.page, run);
+        self.readahead.untouched_fault(demand.page);
         self.waiters.push((demand.page, demand.waiter));
         self.map_zeroes(run, Some(demand.page));
         self.zero_rest_of_block(demand);
@@ -241,11 +242,12 @@ impl Pager {
 
     /// Maps a staged page, with the neighbours that came along by read-ahead and a few others.
     pub(super) fn map_around(&mut self, id: PageId) {
-        self.map_within(id, RUN_PAGES_MAX, RUN_PAGES_MAX);
+        self.map_within(id, RUN_PAGES_MAX, RUN_PAGES_MAX, true);
     }
 
-    /// As [`Self::map_around`], at most `below` pages below the page and `above` above it.
-    pub(super) fn map_within(&mut self, id: PageId, below: u64, above: u64) {
+    /// As [`Self::map_around`], at most `below` pages below the page and `above` above it;
+    /// `rescued` says that the page was staged before, not just read.
+    pub(super) fn map_within(&mut self, id: PageId, below: u64, above: u64, rescued: bool) {
         let page = self.pages.number(id);
         let mut run = PageRange::one(page);
         let mut others = u64::from(self.rescue_around);
@@ -266,7 +268,8 @@ impl Pager {
             }
             run = PageRange::new(previous, run.pages + 1);
         }
-        self.stats.rescues += run.pages;
+        let along = u64::from(self.rescue_around) - others;
+        self.stats.rescues += along + u64::from(rescued);
         let op = self.start(Kind::Map, run);
         self.actions.push_back(Action::Map { id: op, run });
     }

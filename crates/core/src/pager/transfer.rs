@@ -165,7 +165,7 @@ impl Pager {
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
                 let (below, above) = neighbours(&pages, at);
-                self.map_within(id, below, above);
+                self.map_within(id, below, above, false);
             }
         }
         self.ops[op.0 as usize].pages = pages;
@@ -205,6 +205,7 @@ impl Pager {
 
     /// The content of a page is lost: whoever touches it gets a signal, never zeroes.
     fn lost(&mut self, id: PageId) {
+        self.stats.lost += 1;
         let page = self.pages.number(id);
         self.pages.set_state(id, State::Poisoned);
         self.pages.set_flag(id, READ_AHEAD, false);

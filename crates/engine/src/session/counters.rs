@@ -121,6 +121,8 @@ counters! {
     page_outs: Sum,
     /// Write requests.
     page_out_writes: Sum,
+    /// Clusters that were written: runs of neighbouring pages, one or more a write.
+    clusters: Sum,
     /// Bytes read from the store.
     bytes_in: Sum,
     /// Bytes written to the store.
@@ -159,7 +161,7 @@ counters! {
     poisoned: Sum,
     /// Store requests that failed.
     store_errors: Sum,
-    /// Pages read whose checksum was wrong.
+    /// Reads that gave a page with a wrong checksum; most are read again well.
     checksum_errors: Sum,
     /// Times that a page could not be evicted because the swap file was full.
     swap_full: Sum,

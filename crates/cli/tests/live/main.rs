@@ -1,0 +1,203 @@
+//! Real programs under a limit that is half of what they need: one suite, over every way pages move.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+#[path = "../common/mod.rs"]
+mod common;
+mod harness;
+
+use harness::{Done, compiled, have, run};
+
+/// A case: a directory for its files, and the options that choose the mechanism and the store.
+struct Case<'a> {
+    directory: &'a Path,
+    how: &'a [&'a str],
+}
+
+impl Case<'_> {
+    fn run(&self, options: &[&str], program: &[&str]) -> Done {
+        run(self.directory, &[self.how, options].concat(), program)
+    }
+
+    /// A program of `tests/programs`.
+    fn compiled(&self, name: &str) -> String {
+        compiled(self.directory, name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn torture(&self, options: &[&str], arguments: &[&str]) -> Done {
+        let program = self.compiled("torture");
+        let directory = self.directory.to_str().expect("UTF-8");
+        let fixed = [&program, "-m", "64", "-r", "7", "-d", directory];
+        self.run(&[&["--memory", "32M"], options].concat(), &[&fixed, arguments].concat())
+    }
+
+    fn fill(&self, options: &[&str], arguments: &[&str]) -> Done {
+        let program = self.compiled("fill");
+        self.run(&[&["--memory", "32M"], options].concat(), &[&[program.as_str()], arguments].concat())
+    }
+
+    fn script(&self, text: &str) -> String {
+        let path = self.directory.join("script.py");
+        fs::write(&path, text).expect("write");
+        path.to_str().expect("UTF-8").to_owned()
+    }
+}
+
+/// Everything that one process does to its memory.
+const ALONE: &str = "rw,dontneed,free,advise,remap,mremap,protect,pipe,file,direct,vmsplice,closefrom,signal,mlock";
+
+fn torture_alone(case: &Case) {
+    case.torture(&[], &["-s", "6", "-o", ALONE]).paged_well().within_limit();
+}
+
+fn torture_with_children(case: &Case) {
+    case.torture(&[], &["-s", "6", "-o", "rw,mremap,dontneed,fork,orphan,exec,spawn"]).paged_well();
+}
+
+/// Errors that pass cost no byte.
+fn torture_with_store_faults(case: &Case) {
+    let faults = ["--faults", "seed=7,read=5,write=5,short=5,flip=2"];
+    let done = case.torture(&faults, &["-s", "5", "-o", ALONE]);
+    done.paged_well().within_limit();
+    assert!(done.count("store_errors") > 0, "no fault struck: {}", done.stats);
+    assert_eq!(done.count("poisoned"), 0, "{}", done.stats);
+}
+
+/// What cannot be read back ends whoever touches it, and never reads as anything else.
+fn unreadable_pages_signal(case: &Case) {
+    let done = case.fill(&["--faults", "seed=7,read=1000"], &["64", "poisoned"]);
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.ends_with(" pages lost, 0 wrong\n") && !done.stdout.starts_with("0 "), "{}", done.stdout);
+    assert!(done.count("poisoned") > 0, "{}", done.stats);
+    let untouched = case.fill(&["--faults", "seed=7,read=1000"], &["64"]);
+    assert_eq!(untouched.status.signal(), Some(libc::SIGBUS), "{}", untouched.stderr);
+}
+
+fn full_swap_ends_the_program(case: &Case) {
+    let done = case.fill(&["--swap-cap", "16M"], &["96"]);
+    assert_eq!(done.status.signal(), Some(libc::SIGKILL), "{}", done.stderr);
+    assert!(done.stderr.contains("swap file is full") && done.stderr.contains("--swap-cap"), "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    assert_eq!(done.stdout, "");
+}
+
+fn ends_as_the_program_does(case: &Case) {
+    assert_eq!(case.fill(&[], &["64", "exit", "7"]).paged().status.code(), Some(7));
+    assert_eq!(case.fill(&[], &["64", "signal", "15"]).paged().status.signal(), Some(15));
+    assert_eq!(case.fill(&[], &["64", "signal", "9"]).status.signal(), Some(9));
+}
+
+fn exec_keeps_the_limit(case: &Case) {
+    let done = case.fill(&[], &["64", "exec"]);
+    done.paged_well().within_limit();
+    assert_eq!(done.stdout, "16384 pages were right\n");
+    // Both images paged: each had to write at least half of its pages.
+    assert!(done.count("page_outs") > 2 * 8192, "{}", done.stats);
+}
+
+fn parent_exits_first(case: &Case) {
+    let done = case.fill(&[], &["64", "leave"]);
+    assert!(done.status.success(), "{}", done.stderr);
+    assert_eq!(done.stdout, "the child was right\n");
+}
+
+/// Lines in a fixed disorder, 34 MiB.
+fn disordered_lines() -> String {
+    let mut value = 12345_u64;
+    let mut next = || {
+        value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        value >> 11
+    };
+    (0..2_100_000).map(|_| format!("{:016}\n", next())).collect()
+}
+
+fn sort(case: &Case) {
+    let input = case.directory.join("lines");
+    fs::write(&input, disordered_lines()).expect("write");
+    let sort = ["sort", "-S", "300M", "--parallel=2", input.to_str().expect("UTF-8")];
+    let free = Command::new(sort[0]).args(&sort[1..]).output().expect("sort");
+    let done = case.run(&["--memory", "64M"], &sort);
+    done.paged_well().within_limit();
+    assert!(free.stdout == done.stdout.as_bytes(), "the outputs differ");
+}
+
+const PYTHON: &str = "\
+import hashlib, random
+numbers = random.Random(5)
+words = [numbers.getrandbits(40) for _ in range(900_000)]
+words.sort()
+print(hashlib.sha256(','.join(map(str, words)).encode()).hexdigest())
+";
+
+fn python(case: &Case) {
+    same_as_free(case, PYTHON, "32M").within_limit();
+}
+
+const POOL: &str = "\
+import multiprocessing, random
+numbers = random.Random(6)
+data = [numbers.getrandbits(40) for _ in range(900_000)]
+def part(i):
+    return sum(data[i::8])
+if __name__ == '__main__':
+    with multiprocessing.get_context('fork').Pool(2) as pool:
+        sums = pool.map(part, range(8))
+    print(sums, sum(sums) == sum(data))
+";
+
+/// Children that read, and by counting references write, what their parent filled.
+fn python_pool(case: &Case) {
+    same_as_free(case, POOL, "48M");
+}
+
+fn same_as_free(case: &Case, script: &str, limit: &str) -> Done {
+    let script = case.script(script);
+    let free = Command::new("/usr/bin/python3").arg(&script).output().expect("python3");
+    let done = case.run(&["--memory", limit], &["/usr/bin/python3", &script]);
+    done.paged_well();
+    assert_eq!(String::from_utf8_lossy(&free.stdout), done.stdout);
+    done
+}
+
+fn stress_ng(case: &Case) {
+    if !have("stress-ng") {
+        return;
+    }
+    let stress = ["stress-ng", "--vm", "2", "--vm-method", "all", "--verify", "--vm-bytes", "256M", "-t", "5"];
+    case.run(&["--memory", "64M"], &[&stress[..], &["--temp-path", "/tmp"]].concat()).paged_well();
+}
+
+fn with_case(how: &[&str], test: fn(&Case)) {
+    if !common::can_page() {
+        return harness::skipped("programs cannot be paged here");
+    }
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    test(&Case { directory: directory.path(), how });
+}
+
+/// A module of tests: each case, run in one way.
+macro_rules! suite {
+    ($module:ident, $how:expr, $($case:ident)*) => {
+        mod $module {
+            $(#[test]
+            fn $case() {
+                super::with_case(&$how, super::$case);
+            })*
+        }
+    };
+}
+
+macro_rules! whole_suite {
+    ($module:ident, $how:expr) => {
+        suite!($module, $how, torture_alone torture_with_children torture_with_store_faults unreadable_pages_signal
+            full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit parent_exits_first sort python
+            python_pool stress_ng);
+    };
+}
+
+whole_suite!(moving, ["--mechanism", "move"]);
+whole_suite!(protecting, ["--mechanism", "write-protect"]);
+suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);
