@@ -146,7 +146,6 @@ impl Live {
             peak_swap_slots: before.peak_swap_slots.max(swap_slots_used),
             peak_touched_pages: before.peak_touched_pages.max(touched as u64),
             write_sizes: s.write_sizes,
-            ..before
         });
     }
 }

@@ -373,7 +373,6 @@ impl Live {
         let id = ActionId(completion.token.0 as u32);
         let transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         if let Err(error) = &completion.result {
-            self.session.counters().store_errors.add(1);
             let why = if error.is_no_space() {
                 IoFailure::NoSpace
             } else {
