@@ -51,6 +51,11 @@ pub enum Call {
     Munlock { addr: usize, len: usize },
     /// Something else is about to be mapped over the range: the pager lets go of it.
     Replace { addr: usize, len: usize },
+    /// The kernel is about to let a device write to the range: its pages are no victims until
+    /// [`Call::Unpin`]. Pins are counted, beside `mlock`. `-EAGAIN` while too much is pinned.
+    Pin { addr: usize, len: usize },
+    /// The device is done.
+    Unpin { addr: usize, len: usize },
     /// A fork is about to happen; the pages around these addresses stay mapped, then the pager
     /// does nothing until [`crate::Engine::fork_parent`].
     ForkPrepare { stack: usize, tls: usize },
@@ -84,6 +89,8 @@ impl Call {
             Self::Munlock { addr, len } => [7, addr, len, 0, 0, 0],
             Self::Replace { addr, len } => [8, addr, len, 0, 0, 0],
             Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
+            Self::Pin { addr, len } => [10, addr, len, 0, 0, 0],
+            Self::Unpin { addr, len } => [11, addr, len, 0, 0, 0],
         }
     }
 
@@ -119,6 +126,8 @@ impl Call {
             7 => Self::Munlock { addr: a, len: b },
             8 => Self::Replace { addr: a, len: b },
             9 => Self::ForkPrepare { stack: a, tls: b },
+            10 => Self::Pin { addr: a, len: b },
+            11 => Self::Unpin { addr: a, len: b },
             other => panic!("call {other} was never encoded"),
         }
     }

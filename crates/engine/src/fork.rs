@@ -175,6 +175,7 @@ pub(crate) fn revive(
 /// The child's mappings under the child's descriptor.
 fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
+    live.world.regions.unpin_all();
     let regions: Vec<_> = live.world.regions.all().to_vec();
     for region in regions {
         if live

@@ -19,6 +19,8 @@ pub struct Region {
     pub prot: i32,
     /// Locked in memory (`mlock`): no page of it is a victim.
     pub locked: bool,
+    /// Device reads into it that are under way: no page of it is a victim meanwhile.
+    pub pins: u32,
     /// Empty in forked children (`MADV_WIPEONFORK`).
     pub wiped_by_fork: bool,
 }
@@ -54,8 +56,8 @@ impl Region {
     fn joins(&self, next: &Self) -> bool {
         self.end == next.start
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
-            && (self.prot, self.locked, self.wiped_by_fork)
-                == (next.prot, next.locked, next.wiped_by_fork)
+            && (self.prot, self.locked, self.pins, self.wiped_by_fork)
+                == (next.prot, next.locked, next.pins, next.wiped_by_fork)
     }
 }
 
@@ -159,6 +161,7 @@ impl Regions {
             first: PageNo::new(ObjectId(object), index),
             prot,
             locked,
+            pins: 0,
             wiped_by_fork: false,
         };
         self.moved |= object != 0;
@@ -228,6 +231,11 @@ impl Regions {
             change(&mut region);
             self.insert(region);
         }
+    }
+
+    /// Forgets the pins of threads that are not in this process.
+    pub fn unpin_all(&mut self) {
+        self.list.iter_mut().for_each(|region| region.pins = 0);
     }
 
     /// Managed bytes.

@@ -16,6 +16,10 @@ use crate::regions::Region;
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
 
+/// The share of the limit that device reads may pin at once. The shim pins 384 KiB a read at most,
+/// which fits that of the smallest limit, 8 MiB.
+const PINNED_SHARE: usize = 8;
+
 /// Bytes below a stack pointer that a fork may use: libc's fork needs a few hundred, the kernel's
 /// signal frame and the red zone less than a page.
 const STACK_BELOW: usize = 8 * PAGE_BYTES;
@@ -59,6 +63,8 @@ impl Live {
                 self.let_go(addr, addr + page_up(len));
                 0
             }
+            Call::Pin { addr, len } => self.pin(addr, len),
+            Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
         }
     }
@@ -336,6 +342,38 @@ impl Live {
         } else {
             0
         }
+    }
+
+    fn pin(&mut self, addr: usize, len: usize) -> isize {
+        let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
+        let pinned: usize = self
+            .world
+            .regions
+            .all()
+            .iter()
+            .filter(|r| r.pins > 0)
+            .map(|r| r.end - r.start)
+            .sum();
+        if pinned > 0 && (pinned + end - start) / PAGE_BYTES > self.frames_max / PINNED_SHARE {
+            return -(Errno::EAGAIN.number() as isize);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.world
+            .regions
+            .update(start, end, &mut scratch, |r| r.pins += 1);
+        self.scratch = scratch;
+        0
+    }
+
+    fn unpin(&mut self, addr: usize, len: usize) -> isize {
+        let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        // Whatever was mapped there meanwhile has no pin.
+        self.world.regions.update(start, end, &mut scratch, |r| {
+            r.pins = r.pins.saturating_sub(1)
+        });
+        self.scratch = scratch;
+        0
     }
 
     /// Brings everything to rest, with the pages mapped that the forking thread needs.

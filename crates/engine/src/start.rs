@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use outpage_core::limits::FRAMES_MIN;
@@ -88,6 +88,7 @@ pub struct Engine {
     pub(crate) tid: AtomicU32,
     pub(crate) config: Config,
     pub(crate) paths: SessionPaths,
+    write_protects: AtomicBool,
     state: AtomicU32,
     error: Mutex<Option<StartError>>,
 }
@@ -127,6 +128,7 @@ impl Engine {
             tid: AtomicU32::new(0),
             config: setup.config,
             paths: setup.paths,
+            write_protects: AtomicBool::new(false),
             state: AtomicU32::new(STARTING),
             error: Mutex::new(None),
         };
@@ -169,6 +171,13 @@ impl Engine {
     /// Has the pager's thread carry out `call`; returns what the system call would, errors negative.
     pub fn call(&self, call: Call) -> isize {
         self.calls.post(call)
+    }
+
+    /// Whether pages leave the program by write-protecting and copying: then the pager cannot see
+    /// that a device writes to a page, and the caller has to say so ([`Call::Pin`]).
+    #[must_use]
+    pub fn write_protects(&self) -> bool {
+        self.write_protects.load(Ordering::Acquire)
     }
 
     /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.
@@ -239,6 +248,8 @@ pub(crate) fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError
 fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     keep_only(&[engine.paths.uffd_device])?;
     let (uffd, mechanism) = open_uffd(engine)?;
+    let protects = mechanism == Mechanism::WriteProtect;
+    engine.write_protects.store(protects, Ordering::Release);
     let mut session = open_session(engine)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(match mechanism {

@@ -328,7 +328,7 @@ impl World {
     /// Takes `run` out of the program.
     pub fn detach(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
-            if segment.region.locked {
+            if segment.region.locked || segment.region.pins > 0 {
                 out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));
             } else if segment.plain {
                 world.detach_by_move(segment, out);

@@ -12,8 +12,8 @@ pub struct Instruction {
     pub len: usize,
     /// Where a direct branch or call leads, relative to the next instruction.
     pub branch: Option<isize>,
-    /// Has an operand relative to the next instruction's address.
-    pub rip_relative: bool,
+    /// Where the 4 bytes of an operand's distance from the next instruction lie, if it has one.
+    pub rip_relative: Option<usize>,
     /// Execution never goes on behind it.
     pub ends: bool,
     /// `endbr64`.
@@ -120,7 +120,8 @@ pub fn decode(code: &[u8]) -> Option<Instruction> {
         } else {
             None
         },
-        rip_relative: has_modrm && modrm.is_some_and(|m| m & 0xc7 == 5),
+        // The distance is all of the displacement, right before the immediate.
+        rip_relative: (has_modrm && modrm.is_some_and(|m| m & 0xc7 == 5)).then(|| at - 4),
         ends: jumps_away,
         endbr: two_bytes && repeat && opcode == 0x1e && modrm == Some(0xfa),
     })

@@ -8,20 +8,27 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::elf::Libc;
 use crate::patch::Entry;
-use crate::{exec, fork, memory, raw, refs};
+use crate::{exec, fork, memory, pins, raw, refs, target};
 
 /// Address of the trampoline to libc's `_Fork`.
 static FORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// Address of the trampoline to libc's `clone`.
 static CLONE_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+/// Addresses of the trampolines to libc's reads.
+static READ_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static PREAD_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static READV_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static PREADV_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static PREADV2_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// libc's own copy of the break, which its `sbrk` starts from.
 static CURRENT_BREAK: AtomicPtr<usize> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Every entry that is patched.
 ///
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
-/// that is locked behind the pager's back is refused by the kernel when it is to be evicted.
-pub fn entries() -> [Entry; 22] {
+/// that is locked behind the pager's back is refused by the kernel when it is to be evicted, and
+/// reads are pinned for one mechanism only.
+pub fn entries() -> [Entry; 27] {
     macro_rules! entry {
         ($name:literal, $hook:expr, $required:literal) => {
             entry!($name, $hook, $required, None)
@@ -58,6 +65,11 @@ pub fn entries() -> [Entry; 22] {
         entry!(c"munlock", munlock, false),
         entry!(c"mlockall", mlockall, false),
         entry!(c"munlockall", munlockall, false),
+        entry!(c"read", read, false, Some(&READ_ORIGINAL)),
+        entry!(c"pread64", pread, false, Some(&PREAD_ORIGINAL)),
+        entry!(c"readv", readv, false, Some(&READV_ORIGINAL)),
+        entry!(c"preadv64", preadv, false, Some(&PREADV_ORIGINAL)),
+        entry!(c"preadv64v2", preadv2, false, Some(&PREADV2_ORIGINAL)),
     ]
 }
 
@@ -171,6 +183,7 @@ extern "C" fn fork_hook() -> c_int {
 }
 
 extern "C" fn execve(path: *const c_char, argv: exec::Strings, envp: exec::Strings) -> c_int {
+    target::tell(libc::AT_FDCWD, path, 0);
     let args = |envp: exec::Strings| [path as usize, argv as usize, envp as usize, 0, 0, 0];
     // SAFETY: the program's own call with an environment that has what the shim needs.
     c_result(exec::with_environment(envp, |envp| unsafe {
@@ -185,6 +198,7 @@ extern "C" fn execveat(
     envp: exec::Strings,
     flags: c_int,
 ) -> c_int {
+    target::tell(dir, path, flags);
     c_result(exec::with_environment(envp, |envp| {
         let args = [
             dir as usize,
@@ -215,6 +229,112 @@ extern "C" fn setsockopt(
     len: u32,
 ) -> c_int {
     c_result(refs::setsockopt(fd, level, name, value.cast(), len)) as c_int
+}
+
+/// A hook of a read: straight to libc unless reads are looked at and this is a device's.
+///
+/// Of libc's own there is no frame of ours on the stack, for it may be cancelled.
+macro_rules! read_hook {
+    ($name:ident, $original:ident, $pinned:ident) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                "cmp byte ptr [rip + {needed}], 0",
+                "jne 3f",
+                "2:",
+                "jmp qword ptr [rip + {original}]",
+                "3:",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "call {device}",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "test al, al",
+                "jz 2b",
+                "jmp {pinned}",
+                needed = sym pins::NEEDED,
+                original = sym $original,
+                device = sym pins::is_device_read,
+                pinned = sym $pinned,
+            )
+        }
+    };
+}
+read_hook!(read, READ_ORIGINAL, read_pinned);
+read_hook!(pread, PREAD_ORIGINAL, pread_pinned);
+read_hook!(readv, READV_ORIGINAL, readv_pinned);
+read_hook!(preadv, PREADV_ORIGINAL, preadv_pinned);
+read_hook!(preadv2, PREADV2_ORIGINAL, preadv2_pinned);
+
+extern "C" fn read_pinned(fd: usize, at: usize, len: usize) -> isize {
+    c_result(pinned(libc::SYS_read, [fd, at, len, 0, 0, 0]))
+}
+
+extern "C" fn pread_pinned(fd: usize, at: usize, len: usize, offset: usize) -> isize {
+    c_result(pinned(libc::SYS_pread64, [fd, at, len, offset, 0, 0]))
+}
+
+extern "C" fn readv_pinned(fd: usize, parts: usize, count: c_int) -> isize {
+    c_result(pinned(
+        libc::SYS_readv,
+        [fd, parts, count as usize, 0, 0, 0],
+    ))
+}
+
+extern "C" fn preadv_pinned(fd: usize, parts: usize, count: c_int, offset: usize) -> isize {
+    let args = [fd, parts, count as usize, offset, 0, 0];
+    c_result(pinned(libc::SYS_preadv, args))
+}
+
+extern "C" fn preadv2_pinned(
+    fd: usize,
+    parts: usize,
+    count: c_int,
+    offset: usize,
+    flags: usize,
+) -> isize {
+    // The kernel takes the offset in two halves, of which 64-bit programs use the first.
+    let args = [fd, parts, count as usize, offset, 0, flags];
+    c_result(pinned(libc::SYS_preadv2, args))
+}
+
+/// A device's read, as the system call `number` takes it.
+fn pinned(number: c_long, [fd, at, count, offset, high, flags]: [usize; 6]) -> isize {
+    let positioned = match number {
+        libc::SYS_pread64 | libc::SYS_preadv => true,
+        libc::SYS_preadv2 => offset != usize::MAX,
+        _ => false,
+    };
+    let call = |at: usize, count: usize, done: usize| {
+        let offset = if positioned {
+            offset.wrapping_add(done)
+        } else {
+            offset
+        };
+        // SAFETY: the program's own call, or a part of it.
+        unsafe { raw::call(number, [fd, at, count, offset, high, flags]) }
+    };
+    match number {
+        libc::SYS_read | libc::SYS_pread64 => pins::read(at, count, call),
+        _ => pins::vectored(at as *const libc::iovec, count, |parts, count, done| {
+            call(parts as usize, count, done)
+        }),
+    }
+}
+
+/// A read through `syscall(2)`.
+fn read_by_number(number: c_long, args: [usize; 6]) -> isize {
+    if pins::NEEDED.load(Ordering::Acquire) && pins::is_device_read(args[0] as c_int) {
+        return pinned(number, args);
+    }
+    // SAFETY: the program's own call.
+    unsafe { raw::call(number, args) }
 }
 
 /// `CLONE_VM`, for the assembly below; the same as [`libc::CLONE_VM`].
@@ -335,6 +455,11 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_execveat,
         libc::SYS_vmsplice,
         libc::SYS_setsockopt,
+        libc::SYS_read,
+        libc::SYS_pread64,
+        libc::SYS_readv,
+        libc::SYS_preadv,
+        libc::SYS_preadv2,
     ];
     let mut bits = [0; ROUTED_END / 64];
     let mut i = 0;
@@ -371,14 +496,25 @@ unsafe extern "C" fn routed(
         libc::SYS_munlockall => memory::munlockall(),
         libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
         libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
-        libc::SYS_execve => exec::with_environment(c as exec::Strings, |envp| {
-            // SAFETY: the program's own call with an environment that has what the shim needs.
-            unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
-        }),
-        libc::SYS_execveat => exec::with_environment(d as exec::Strings, |envp| {
-            // SAFETY: as above.
-            unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
-        }),
+        libc::SYS_execve => {
+            target::tell(libc::AT_FDCWD, a as *const c_char, 0);
+            exec::with_environment(c as exec::Strings, |envp| {
+                // SAFETY: the program's own call with an environment that has what the shim needs.
+                unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
+            })
+        }
+        libc::SYS_execveat => {
+            target::tell(s(a), b as *const c_char, s(e));
+            exec::with_environment(d as exec::Strings, |envp| {
+                // SAFETY: as above.
+                unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
+            })
+        }
+        libc::SYS_read
+        | libc::SYS_pread64
+        | libc::SYS_readv
+        | libc::SYS_preadv
+        | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
         // SAFETY: the program's own fork or clone, on the same stack with a copy of the memory.
         _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),
     };

@@ -9,6 +9,8 @@
 //! | `mode` | direct, starting, managed |
 //! | `budget`, `share` | what direct mode counts, and what the session lends |
 //! | `fork`, `exec` | processes that come from this one |
+//! | `target` | programs into which the shim cannot follow |
+//! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
 //! | `loaded` | the memory of the program's own files |
 //! | `trace` | what the hooks saw, for tests |
@@ -29,9 +31,11 @@ mod loaded;
 mod memory;
 mod mode;
 mod patch;
+mod pins;
 mod raw;
 mod refs;
 mod share;
+mod target;
 mod trace;
 
 /// Memory of the shim and the pager, which the pager never manages.

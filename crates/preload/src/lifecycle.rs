@@ -2,21 +2,24 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{Display, Write};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use outpage_engine::config::{Config, ConfigError};
+use outpage_engine::config::{Config, ConfigError, Mechanism};
 use outpage_engine::session::SessionPaths;
 use outpage_engine::{Engine, Setup};
-use outpage_sys::fd;
+use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, patch, share, trace};
+use crate::{budget, exec, hooks, loaded, patch, pins, share, trace};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether the program may go on without a limit where it cannot be kept.
+static ALLOW_UNMANAGED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader before the program's own constructors, and at its exit.
 #[used]
@@ -113,6 +116,9 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
         loaded::make_data_anonymous();
     }
     let paths = SessionPaths::from_env(var);
+    let allow = find("OUTPAGE_ALLOW_UNMANAGED").is_some_and(|value| value == c"1");
+    ALLOW_UNMANAGED.store(allow, Ordering::Release);
+    pins::need(config.mechanism == Mechanism::WriteProtect);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
     budget::restart();
@@ -166,12 +172,27 @@ pub fn start_pager() {
             paths: paths.clone(),
         };
         match loaded::without_later(|| Engine::start(setup)) {
-            Ok(engine) => Some(engine),
-            Err(error) => {
-                say(format_args!(
-                    "cannot page, so the limit does not hold: {error}"
-                ));
+            Ok(engine) => {
+                pins::need(engine.write_protects());
+                Some(engine)
+            }
+            Err(error) if ALLOW_UNMANAGED.load(Ordering::Acquire) => {
+                say(format_args!("cannot page, runs without a limit: {error}"));
                 None
+            }
+            // A program that goes on alone would take what the limit keeps for others.
+            Err(error) => {
+                let pid = process::pid().to_string();
+                let error = error.to_string();
+                let remedy =
+                    "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
+                process::die(&[
+                    "outpage: ",
+                    &pid,
+                    ": cannot page, the program ends: ",
+                    &error,
+                    remedy,
+                ])
             }
         }
     });

@@ -20,8 +20,8 @@
 //!
 //! A patch is a 5-byte `jmp rel32` to a stub within 2 GiB of libc, which jumps to the hook through
 //! a 64-bit address. `endbr64` at an entry is kept. Functions whose original is still called
-//! (`_Fork`, `clone`) get a trampoline: a copy of the overwritten instructions, none of which may
-//! depend on its place, then a jump to the rest.
+//! (`_Fork`, `clone`, the reads) get a trampoline: a copy of the overwritten instructions, then a
+//! jump to the rest. None may be a branch; one operand relative to its place is adjusted.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -107,8 +107,10 @@ struct Site {
     bytes: usize,
     /// It overwrites part of a single one.
     single: bool,
-    /// They do the same at any address.
+    /// They do the same at any address, but for `relative`.
     movable: bool,
+    /// Where among them a distance from the next instruction lies, 4 bytes.
+    relative: Option<usize>,
 }
 
 /// Patches every entry of `entries` that can be, all required ones or none at all.
@@ -231,6 +233,17 @@ fn write_stub(place: usize, entry: &Entry, site: &Site) {
         // SAFETY: from the checked entry to the place of its stub, which is writable until sealed.
         unsafe { ((at + i) as *mut u8).write(((site.at + i) as *const u8).read()) };
     }
+    if let Some(within) = site.relative {
+        let place = (at + within) as *mut i32;
+        // SAFETY: four bytes of the copy just made. The stubs lie as near to libc's data as to its
+        // text, so that the distance fits.
+        unsafe {
+            let distance = place
+                .read_unaligned()
+                .wrapping_sub(at.wrapping_sub(site.at) as i32);
+            place.write_unaligned(distance);
+        }
+    }
     write_absolute_jump(at + site.bytes, site.at + site.bytes);
     original.store(at, Ordering::Release);
 }
@@ -314,6 +327,7 @@ fn check(code: &[u8], address: usize) -> Option<Site> {
         bytes: 0,
         single: true,
         movable: true,
+        relative: None,
     };
     let mut offset = 0;
     let mut first_target = usize::MAX;
@@ -331,7 +345,11 @@ fn check(code: &[u8], address: usize) -> Option<Site> {
                 return None;
             }
             site.single = site.bytes == 0;
-            site.movable &= instruction.branch.is_none() && !instruction.rip_relative;
+            if let Some(within) = instruction.rip_relative {
+                site.movable &= site.relative.is_none();
+                site.relative = Some(site.bytes + within);
+            }
+            site.movable &= instruction.branch.is_none();
             site.bytes += instruction.len;
         }
         if let Some(distance) = instruction.branch {
@@ -360,7 +378,8 @@ mod tests {
                 at: AT,
                 bytes: 5,
                 single: true,
-                movable: true
+                movable: true,
+                relative: None
             }
         );
     }

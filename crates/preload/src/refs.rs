@@ -6,7 +6,8 @@
 //! every mode, as what is in the pipe may stay there until the pager runs; and sockets are not told
 //! to do the second, which leads programs to send by copy.
 //!
-//! A request for zero-copy sending made through an io_uring is not seen.
+//! A request for zero-copy sending made through an io_uring is not seen. Pages that are pinned
+//! are the business of `pins`.
 
 use crate::raw;
 

@@ -35,11 +35,11 @@ fn above(asked: u64, limit: Option<&Limit>) -> Result<(), CliError> {
     ))
 }
 
-/// The kernel must give a userfaultfd with what the mechanism needs.
+/// The kernel must give a userfaultfd with what the mechanism needs; returns which one that is.
 ///
 /// # Errors
 /// [`code::UNAVAILABLE`] with the remedy.
-pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<(), CliError> {
+pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<Mechanism, CliError> {
     let inherited = device.map(Fd::number);
     let open = |required| {
         Uffd::open(&Wanted {
@@ -49,10 +49,12 @@ pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<(), CliError>
         })
         .map(drop)
     };
+    let by_move = || open(Features::MOVE).map(|()| Mechanism::Move);
+    let by_protection = || open(Features::PAGEFAULT_FLAG_WP).map(|()| Mechanism::WriteProtect);
     let done = match config.mechanism {
-        Mechanism::Move => open(Features::MOVE),
-        Mechanism::WriteProtect => open(Features::PAGEFAULT_FLAG_WP),
-        Mechanism::Auto => open(Features::MOVE).or_else(|_| open(Features::PAGEFAULT_FLAG_WP)),
+        Mechanism::Move => by_move(),
+        Mechanism::WriteProtect => by_protection(),
+        Mechanism::Auto => by_move().or_else(|_| by_protection()),
     };
     done.map_err(|error| {
         let remedy = match error {

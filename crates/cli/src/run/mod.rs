@@ -10,7 +10,7 @@ pub mod start;
 mod wait;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use outpage_sys::fd::Fd;
@@ -37,7 +37,12 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     }
     let signals = wait::take_signals()?;
     let began = Instant::now();
-    let mut running = plan.start(&args.program()[0], &args.program()[1..], |_| ())?;
+    let allow = |command: &mut Command| {
+        if args.allow_unmanaged() {
+            command.env("OUTPAGE_ALLOW_UNMANAGED", "1");
+        }
+    };
+    let mut running = plan.start(&args.program()[0], &args.program()[1..], allow)?;
     let status = wait::wait(&mut running.child, &signals)?;
     let outcome = Outcome::of(&running.session, began.elapsed());
     // Dying by a signal runs no destructors: the session must be let go before.

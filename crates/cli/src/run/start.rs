@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use outpage_engine::config::Config;
+use outpage_engine::config::{Config, Mechanism};
 use outpage_engine::session::{Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
@@ -17,9 +17,14 @@ use super::program::Program;
 use super::{check, shim};
 use crate::error::{CliError, code};
 
+/// What the write-protect mechanism cannot see.
+const UNSEEN: &str =
+    "mechanism write-protect: O_DIRECT reads by io_uring or libaio are not seen and may lose data";
+
 /// Everything checked and nothing started yet.
 pub struct Plan {
     config: Config,
+    mechanism: Mechanism,
     program: Program,
     shim: PathBuf,
     swap: SwapFile,
@@ -43,7 +48,7 @@ impl Plan {
         check::container(&config)?;
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
-        check::userfaultfd(&config, device.as_ref())?;
+        let mechanism = check::userfaultfd(&config, device.as_ref())?;
         if let Some(file) = &config.stats {
             let made = std::fs::OpenOptions::new()
                 .create(true)
@@ -58,6 +63,7 @@ impl Plan {
         }
         Ok(Self {
             config,
+            mechanism,
             program,
             shim,
             swap,
@@ -67,7 +73,9 @@ impl Plan {
 
     /// What the user should know: one sentence each.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.swap.warnings().map(|warning| warning.to_string())
+        let unseen = (self.mechanism == Mechanism::WriteProtect).then(|| UNSEEN.to_owned());
+        let swap = self.swap.warnings().map(|warning| warning.to_string());
+        swap.chain(unseen)
     }
 
     /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.

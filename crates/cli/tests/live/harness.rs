@@ -24,10 +24,18 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Compiles `tests/programs/NAME.c` once for this run of the tests.
 pub fn compiled(directory: &Path, name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/programs/{name}.c"));
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/programs/{name}.c"));
     let program = directory.join(name);
-    let cc = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
-    assert!(cc.expect("cc, which Rust needs too").success(), "{name}.c does not compile");
+    let cc = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(
+        cc.expect("cc, which Rust needs too").success(),
+        "{name}.c does not compile"
+    );
     program
 }
 
@@ -44,18 +52,30 @@ pub struct Done {
 impl Done {
     /// A counter of the summary.
     pub fn count(&self, name: &str) -> u64 {
-        self.stats[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {}", self.stats))
+        self.stats[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter {name} in {}", self.stats))
     }
 
     /// The program ended well, and pages really went out and came back.
     pub fn paged_well(&self) -> &Self {
-        assert!(self.status.success(), "{}: {}{}", self.status, self.stdout, self.stderr);
+        assert!(
+            self.status.success(),
+            "{}: {}{}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
         self.paged()
     }
 
     /// Pages went out and came back.
     pub fn paged(&self) -> &Self {
-        assert!(self.count("page_outs") > 0 && self.count("page_ins") > 0, "nothing was paged: {}", self.stats);
+        assert!(
+            self.count("page_outs") > 0 && self.count("page_ins") > 0,
+            "nothing was paged: {}",
+            self.stats
+        );
         self
     }
 
@@ -79,7 +99,13 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
     let _ = fs::remove_file(&stats);
     fs::create_dir_all(&swap).expect("directory");
     let mut command = outpage(&["run", "--quiet", "--swap"]);
-    command.arg(&swap).arg("--stats").arg(&stats).args(options).arg("--").args(program);
+    command
+        .arg(&swap)
+        .arg("--stats")
+        .arg(&stats)
+        .args(options)
+        .arg("--")
+        .args(program);
     let (output, anonymous_bytes) = watched(command);
     let left = fs::read_dir(&swap).expect("directory").count();
     assert_eq!(left, 0, "the swap file has no name");
@@ -95,7 +121,11 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
 
 /// Runs `command` in a process group of its own, whose memory is looked at every 10 ms.
 fn watched(mut command: Command) -> (Output, u64) {
-    let pipes = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let pipes = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = pipes.spawn().expect("outpage");
     let group = child.id();
     let over = AtomicBool::new(false);
@@ -105,7 +135,9 @@ fn watched(mut command: Command) -> (Output, u64) {
             while !over.load(Ordering::Relaxed) {
                 most = most.max(anonymous_bytes(group));
                 if began.elapsed() > HUNG {
-                    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).status();
+                    let _ = Command::new("kill")
+                        .args(["-KILL", "--", &format!("-{group}")])
+                        .status();
                     panic!("the program hangs");
                 }
                 thread::sleep(LOOK);
@@ -127,11 +159,16 @@ fn anonymous_bytes(group: u32) -> u64 {
         let belongs = fs::read_to_string(path.join("stat")).is_ok_and(|stat| {
             // proc(5): the name in parentheses, then state, parent and group.
             let after_name = stat.rsplit(')').next().unwrap_or("");
-            !stat.contains("(outpage)") && after_name.split_whitespace().nth(2) == Some(&group.to_string())
+            !stat.contains("(outpage)")
+                && after_name.split_whitespace().nth(2) == Some(&group.to_string())
         });
         if belongs && let Ok(status) = fs::read_to_string(path.join("status")) {
-            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("RssAnon:"));
+            let kib = line
+                .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+                .unwrap_or(0);
             sum += (kib << 10).saturating_sub(OVERHEAD_BYTES);
         }
     }
@@ -145,7 +182,10 @@ pub fn skipped(what: &str) {
 
 /// Whether `program` can be run here; says so if not.
 pub fn have(program: &str) -> bool {
-    let found = Command::new("which").arg(program).output().is_ok_and(|o| o.status.success());
+    let found = Command::new("which")
+        .arg(program)
+        .output()
+        .is_ok_and(|o| o.status.success());
     if !found {
         skipped(&format!("{program} is not installed"));
     }

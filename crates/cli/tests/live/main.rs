@@ -24,19 +24,28 @@ impl Case<'_> {
 
     /// A program of `tests/programs`.
     fn compiled(&self, name: &str) -> String {
-        compiled(self.directory, name).to_str().expect("UTF-8").to_owned()
+        compiled(self.directory, name)
+            .to_str()
+            .expect("UTF-8")
+            .to_owned()
     }
 
     fn torture(&self, options: &[&str], arguments: &[&str]) -> Done {
         let program = self.compiled("torture");
         let directory = self.directory.to_str().expect("UTF-8");
         let fixed = [&program, "-m", "64", "-r", "7", "-d", directory];
-        self.run(&[&["--memory", "32M"], options].concat(), &[&fixed, arguments].concat())
+        self.run(
+            &[&["--memory", "32M"], options].concat(),
+            &[&fixed, arguments].concat(),
+        )
     }
 
     fn fill(&self, options: &[&str], arguments: &[&str]) -> Done {
         let program = self.compiled("fill");
-        self.run(&[&["--memory", "32M"], options].concat(), &[&[program.as_str()], arguments].concat())
+        self.run(
+            &[&["--memory", "32M"], options].concat(),
+            &[&[program.as_str()], arguments].concat(),
+        )
     }
 
     fn script(&self, text: &str) -> String {
@@ -47,14 +56,21 @@ impl Case<'_> {
 }
 
 /// Everything that one process does to its memory.
-const ALONE: &str = "rw,dontneed,free,advise,remap,mremap,protect,pipe,file,direct,vmsplice,closefrom,signal,mlock";
+const ALONE: &str =
+    "rw,dontneed,free,advise,remap,mremap,protect,pipe,file,direct,vmsplice,closefrom,signal,mlock";
 
 fn torture_alone(case: &Case) {
-    case.torture(&[], &["-s", "6", "-o", ALONE]).paged_well().within_limit();
+    case.torture(&[], &["-s", "6", "-o", ALONE])
+        .paged_well()
+        .within_limit();
 }
 
 fn torture_with_children(case: &Case) {
-    case.torture(&[], &["-s", "6", "-o", "rw,mremap,dontneed,fork,orphan,exec,spawn"]).paged_well();
+    case.torture(
+        &[],
+        &["-s", "6", "-o", "rw,mremap,dontneed,fork,orphan,exec,spawn"],
+    )
+    .paged_well();
 }
 
 /// Errors that pass cost no byte.
@@ -62,7 +78,11 @@ fn torture_with_store_faults(case: &Case) {
     let faults = ["--faults", "seed=7,read=5,write=5,short=5,flip=2"];
     let done = case.torture(&faults, &["-s", "5", "-o", ALONE]);
     done.paged_well().within_limit();
-    assert!(done.count("store_errors") > 0, "no fault struck: {}", done.stats);
+    assert!(
+        done.count("store_errors") > 0,
+        "no fault struck: {}",
+        done.stats
+    );
     assert_eq!(done.count("poisoned"), 0, "{}", done.stats);
 }
 
@@ -70,24 +90,49 @@ fn torture_with_store_faults(case: &Case) {
 fn unreadable_pages_signal(case: &Case) {
     let done = case.fill(&["--faults", "seed=7,read=1000"], &["64", "poisoned"]);
     assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
-    assert!(done.stdout.ends_with(" pages lost, 0 wrong\n") && !done.stdout.starts_with("0 "), "{}", done.stdout);
+    assert!(
+        done.stdout.ends_with(" pages lost, 0 wrong\n") && !done.stdout.starts_with("0 "),
+        "{}",
+        done.stdout
+    );
     assert!(done.count("poisoned") > 0, "{}", done.stats);
     let untouched = case.fill(&["--faults", "seed=7,read=1000"], &["64"]);
-    assert_eq!(untouched.status.signal(), Some(libc::SIGBUS), "{}", untouched.stderr);
+    assert_eq!(
+        untouched.status.signal(),
+        Some(libc::SIGBUS),
+        "{}",
+        untouched.stderr
+    );
 }
 
 fn full_swap_ends_the_program(case: &Case) {
     let done = case.fill(&["--swap-cap", "16M"], &["96"]);
     assert_eq!(done.status.signal(), Some(libc::SIGKILL), "{}", done.stderr);
-    assert!(done.stderr.contains("swap file is full") && done.stderr.contains("--swap-cap"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("swap file is full") && done.stderr.contains("--swap-cap"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     assert_eq!(done.stdout, "");
 }
 
 fn ends_as_the_program_does(case: &Case) {
-    assert_eq!(case.fill(&[], &["64", "exit", "7"]).paged().status.code(), Some(7));
-    assert_eq!(case.fill(&[], &["64", "signal", "15"]).paged().status.signal(), Some(15));
-    assert_eq!(case.fill(&[], &["64", "signal", "9"]).status.signal(), Some(9));
+    assert_eq!(
+        case.fill(&[], &["64", "exit", "7"]).paged().status.code(),
+        Some(7)
+    );
+    assert_eq!(
+        case.fill(&[], &["64", "signal", "15"])
+            .paged()
+            .status
+            .signal(),
+        Some(15)
+    );
+    assert_eq!(
+        case.fill(&[], &["64", "signal", "9"]).status.signal(),
+        Some(9)
+    );
 }
 
 fn exec_keeps_the_limit(case: &Case) {
@@ -108,17 +153,30 @@ fn parent_exits_first(case: &Case) {
 fn disordered_lines() -> String {
     let mut value = 12345_u64;
     let mut next = || {
-        value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        value = value
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         value >> 11
     };
-    (0..2_100_000).map(|_| format!("{:016}\n", next())).collect()
+    (0..2_100_000)
+        .map(|_| format!("{:016}\n", next()))
+        .collect()
 }
 
 fn sort(case: &Case) {
     let input = case.directory.join("lines");
     fs::write(&input, disordered_lines()).expect("write");
-    let sort = ["sort", "-S", "300M", "--parallel=2", input.to_str().expect("UTF-8")];
-    let free = Command::new(sort[0]).args(&sort[1..]).output().expect("sort");
+    let sort = [
+        "sort",
+        "-S",
+        "300M",
+        "--parallel=2",
+        input.to_str().expect("UTF-8"),
+    ];
+    let free = Command::new(sort[0])
+        .args(&sort[1..])
+        .output()
+        .expect("sort");
     let done = case.run(&["--memory", "64M"], &sort);
     done.paged_well().within_limit();
     assert!(free.stdout == done.stdout.as_bytes(), "the outputs differ");
@@ -155,7 +213,10 @@ fn python_pool(case: &Case) {
 
 fn same_as_free(case: &Case, script: &str, limit: &str) -> Done {
     let script = case.script(script);
-    let free = Command::new("/usr/bin/python3").arg(&script).output().expect("python3");
+    let free = Command::new("/usr/bin/python3")
+        .arg(&script)
+        .output()
+        .expect("python3");
     let done = case.run(&["--memory", limit], &["/usr/bin/python3", &script]);
     done.paged_well();
     assert_eq!(String::from_utf8_lossy(&free.stdout), done.stdout);
@@ -166,8 +227,23 @@ fn stress_ng(case: &Case) {
     if !have("stress-ng") {
         return;
     }
-    let stress = ["stress-ng", "--vm", "2", "--vm-method", "all", "--verify", "--vm-bytes", "256M", "-t", "5"];
-    case.run(&["--memory", "64M"], &[&stress[..], &["--temp-path", "/tmp"]].concat()).paged_well();
+    let stress = [
+        "stress-ng",
+        "--vm",
+        "2",
+        "--vm-method",
+        "all",
+        "--verify",
+        "--vm-bytes",
+        "256M",
+        "-t",
+        "5",
+    ];
+    case.run(
+        &["--memory", "64M"],
+        &[&stress[..], &["--temp-path", "/tmp"]].concat(),
+    )
+    .paged_well();
 }
 
 fn with_case(how: &[&str], test: fn(&Case)) {
@@ -175,7 +251,10 @@ fn with_case(how: &[&str], test: fn(&Case)) {
         return harness::skipped("programs cannot be paged here");
     }
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
-    test(&Case { directory: directory.path(), how });
+    test(&Case {
+        directory: directory.path(),
+        how,
+    });
 }
 
 /// A module of tests: each case, run in one way.

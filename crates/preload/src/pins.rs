@@ -1,0 +1,164 @@
+//! Device reads into managed memory, which the write-protect mechanism cannot see.
+//!
+//! With `O_DIRECT` a device writes to the pages of the buffer without passing through the page
+//! table. The move mechanism refuses such pages; write-protecting one stops the program's writes
+//! only, and what the device writes after the pager took its copy is lost. So `read`, `pread`,
+//! `readv`, `preadv` and `preadv2` pin their buffers ([`Call::Pin`]) as long as the call lasts. What
+//! is neither `O_DIRECT` nor a file or block device goes to libc, which has the calls' cancellation.
+//!
+//! Not seen: reads by io_uring or libaio; a read that is under way while the pager starts, unless
+//! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
+//! writable and executable, which is copied as well.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_engine::Engine;
+use outpage_engine::call::Call;
+use outpage_sys::process;
+
+use crate::mode::{self, Path};
+use crate::raw::{self, SignalsBlocked};
+
+/// Whether reads must be looked at; the hooks read it as a byte.
+pub static NEEDED: AtomicBool = AtomicBool::new(false);
+
+/// Most bytes of one buffer that are pinned at once; a larger one is read piece by piece. All
+/// kernels take requests of this size whole.
+const PIECE_BYTES: usize = 256 << 10;
+/// Most buffers that are pinned together.
+const PARTS_MAX: usize = 15;
+/// What the pager lets one read pin under the smallest limit: pages are counted whole.
+const _: () = assert!(PIECE_BYTES + (PARTS_MAX + 1) * 2 * PAGE_BYTES <= 384 << 10);
+/// `UIO_MAXIOV` of include/uapi/linux/uio.h.
+const VECTOR_MAX: usize = 1024;
+
+/// Says that the pager copies (`true`) or moves.
+pub fn need(needed: bool) {
+    NEEDED.store(needed, Ordering::Release);
+}
+
+/// Whether a read of `fd` may be a device's work.
+pub extern "C" fn is_device_read(fd: i32) -> bool {
+    let args = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: takes numbers only.
+    let flags = unsafe { raw::call(libc::SYS_fcntl, args) };
+    if flags < 0 || flags as i32 & libc::O_DIRECT == 0 {
+        return false;
+    }
+    // SAFETY: an all-zero `stat` is a valid value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let args = [fd as usize, (&raw mut stat) as usize, 0, 0, 0, 0];
+    // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`.
+    let found = unsafe { raw::call(libc::SYS_fstat, args) } == 0;
+    // A pipe may be O_DIRECT as well, and keep its reader waiting for ever.
+    found && matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
+/// A read into one buffer: `call` makes it, given address, length and bytes already read.
+pub fn read(at: usize, len: usize, call: impl Fn(usize, usize, usize) -> isize) -> isize {
+    match mode::enter() {
+        Path::Managed(engine) => pinned(engine, at, len, call),
+        // The pager does not start meanwhile.
+        Path::Direct(_at_work) => call(at, len, 0),
+        Path::Raw => call(at, len, 0),
+    }
+}
+
+fn pinned(
+    engine: &Engine,
+    at: usize,
+    len: usize,
+    call: impl Fn(usize, usize, usize) -> isize,
+) -> isize {
+    let mut done = 0;
+    loop {
+        let piece = (at.wrapping_add(done), (len - done).min(PIECE_BYTES));
+        let got = with_pins(engine, &[piece], || call(piece.0, piece.1, done));
+        if got < 0 {
+            return if done > 0 { done as isize } else { got };
+        }
+        done += got as usize;
+        if (got as usize) < piece.1 || done >= len {
+            return done as isize;
+        }
+    }
+}
+
+/// A read into several buffers: `call` makes it, given the buffers and bytes already read.
+pub fn vectored(
+    parts: *const libc::iovec,
+    count: usize,
+    call: impl Fn(*const libc::iovec, usize, usize) -> isize,
+) -> isize {
+    if parts.is_null() || count > VECTOR_MAX {
+        return call(parts, count, 0);
+    }
+    // SAFETY: the program says that `count` parts lie there.
+    let list = unsafe { core::slice::from_raw_parts(parts, count) };
+    let total = list
+        .iter()
+        .fold(0_usize, |sum, part| sum.saturating_add(part.iov_len));
+    if count <= PARTS_MAX && total <= PIECE_BYTES {
+        let mut ranges = [(0, 0); PARTS_MAX];
+        for (range, part) in ranges.iter_mut().zip(list) {
+            *range = (part.iov_base as usize, part.iov_len);
+        }
+        return match mode::enter() {
+            Path::Managed(engine) => with_pins(engine, &ranges[..count], || call(parts, count, 0)),
+            // The pager does not start meanwhile.
+            Path::Direct(_at_work) => call(parts, count, 0),
+            Path::Raw => call(parts, count, 0),
+        };
+    }
+    let mut done = 0;
+    for part in list {
+        let got = read(part.iov_base as usize, part.iov_len, |at, len, before| {
+            let part = libc::iovec {
+                iov_base: at as *mut _,
+                iov_len: len,
+            };
+            call(&raw const part, 1, done + before)
+        });
+        if got < 0 {
+            return if done > 0 { done as isize } else { got };
+        }
+        done += got as usize;
+        if (got as usize) < part.iov_len {
+            break;
+        }
+    }
+    done as isize
+}
+
+/// Makes `call` while nothing of `ranges` can be a victim.
+///
+/// Signals wait: a handler that jumps away would leave the pins behind.
+fn with_pins(engine: &Engine, ranges: &[(usize, usize)], call: impl Fn() -> isize) -> isize {
+    let _signals = SignalsBlocked::new();
+    while !pin(engine, ranges) {
+        process::yield_now();
+    }
+    let result = call();
+    unpin(engine, ranges);
+    result
+}
+
+/// Pins all of `ranges` or nothing, so that no two reads wait for each other.
+fn pin(engine: &Engine, ranges: &[(usize, usize)]) -> bool {
+    for (index, &(addr, len)) in ranges.iter().enumerate() {
+        if len > 0 && engine.call(Call::Pin { addr, len }) < 0 {
+            unpin(engine, &ranges[..index]);
+            return false;
+        }
+    }
+    true
+}
+
+fn unpin(engine: &Engine, ranges: &[(usize, usize)]) {
+    for &(addr, len) in ranges {
+        if len > 0 {
+            engine.call(Call::Unpin { addr, len });
+        }
+    }
+}
