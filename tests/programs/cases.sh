@@ -53,14 +53,15 @@ prepare_sqlite() { :; }
 
 run_sqlite() {
     "${wrap[@]}" sqlite3 -batch :memory: "
+        PRAGMA temp_store = MEMORY;
         CREATE TABLE t(id INTEGER PRIMARY KEY, word TEXT, number INTEGER);
-        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $(size 4000000 600000))
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $(size 4000000 1200000))
             INSERT INTO t SELECT i, printf('%010d of the rows', (i * 2654435761) % 4294967296), i * i % 1000003 FROM n;
         CREATE INDEX words ON t(word);
         CREATE INDEX numbers ON t(number, id);
         SELECT count(*), sum(number), min(word), max(word) FROM t;
-        SELECT sum(number) FROM t WHERE word BETWEEN '1' AND '2';
-        PRAGMA integrity_check;"
+        SELECT count(*), sum(id) FROM t INDEXED BY words WHERE word >= '';
+        SELECT sum(number * id) FROM t INDEXED BY numbers WHERE number > 0;"
 }
 
 prepare_ns2() {
@@ -106,7 +107,7 @@ run_redis() {
 
 prepare_gcc() {
     data
-    awk -v n="$(size 12000 2500)" 'BEGIN {
+    awk -v n="$(size 4000 600)" 'BEGIN {
         print "#include <stdlib.h>\nstruct part { int kind; const char *name; long size; double weight; };"
         for (i = 0; i < n; i++) {
             printf "static const struct part parts_%d[] = {", i
@@ -135,7 +136,7 @@ prepare_graph() { :; }
 
 run_graph() {
     # Its last figures are times: only the checksum is compared.
-    "${wrap[@]}" "$outpage" workload graph --mib "$(size 128 64)" |
+    "${wrap[@]}" "$outpage" workload graph --mib "$(size 288 64)" |
         sed -n 's/.*\("checksum":"[0-9a-f]*","verified":[0-9]*\).*/\1/p'
     return "${PIPESTATUS[0]}"
 }

@@ -95,8 +95,16 @@ impl Engine {
 
 /// On the pager's thread: rests until the fork is over.
 pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
-    live.pager.handle(clock::now(), Event::Forking);
-    live.drive();
+    // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
+    // a slot that is written later than the event would not be kept for the child.
+    loop {
+        live.quiesce_all();
+        live.pager.handle(clock::now(), Event::Forking);
+        live.drive();
+        if live.pager.in_flight() == 0 {
+            break;
+        }
+    }
     live.fork_member = live.session.begin_fork().ok();
     let forks_so_far = engine.gate.load(Ordering::SeqCst);
     live.calls.answer(slot, 0);

@@ -23,6 +23,8 @@ const PINNED_SHARE: usize = 8;
 /// Bytes below a stack pointer that a fork may use: libc's fork needs a few hundred, the kernel's
 /// signal frame and the red zone less than a page.
 const STACK_BELOW: usize = 8 * PAGE_BYTES;
+/// Thread-local blocks of a thread that are looked at, at most: a new pager thread copies no more.
+const MODULES_MAX: usize = 800;
 
 const fn page_up(len: usize) -> usize {
     len.next_multiple_of(PAGE_BYTES)
@@ -384,9 +386,34 @@ impl Live {
         for address in stack_pages.chain(tls_pages) {
             self.bring_in(address);
         }
+        self.bring_in_module_vector(tls);
         self.quiesce_all();
         self.fork_asked = Some(slot);
         0
+    }
+
+    /// The forking thread's vector of thread-local blocks lies on the program's heap, and the child
+    /// copies it to start its pager's thread (`tcbhead_t` and `dtv_t` in glibc's
+    /// sysdeps/x86_64/nptl/tls.h; the entry before the first holds the number of entries).
+    fn bring_in_module_vector(&mut self, tls: usize) {
+        const ENTRY_BYTES: usize = 16;
+        let Some(vector) = self.present_word(tls + 8).filter(|&v| v > ENTRY_BYTES) else {
+            return;
+        };
+        let start = vector - ENTRY_BYTES;
+        self.bring_in(start);
+        let entries = self.present_word(start).unwrap_or(0).min(MODULES_MAX);
+        let end = vector + (entries + 1) * ENTRY_BYTES;
+        for address in (start..end).step_by(PAGE_BYTES).chain([end - 1]) {
+            self.bring_in(address);
+        }
+    }
+
+    /// The word at `address`, whose page is in the program.
+    fn present_word(&self, address: usize) -> Option<usize> {
+        let mut word = [0; size_of::<usize>()];
+        let read = self.world.memory.read(address, &mut word);
+        (read == Ok(word.len())).then(|| usize::from_ne_bytes(word))
     }
 }
 

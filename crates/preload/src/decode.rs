@@ -238,7 +238,9 @@ mod tests {
             let code =
                 unsafe { core::slice::from_raw_parts(symbol.address as *const u8, symbol.bytes) };
             let ip = symbol.address as u64;
-            for full in Decoder::with_ip(64, code, ip, DecoderOptions::NONE).iter() {
+            let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
+            while decoder.can_decode() {
+                let full = decoder.decode();
                 let rest = &code[(full.ip() - ip) as usize..];
                 if full.is_invalid() {
                     break;
@@ -255,7 +257,10 @@ mod tests {
                 let near = full.op_count() > 0 && full.op0_kind() == OpKind::NearBranch64;
                 let target =
                     near.then(|| full.near_branch_target().wrapping_sub(full.next_ip()) as isize);
-                let rip_relative = full.is_ip_rel_memory_operand();
+                let places = decoder.get_constant_offsets(&full);
+                let rip_relative = full
+                    .is_ip_rel_memory_operand()
+                    .then(|| places.displacement_offset());
                 let ends = matches!(
                     full.mnemonic(),
                     Mnemonic::Ret | Mnemonic::Jmp | Mnemonic::Ud2

@@ -402,6 +402,19 @@ mod tests {
     }
 
     #[test]
+    fn an_operand_relative_to_its_place_is_found() {
+        // cmpb $0,0x10(%rip); je +3; nop...: the entry of a call that may be cancelled
+        let code = [
+            0x80, 0x3d, 0x10, 0, 0, 0, 0, 0x74, 0x03, 0x90, 0x90, 0x90, 0xc3,
+        ];
+        let site = check(&code, AT).expect("patchable");
+        assert_eq!(
+            (site.bytes, site.movable, site.relative),
+            (7, true, Some(2))
+        );
+    }
+
+    #[test]
     fn a_branch_into_the_overwritten_bytes_refuses() {
         // xor %eax,%eax; inc %eax; inc %eax; jmp -6 (to the second instruction)
         let code = [0x31, 0xc0, 0xff, 0xc0, 0xff, 0xc0, 0xeb, 0xfa];

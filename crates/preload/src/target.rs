@@ -23,6 +23,7 @@ const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
 
 /// What a look at a file tells.
+#[expect(clippy::large_enum_variant, reason = "nothing may be allocated here")]
 enum Look {
     /// The shim follows, or nothing is known.
     Fine,

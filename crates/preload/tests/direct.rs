@@ -4,87 +4,16 @@
 //! tests are skipped, and say so.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-/// A limit that no program here reaches.
-const PLENTY: &str = "64G";
+mod common;
 
-/// The library under test: cargo puts it beside the tests.
-fn shim() -> PathBuf {
-    let tests = std::env::current_exe().expect("own path");
-    let folders = tests.ancestors().skip(1).take(2);
-    let mut found = folders.map(|folder| folder.join("liboutpage_preload.so"));
-    found
-        .find(|path| path.exists())
-        .expect("liboutpage_preload.so beside the tests")
-}
+use common::{Program, succeed, under_shim};
 
-/// A program of `tests/programs`, compiled into a folder of its own; `None` without a compiler.
-struct Program {
-    folder: tempfile::TempDir,
-}
-
-impl Program {
-    fn compile(name: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/programs")
-            .join(name);
-        let mut command = Command::new("cc");
-        command
-            .args(["-O1", "-w", "-pthread", "-o"])
-            .arg(folder.path().join("program"));
-        let compiled = command.arg(source.with_extension("c")).status();
-        match compiled {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("SKIPPED: {name} needs a C compiler (cc), and there is none");
-                None
-            }
-            status => {
-                assert!(status.expect("cc").success(), "{name} does not compile");
-                Some(Self { folder })
-            }
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("program")
-    }
-
-    fn trace_file(&self) -> PathBuf {
-        self.folder.path().join("trace")
-    }
-
-    /// Ready to run under the shim.
-    fn command(&self) -> Command {
-        under_shim(&self.path(), &self.trace_file())
-    }
-
-    fn run(&self, arguments: &[&str]) -> Vec<Trace> {
-        succeed(self.command().args(arguments));
-        traces(&self.trace_file())
-    }
-}
-
-fn under_shim(program: &Path, trace_file: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .env("LD_PRELOAD", shim())
-        .env("OUTPAGE_MEMORY", PLENTY);
-    command.env("OUTPAGE_TRACE_HOOKS", trace_file);
-    command
-}
-
-fn succeed(command: &mut Command) -> Output {
-    let output = command.output().expect("program");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && errors.is_empty(),
-        "{:?}: {errors}",
-        output.status
-    );
-    output
+fn run(program: &Program, arguments: &[&str]) -> Vec<Trace> {
+    succeed(program.command().args(arguments));
+    traces(&program.trace_file())
 }
 
 /// One line of the trace: a process that exited.
@@ -120,7 +49,7 @@ fn memory_that_libc_asks_for_itself_is_seen() {
     let Some(program) = Program::compile("allocate") else {
         return;
     };
-    let traces = program.run(&[]);
+    let traces = run(&program, &[]);
     let [trace] = &traces[..] else {
         panic!("one process: {traces:?}")
     };
@@ -147,7 +76,7 @@ fn results_and_errno_are_those_of_libc() {
         "without the shim: {}",
         String::from_utf8_lossy(&plain.stderr)
     );
-    assert_nothing_missed(&program.run(&[])[0]);
+    assert_nothing_missed(&run(&program, &[])[0]);
 }
 
 #[test]
@@ -155,7 +84,7 @@ fn pages_that_the_kernel_reads_later_are_copied() {
     let Some(program) = Program::compile("references") else {
         return;
     };
-    program.run(&[]);
+    run(&program, &[]);
 }
 
 #[test]
@@ -163,7 +92,7 @@ fn children_of_every_kind_run_and_count_for_themselves() {
     let Some(program) = Program::compile("children") else {
         return;
     };
-    let traces = program.run(&[]);
+    let traces = run(&program, &[]);
     // The child and the grandchild that exit; the others leave by _exit. The parent is last.
     assert_eq!(traces.len(), 3, "{traces:?}");
     traces.iter().for_each(assert_nothing_missed);
@@ -201,7 +130,7 @@ fn handlers_may_interrupt_hooks() {
     let Some(program) = Program::compile("signals") else {
         return;
     };
-    program.run(&[]);
+    run(&program, &[]);
     succeed(program.command().env_remove("OUTPAGE_TRACE_HOOKS"));
 }
 
@@ -210,7 +139,7 @@ fn large_data_segments_become_anonymous() {
     let Some(program) = Program::compile("data") else {
         return;
     };
-    program.run(&[]);
+    run(&program, &[]);
     // Without the shim they belong to the file.
     succeed(Command::new(program.path()).arg("plain"));
 }

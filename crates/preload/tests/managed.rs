@@ -1,0 +1,147 @@
+//! Programs that outgrow their limit, and programs into which the shim cannot follow.
+//!
+//! Without a C compiler or userfaultfd the tests are skipped, and say so.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use outpage_sys::uffd::{Features, Uffd, Wanted};
+
+mod common;
+
+use common::{Program, succeed};
+
+/// The smallest limit there is.
+const LITTLE: &str = "8M";
+
+/// On a disk; the temporary directory may be in RAM.
+const DISK: &str = env!("CARGO_TARGET_TMPDIR");
+
+fn can_page() -> bool {
+    let opened = Uffd::open(&Wanted {
+        inherited: None,
+        required: Features::PAGEFAULT_FLAG_WP,
+        optional: Features::NONE,
+    });
+    if let Err(error) = &opened {
+        eprintln!("SKIPPED: {error}");
+    }
+    opened.is_ok()
+}
+
+/// `program` under the little limit, its swap file on the disk.
+fn little(program: &Program) -> Command {
+    let mut command = program.command();
+    command
+        .env_remove("OUTPAGE_TRACE_HOOKS")
+        .env("OUTPAGE_MEMORY", LITTLE)
+        .env("OUTPAGE_SWAP", DISK);
+    command
+}
+
+#[test]
+fn what_devices_write_to_managed_memory_is_kept() {
+    let Some(program) = Program::compile("device").filter(|_| can_page()) else {
+        return;
+    };
+    for mechanism in ["write-protect", "auto"] {
+        let file = Path::new(DISK).join(format!("device-{mechanism}"));
+        let output = little(&program)
+            .arg(&file)
+            .env("OUTPAGE_MECHANISM", mechanism)
+            .output()
+            .expect("program");
+        let _ = std::fs::remove_file(&file);
+        if output.status.code() == Some(77) {
+            eprintln!("SKIPPED: {DISK} has no O_DIRECT");
+            return;
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && errors.is_empty(),
+            "{mechanism}: {:?}: {errors}",
+            output.status
+        );
+    }
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_ends_the_program() {
+    let Some(program) = Program::compile("outgrow") else {
+        return;
+    };
+    let run = |allow: &str| {
+        little(&program)
+            .env("OUTPAGE_SWAP", "/nonexistent")
+            .env("OUTPAGE_ALLOW_UNMANAGED", allow)
+            .output()
+            .expect("program")
+    };
+    let refused = run("0");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.signal(), Some(9), "{errors}");
+    assert!(
+        errors.lines().count() == 1 && errors.contains("--allow-unmanaged"),
+        "{errors}"
+    );
+    let allowed = run("1");
+    let errors = String::from_utf8_lossy(&allowed.stderr);
+    assert!(allowed.status.success(), "{errors}");
+    assert!(
+        errors.lines().count() == 1 && errors.contains("without a limit"),
+        "{errors}"
+    );
+}
+
+/// Writes an executable file to `folder`; returns its path.
+fn write(folder: &Path, name: &str, content: &[u8]) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, content).expect("write");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    path.into_os_string().into_string().expect("UTF-8")
+}
+
+#[test]
+fn programs_that_leave_the_limit_are_named() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let (Some(program), Some(fixed)) = (Program::compile("launch"), compile_static(folder.path()))
+    else {
+        return;
+    };
+    let script = write(
+        folder.path(),
+        "script",
+        format!("#! {fixed} -x\n").as_bytes(),
+    );
+    for name in [&fixed, &script] {
+        let mut command = little(&program);
+        let output = command.arg(name).output().expect("program");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let line = format!("outpage: {name} is statically linked: it runs without a limit");
+        assert!(output.status.success(), "{errors}");
+        assert_eq!(errors.lines().collect::<Vec<_>>(), [&line; 4]);
+    }
+    // The others are not, nor is the loader, which follows itself.
+    succeed(little(&program).arg("/bin/true"));
+    succeed(little(&program).args(["/lib64/ld-linux-x86-64.so.2", "/bin/true"]));
+    let script = write(folder.path(), "fine", b"#!/bin/sh\nexit 0\n");
+    succeed(little(&program).arg(script));
+}
+
+/// A static program that does nothing; `None` without a compiler or a static libc.
+fn compile_static(folder: &Path) -> Option<String> {
+    let source = write(folder, "fixed.c", b"int main(void) { return 0; }\n");
+    let path = folder.join("fixed");
+    let compiled = Command::new("cc")
+        .args(["-static", "-o"])
+        .arg(&path)
+        .arg(source)
+        .output();
+    if !compiled.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no static program can be compiled here");
+        return None;
+    }
+    path.into_os_string().into_string().ok()
+}
