@@ -123,7 +123,6 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
         .and_then(|mut p| p.take())
         .expect("put there above");
     let pid = engine.forked_pid.load(Ordering::SeqCst);
-    live.world.shared_by_fork = true;
     if let Some(child) = live.fork_member.take() {
         if pid > 0 {
             live.session.fork_done(child, pid as u32);
@@ -170,7 +169,6 @@ pub(crate) fn revive(
         .map_err(StartError::Store)?;
     live.pager.forget_trace();
     live.children.clear();
-    live.world.shared_by_fork = true;
     live.calls.reset();
     live.forget_waiting();
     register_again(&mut live)?;

@@ -202,6 +202,8 @@ impl Live {
     }
 
     fn message(&mut self, message: &Message) {
+        // What was mapped before this fault was read did not wake its thread.
+        self.world.wakes_are_old();
         let &Message::Fault(fault) = message else {
             return;
         };
@@ -370,6 +372,7 @@ impl Live {
     }
 
     fn answer_io(&mut self, completion: Completion) {
+        self.world.wakes_are_old();
         let id = ActionId(completion.token.0 as u32);
         let transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         if let Err(error) = &completion.result {

@@ -50,8 +50,6 @@ pub struct World {
     zero_hash: ContentHash,
     /// How ordinary ranges are served.
     pub mechanism: Mechanism,
-    /// This process forked, so that pages may be shared with a child (or the parent).
-    pub shared_by_fork: bool,
     /// Pages duplicated because a fork shared them.
     pub cow_duplicates: u64,
     pub(crate) pagemap: Pagemap,
@@ -102,7 +100,6 @@ impl World {
             hasher: Hasher::new(seed),
             zero_hash: Hasher::new(seed).page(&[0; PAGE_BYTES]),
             mechanism,
-            shared_by_fork: false,
             cow_duplicates: 0,
             pagemap,
             memory,
@@ -327,6 +324,7 @@ impl World {
 
     /// Takes `run` out of the program.
     pub fn detach(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        self.wakes_are_old();
         self.each_segment(run, out, |world, segment, out| {
             if segment.region.locked || segment.region.pins > 0 {
                 out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));
@@ -348,7 +346,7 @@ impl World {
                 .move_run(to, segment.at(i), &mut self.moves[..count], &self.pagemap);
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = self.moves[k];
-                if outcome == MoveOutcome::Busy && self.shared_by_fork {
+                if outcome == MoveOutcome::Busy {
                     outcome = self.move_shared(segment.at(i + k), place);
                 }
                 out.push(match outcome {
@@ -367,7 +365,7 @@ impl World {
         }
     }
 
-    /// A page that a fork left shared is made this process's own by a write that changes nothing.
+    /// A page that a fork left shared, be it one before this pager began, is made this process's own by a write that changes nothing.
     fn move_shared(&mut self, address: usize, place: Place) -> MoveOutcome {
         let Ok(flags) = self.pagemap.page(address) else {
             return MoveOutcome::Busy;
@@ -438,12 +436,12 @@ impl World {
             .read(segment.at(i), self.frames.content_mut(place));
         if read != Ok(PAGE_BYTES) {
             self.frames.set_free(place);
-            return PageOutcome::Refused(Refusal::Busy);
+            return self.refuse_protected(segment.at(i));
         }
         if self.mechanism == Mechanism::Move {
             if map::release(segment.at(i), PAGE_BYTES).is_err() {
                 self.frames.set_free(place);
-                return PageOutcome::Refused(Refusal::Busy);
+                return self.refuse_protected(segment.at(i));
             }
             return self.moved_out(segment.page(i), place);
         }
@@ -456,6 +454,12 @@ impl World {
         };
         self.frames.set_free(place);
         PageOutcome::Detached { hash, zero }
+    }
+
+    /// A page that cannot leave after all may be written again.
+    fn refuse_protected(&mut self, address: usize) -> PageOutcome {
+        let _ = patiently(|| self.uffd.write_protect(address, PAGE_BYTES, false));
+        PageOutcome::Refused(Refusal::Busy)
     }
 
     /// Gives up the memory of staged pages; their content is in the store, zero, or not wanted.
