@@ -376,7 +376,8 @@ fn window_pages(config: &Config) -> u32 {
 /// Zero-filled pages around a first touch: 16 to 64 cost least (`live.md` D2); the pager halves it
 /// when they come back unused.
 const ZERO_AROUND: u32 = 64;
-/// Staged neighbours mapped again with a touched page; see ARCHITECTURE.md for the measurement.
+/// Staged neighbours mapped again with a touched page. A choice, not a measurement: a map call costs
+/// 0.9 us for one page and 3 us for 16, a minor fault 8 us.
 const RESCUE_AROUND: u32 = 8;
 
 /// What the pager is made of.
