@@ -107,7 +107,7 @@ run_redis() {
 
 prepare_gcc() {
     data
-    awk -v n="$(size 4000 600)" 'BEGIN {
+    awk -v n="$(size 1500 400)" 'BEGIN {
         print "#include <stdlib.h>\nstruct part { int kind; const char *name; long size; double weight; };"
         for (i = 0; i < n; i++) {
             printf "static const struct part parts_%d[] = {", i
