@@ -6,7 +6,7 @@ use outpage_core::contract::Event;
 use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT, PageRange};
 use outpage_sys::maps::{self, Kind};
 use outpage_sys::pagemap::PageFlags;
-use outpage_sys::{clock, own};
+use outpage_sys::{clock, map, own};
 
 use crate::live::Live;
 use crate::start::{StartError, os};
@@ -44,6 +44,7 @@ impl Live {
         })
         .map_err(os("read /proc/self/maps"))?;
         for (start, end, prot) in found {
+            let _ = map::madvise(start, end - start, libc::MADV_NORMAL);
             // A mapping that cannot be registered stays with the kernel.
             if self.take_over(start, end, prot, false).is_ok() {
                 self.adopt(start, end);

@@ -38,6 +38,21 @@ fn unit(result: Result<(), Errno>) -> isize {
     value(result.map(|()| 0))
 }
 
+/// Makes `start..start + len` a mapping that joins no managed one.
+///
+/// A mapping that mremap moves next to one it can join takes that one's registration away with its
+/// own (`mremap_userfaultfd_prep` in fs/userfaultfd.c, seen with 6.18): until it is back, other
+/// threads would find zeroes in place of paged-out neighbours. Managed memory has no access hint, so
+/// that one keeps mappings apart; to anonymous memory it means nothing else.
+fn keep_apart(start: usize, len: usize) -> Result<(), Errno> {
+    map::madvise(start, len, libc::MADV_SEQUENTIAL)
+}
+
+/// Ends [`keep_apart`].
+fn may_join(start: usize, len: usize) -> Result<(), Errno> {
+    map::madvise(start, len, libc::MADV_NORMAL)
+}
+
 impl Live {
     /// Carries out `call`; returns what the system call would.
     pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
@@ -95,7 +110,7 @@ impl Live {
         self.scratch = parts;
     }
 
-    /// Manages `start..end`, which is mapped.
+    /// Manages `start..end`, which is mapped and has no access hint (`madvise`).
     pub(crate) fn take_over(
         &mut self,
         start: usize,
@@ -166,18 +181,24 @@ impl Live {
             region.page(old),
             (old_len.min(new_len) / PAGE_BYTES) as u64,
         ));
+        let kept = old_len.min(new_len);
+        let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+        if may_move && let Err(error) = keep_apart(old, kept) {
+            return -(error.number() as isize);
+        }
+        let old_stays = flags & libc::MREMAP_DONTUNMAP != 0;
         let moved = match map::mremap(old, old_len, new_len, flags, new_addr) {
             Ok(moved) => moved,
-            Err(error) => return -(error.number() as isize),
+            Err(error) => {
+                let _ = may_join(old, kept);
+                return -(error.number() as isize);
+            }
         };
-        self.moved(
-            region,
-            old,
-            old_len.min(new_len),
-            moved,
-            new_len,
-            flags & libc::MREMAP_DONTUNMAP != 0,
-        );
+        self.moved(region, old, kept, moved, new_len, old_stays);
+        if may_move {
+            let _ = may_join(moved, new_len);
+            let _ = old_stays.then(|| may_join(old, kept));
+        }
         moved as isize
     }
 
@@ -240,9 +261,12 @@ impl Live {
                 };
                 unit(map::madvise(addr, len, advice))
             }
-            // Huge pages and the kernel's own reclaim have no place in managed memory; populating it
-            // would have the pager wait for itself.
-            libc::MADV_HUGEPAGE
+            // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
+            // would have the pager wait for itself, and access hints are for `keep_apart`.
+            libc::MADV_NORMAL
+            | libc::MADV_SEQUENTIAL
+            | libc::MADV_RANDOM
+            | libc::MADV_HUGEPAGE
             | MADV_COLLAPSE
             | libc::MADV_MERGEABLE
             | MADV_COLD

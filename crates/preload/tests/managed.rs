@@ -68,6 +68,25 @@ fn what_devices_write_to_managed_memory_is_kept() {
 }
 
 #[test]
+fn moved_memory_leaves_its_neighbours_as_they_were() {
+    let Some(program) = Program::compile("neighbours").filter(|_| can_page()) else {
+        return;
+    };
+    for mechanism in ["write-protect", "auto"] {
+        let output = little(&program)
+            .env("OUTPAGE_MECHANISM", mechanism)
+            .output()
+            .expect("program");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && errors.is_empty(),
+            "{mechanism}: {:?}: {errors}",
+            output.status
+        );
+    }
+}
+
+#[test]
 fn a_limit_that_cannot_be_kept_ends_the_program() {
     let Some(program) = Program::compile("outgrow") else {
         return;

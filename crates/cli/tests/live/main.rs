@@ -270,28 +270,13 @@ macro_rules! suite {
 }
 
 macro_rules! whole_suite {
-    ($module:ident, $how:expr, $($more:ident)*) => {
-        suite!($module, $how, torture_alone torture_with_store_faults unreadable_pages_signal
-            full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit parent_exits_first sort
-            stress_ng $($more)*);
+    ($module:ident, $how:expr) => {
+        suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
+            unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
+            parent_exits_first sort stress_ng python python_pool);
     };
 }
 
-whole_suite!(moving, ["--mechanism", "move"], python python_pool);
-
-/// Can come to a stop in a page that stays protected. An open defect.
-#[test]
-#[ignore = "open defect: under write-protect a growing allocation can come to a stop"]
-fn protecting_python() {
-    with_case(&["--mechanism", "write-protect"], python);
-}
-
-/// Fails now and then: a page of a forked child of a paging process can read as zeroes. An open defect.
-#[test]
-#[ignore = "open defect: a forked child of a paging process can find a page zeroed"]
-fn moving_torture_with_children() {
-    with_case(&["--mechanism", "move"], torture_with_children);
-}
-// Under write-protect a process that pages and then forks a pool can come to a stop: see the README's table.
-whole_suite!(protecting, ["--mechanism", "write-protect"],);
+whole_suite!(moving, ["--mechanism", "move"]);
+whole_suite!(protecting, ["--mechanism", "write-protect"]);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);

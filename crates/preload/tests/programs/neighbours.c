@@ -1,0 +1,37 @@
+// Memory that is moved away from its neighbour and back again must leave the neighbour as it was,
+// paged out or not.
+#include <stdint.h>
+
+#include "check.h"
+
+enum { PAGE = 4096, PAGES = 1024, HALF = PAGES / 2, OTHER = 8192 };
+
+static char *map(size_t pages) {
+    char *base = mmap(0, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(base != MAP_FAILED);
+    return base;
+}
+
+static void fill(char *base, size_t pages, uint64_t tag) {
+    for (size_t i = 0; i < pages; i++) *(uint64_t *)(base + i * PAGE) = tag + i;
+}
+
+static void verify(const char *base, size_t pages, uint64_t tag) {
+    for (size_t i = 0; i < pages; i++) CHECK(*(const uint64_t *)(base + i * PAGE) == tag + i);
+}
+
+int main(void) {
+    char *other = map(OTHER), *away = map(HALF), *both = map(PAGES);
+    fill(both, PAGES, 1000000);
+    for (int round = 0; round < 4; round++) {
+        // Pages both halves out.
+        fill(other, OTHER, 2000000);
+        char *half = both + (round % 2) * HALF * PAGE;
+        CHECK(mremap(half, HALF * PAGE, HALF * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, away) == away);
+        fill(other, OTHER, 3000000);
+        CHECK(mremap(away, HALF * PAGE, HALF * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, half) == half);
+        verify(both, PAGES, 1000000);
+        verify(other, OTHER, 3000000);
+    }
+    return 0;
+}
