@@ -151,9 +151,14 @@ impl World {
         debug_assert_eq!(out.len() as u64, run.pages);
     }
 
-    fn woke(&mut self, address: usize, pages: usize) {
-        self.recent[self.recent_at % 4] = (address, address + pages * PAGE_BYTES);
-        self.recent_at += 1;
+    /// Notes that mapping `segment` woke who waits there: only if every page was mapped, for a refusal
+    /// wakes nobody.
+    fn woke(&mut self, segment: Segment, out: &[PageOutcome]) {
+        let outcomes = &out[out.len() - segment.pages..];
+        if outcomes.iter().all(|&o| o == PageOutcome::Done) {
+            self.recent[self.recent_at % 4] = (segment.address, segment.at(segment.pages));
+            self.recent_at += 1;
+        }
     }
 
     /// Lets whoever waits for the page at `address` go on, unless a mapping just did.
@@ -176,7 +181,7 @@ impl World {
             } else {
                 world.zero_by_kernel(segment, out);
             }
-            world.woke(segment.address, segment.pages);
+            world.woke(segment, out);
         });
     }
 
@@ -238,17 +243,21 @@ impl World {
     }
 
     fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
-        let mut i = 0;
+        let (mut i, mut span) = (0, segment.pages);
         while i < segment.pages {
-            let Outcome { bytes, stop } = self
-                .uffd
-                .zeropage(segment.at(i), (segment.pages - i) * PAGE_BYTES);
+            let pages = span.min(segment.pages - i);
+            let Outcome { bytes, stop } = self.uffd.zeropage(segment.at(i), pages * PAGE_BYTES);
             let done = bytes / PAGE_BYTES;
             out.extend((0..done).map(|_| PageOutcome::Done));
             i += done;
             let Some(stop) = stop.filter(|&s| s != Stop::Again) else {
                 continue;
             };
+            // One call serves one mapping; a region can be several.
+            if stop == Stop::BadRange && done == 0 && pages > 1 {
+                span = pages / 2;
+                continue;
+            }
             out.push(PageOutcome::Refused(match stop {
                 Stop::Exists => Refusal::Present,
                 Stop::NoMemory => out_of_memory(Errno::ENOMEM),
@@ -268,7 +277,7 @@ impl World {
                     None => world.unprotect(segment, i, out),
                 };
             }
-            world.woke(segment.address, segment.pages);
+            world.woke(segment, out);
         });
     }
 
@@ -303,23 +312,34 @@ impl World {
         count
     }
 
-    /// A page that is protected in place may be written again.
+    /// Pages that are protected in place may be written again.
     fn unprotect(&mut self, segment: Segment, i: usize, out: &mut Vec<PageOutcome>) -> usize {
         let mut count = 1;
         while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
             count += 1;
         }
-        let result = patiently(|| {
-            self.uffd
-                .write_protect(segment.at(i), count * PAGE_BYTES, false)
+        self.protect(segment.at(i), count, false, |_, done| {
+            out.push(if done {
+                PageOutcome::Done
+            } else {
+                PageOutcome::Refused(Refusal::Gone)
+            });
         });
-        let outcome = if result.stop.is_none() {
-            PageOutcome::Done
-        } else {
-            PageOutcome::Refused(Refusal::Gone)
-        };
-        out.extend((0..count).map(|_| outcome));
         count
+    }
+
+    /// Sets or takes off the protection of `pages` pages, and says of each, in order, whether that was
+    /// done. Kernels before 6.3 do one mapping a call, so what fails as a whole is done page by page.
+    fn protect(&self, address: usize, pages: usize, on: bool, mut each: impl FnMut(usize, bool)) {
+        let done = |address, pages| {
+            patiently(|| self.uffd.write_protect(address, pages * PAGE_BYTES, on))
+                .stop
+                .is_none()
+        };
+        let whole = done(address, pages);
+        for i in 0..pages {
+            each(i, whole || done(address + i * PAGE_BYTES, 1));
+        }
     }
 
     /// Takes `run` out of the program.
@@ -406,14 +426,10 @@ impl World {
                 .read(segment.at(i), &mut flags[..count])
                 .is_ok();
             // Whatever the range's own protection: mprotect may lift it while the page is staged.
-            let protected = patiently(|| {
-                self.uffd
-                    .write_protect(segment.at(i), count * PAGE_BYTES, true)
-            })
-            .stop
-            .is_none();
+            let mut protected = [false; RUN_PAGES];
+            self.protect(segment.at(i), count, true, |k, done| protected[k] = done);
             for (k, page) in flags[..count].iter().enumerate() {
-                out.push(if !known || !protected {
+                out.push(if !known || !protected[k] {
                     PageOutcome::Refused(Refusal::Busy)
                 } else if page.empty() {
                     PageOutcome::Refused(Refusal::Absent)

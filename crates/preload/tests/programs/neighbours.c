@@ -1,10 +1,10 @@
-// Memory that is moved away from its neighbour and back again must leave the neighbour as it was,
-// paged out or not.
-#include <stdint.h>
-
+// Neighbouring mappings. Memory that is moved away from its neighbour and back again must leave the
+// neighbour as it was, paged out or not; and a page beside another mapping is served like any other.
 #include "check.h"
 
-enum { PAGE = 4096, PAGES = 1024, HALF = PAGES / 2, OTHER = 8192 };
+#include <stdint.h>
+
+enum { PAGE = 4096, PAGES = 1000, HALF = PAGES / 2, OTHER = 8192 };
 
 static char *map(size_t pages) {
     char *base = mmap(0, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -20,9 +20,23 @@ static void verify(const char *base, size_t pages, uint64_t tag) {
     for (size_t i = 0; i < pages; i++) CHECK(*(const uint64_t *)(base + i * PAGE) == tag + i);
 }
 
+// The kernel keeps the halves apart, because one is left out of core dumps.
+static void fill_across_mappings(void) {
+    char *both = map(PAGES);
+    CHECK(!madvise(both + HALF * PAGE, HALF * PAGE, MADV_DONTDUMP));
+    for (int shift = -3; shift < 3; shift++) {
+        CHECK(!madvise(both, PAGES * PAGE, MADV_DONTNEED));
+        both[(HALF + shift) * PAGE] = 1;
+        for (int i = 0; i < PAGES; i++) CHECK(both[i * PAGE] == (i == HALF + shift));
+    }
+}
+
 int main(void) {
+    alarm(120);
     char *other = map(OTHER), *away = map(HALF), *both = map(PAGES);
     fill(both, PAGES, 1000000);
+    fill(other, OTHER, 2000000);
+    fill_across_mappings();
     for (int round = 0; round < 4; round++) {
         // Pages both halves out.
         fill(other, OTHER, 2000000);
