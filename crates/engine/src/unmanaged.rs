@@ -20,7 +20,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Bytes of address space at the last look: an upper bound of what is in memory.
+    /// The most bytes of address space at any look: an upper bound of what is in memory.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -44,7 +44,7 @@ impl Shared {
             ControlFlow::Continue(())
         });
         if seen.is_ok() {
-            self.bytes = bytes;
+            self.bytes = self.bytes.max(bytes);
         }
     }
 }

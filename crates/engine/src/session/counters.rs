@@ -173,8 +173,8 @@ counters! {
     swap_slots_used: Level,
     /// Bytes of anonymous memory that the pager itself uses, frames excepted.
     overhead_bytes: Level,
-    /// Bytes of shared anonymous memory and memfd that are not paged.
-    unmanaged_shared_bytes: Level,
+    /// Most bytes of shared anonymous memory and memfd at once in one process; they are not paged.
+    unmanaged_shared_bytes: Peak,
     /// Most frames held at once, in pages.
     peak_pages: Peak,
     /// Most [`Counts::overhead_bytes`] at once.
