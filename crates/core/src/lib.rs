@@ -18,4 +18,5 @@ pub mod record;
 pub mod slot_pool;
 pub mod slots;
 pub mod stats;
+pub mod swap_cache;
 pub mod units;

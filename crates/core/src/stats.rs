@@ -1,10 +1,19 @@
 //! What the pager counts. Pages unless said.
 
+use crate::swap_cache::SwapCache;
+
 /// A count for each size from 0 to 64 pages; larger ones count as 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteSizes(pub [u64; 65]);
+pub struct Sizes(pub [u64; 65]);
 
-impl Default for WriteSizes {
+impl Sizes {
+    /// One more of `pages` pages.
+    pub fn count(&mut self, pages: u32) {
+        self.0[pages.min(64) as usize] += 1;
+    }
+}
+
+impl Default for Sizes {
     fn default() -> Self {
         Self([0; 65])
     }
@@ -31,12 +40,20 @@ pub struct Stats {
     pub page_in_reads: u64,
     /// Of the pages read, those nobody had asked for.
     pub read_ahead: u64,
-    /// Of those, mapped along with the demanded page: their use cannot be seen.
+    /// Of those, mapped along with a touched page: their use cannot be seen.
     pub read_ahead_mapped: u64,
-    /// Of those, touched while staged.
+    /// Of those, touched while they were staged or being read.
     pub read_ahead_hits: u64,
-    /// Of those, released untouched.
+    /// Of these hits, those that came while the page was still being read.
+    pub read_ahead_late: u64,
+    /// Of the pages read ahead, released untouched.
     pub read_ahead_waste: u64,
+    /// Of those, unmapped, discarded or lost untouched. What is left of [`Self::read_ahead`] is
+    /// staged or being read.
+    pub read_ahead_dropped: u64,
+    /// Windows of major faults by the size that read-ahead chose, before it was cut to what is
+    /// paged out, exactly up to 64 pages.
+    pub windows: Sizes,
     /// Pages written to the store.
     pub page_outs: u64,
     /// Writes that took them.
@@ -46,7 +63,7 @@ pub struct Stats {
     /// Writes by size: bucket k counts those of 2^k to 2^(k+1)-1 pages.
     pub write_sizes: [u64; 11],
     /// Writes by size, exactly, up to 64 pages.
-    pub write_pages: WriteSizes,
+    pub write_pages: Sizes,
     /// Detached.
     pub detached: u64,
     /// Detached and found equal to their slot.
@@ -71,4 +88,20 @@ pub struct Stats {
     pub waits_for_frame: u64,
     /// The most frames in use at once.
     pub frames_peak: u64,
+}
+
+impl Stats {
+    /// What the swap cache did for the whole program.
+    #[must_use]
+    pub const fn swap_cache(&self) -> SwapCache {
+        SwapCache {
+            major_faults: self.major_faults,
+            page_ins: self.page_ins,
+            read_ahead: self.read_ahead,
+            mapped: self.read_ahead_mapped,
+            hits: self.read_ahead_hits,
+            late: self.read_ahead_late,
+            waste: self.read_ahead_waste,
+        }
+    }
 }

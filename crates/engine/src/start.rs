@@ -370,7 +370,7 @@ fn chunk_pages(config: &Config) -> u32 {
 
 fn window_pages(config: &Config) -> u32 {
     let entry = readahead::find(config.readahead).expect("checked when it was parsed");
-    config.window_pages.unwrap_or(entry.max_window)
+    config.window_pages.unwrap_or(entry.defaults.max_window)
 }
 
 /// Zero-filled pages around a first touch: 16 to 64 cost least (`live.md` D2); the pager halves it

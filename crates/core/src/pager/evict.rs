@@ -59,6 +59,7 @@ impl Pager {
             self.stats.read_ahead_waste += 1;
             self.pages.set_flag(id, READ_AHEAD, false);
             let (page, slot) = (self.pages.number(id), self.pages.slot(id));
+            self.objects.of(page.object()).waste += 1;
             self.readahead.wasted(page, slot);
         }
         self.pages.set_state(id, State::PagedOut);
@@ -333,7 +334,7 @@ impl Pager {
         self.stats.page_outs += count as u64;
         self.stats.page_out_writes += 1;
         self.stats.write_sizes[count.ilog2() as usize] += 1;
-        self.stats.write_pages.0[count.min(64)] += 1;
+        self.stats.write_pages.count(count as u32);
         self.actions.push_back(Action::PageOut { id: op, slots });
     }
 }

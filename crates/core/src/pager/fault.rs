@@ -3,7 +3,7 @@
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
 use crate::contract::{Action, Waiter};
 use crate::page::{COLLECTED, PageId, READ_AHEAD, State, ZERO_AROUND};
-use crate::readahead::MajorFault;
+use crate::readahead::{Arrival, Touch};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// A fault that wants its page.
@@ -98,12 +98,16 @@ impl Pager {
             }
             State::Staged => {
                 self.waiters.push((demand.page, demand.waiter));
-                self.rescue(now, id);
+                self.rescue(now, id, demand.waiter);
             }
             State::Reading => {
                 self.waiters.push((demand.page, demand.waiter));
                 self.stats.late_hits += 1;
-                self.hit(now, id);
+                if self.pages.has(id, READ_AHEAD) {
+                    self.stats.read_ahead_late += 1;
+                    self.objects.of(demand.page.object()).late += 1;
+                }
+                self.hit(now, id, demand.waiter);
             }
             State::Detaching | State::Writing | State::Mapping => {
                 self.waiters.push((demand.page, demand.waiter))
@@ -216,26 +220,32 @@ impl Pager {
     }
 
     /// The first touch of a staged page: it becomes active again, no I/O.
-    fn rescue(&mut self, now: Nanos, id: PageId) {
+    fn rescue(&mut self, now: Nanos, id: PageId, waiter: Waiter) {
         // Reading ahead may release clean pages: not this one.
         self.pages.unqueue(id);
-        self.hit(now, id);
+        self.hit(now, id, waiter);
         self.map_around(id);
     }
 
     /// A page that read-ahead brought is wanted: the stream goes on.
-    fn hit(&mut self, now: Nanos, id: PageId) {
+    fn hit(&mut self, now: Nanos, id: PageId, waiter: Waiter) {
         if !self.pages.has(id, READ_AHEAD) {
             return;
         }
         self.pages.set_flag(id, READ_AHEAD, false);
         self.stats.read_ahead_hits += 1;
-        let (page, slot) = (self.pages.number(id), self.pages.slot(id));
+        let touch = Touch {
+            now,
+            page: self.pages.number(id),
+            slot: self.pages.slot(id),
+            source: waiter.0,
+        };
+        self.objects.of(touch.page.object()).hits += 1;
         let view = View {
             pages: &self.pages,
             slots: &self.slots,
         };
-        if let Some(next) = self.readahead.hit(now, page, slot, &view) {
+        if let Some(next) = self.readahead.hit(&touch, &view) {
             self.read_behind(next);
         }
     }
@@ -282,7 +292,11 @@ impl Pager {
             return false;
         }
         if self.pages.has(id, READ_AHEAD) {
+            if self.manner.arrival == Arrival::Staged {
+                return false;
+            }
             self.stats.read_ahead_mapped += 1;
+            self.objects.of(page.object()).mapped += 1;
         } else if *others == 0 && !self.is_awaited(page) {
             return false;
         } else {
@@ -304,23 +318,45 @@ impl Pager {
             return self.wait_for_frame(demand);
         }
         self.stats.major_faults += 1;
+        self.objects.of(demand.page.object()).major_faults += 1;
         let slot = self.pages.slot(id);
-        let fault = MajorFault {
+        let fault = Touch {
             now,
             page: demand.page,
             slot,
+            source: demand.waiter.0,
         };
         let view = View {
             pages: &self.pages,
             slots: &self.slots,
         };
         let window = self.readahead.major_fault(&fault, &view);
+        self.stats.windows.count(window.size);
         let frames = self.room(window.now.slots as usize + self.limits.reserve);
         let frames = frames.saturating_sub(self.limits.reserve).max(1) as u32;
         self.waiters.push((demand.page, demand.waiter));
-        self.read(clip(window.now, slot, frames, window.downward), Some(slot));
+        self.read_demanded(clip(window.now, slot, frames, window.downward), slot);
+        for &run in window.rest.as_slice() {
+            self.read_behind(run);
+        }
         if let Some(next) = window.behind {
             self.read_behind(next);
+        }
+    }
+
+    /// Reads `window` for the page in `slot`: at once, or that page first and the rest behind it.
+    fn read_demanded(&mut self, window: SlotRange, slot: SlotNo) {
+        let first = self.manner.demand_first;
+        if first == 0 || window.slots < first.max(2) {
+            return self.read(window, Some(slot));
+        }
+        self.read(SlotRange::new(slot, 1), Some(slot));
+        let above = SlotRange::new(SlotNo(slot.0 + 1), window.end().0 - slot.0 - 1);
+        let below = SlotRange::new(window.start, slot.0 - window.start.0);
+        for rest in [above, below] {
+            if rest.slots > 0 {
+                self.read(rest, None);
+            }
         }
     }
 
@@ -351,7 +387,11 @@ impl Pager {
                 .expect("read-ahead named an empty slot");
             self.pages.set_state(id, State::Reading);
             self.pages.set_flag(id, READ_AHEAD, Some(slot) != demanded);
-            self.ops[op.0 as usize].pages.push(self.pages.number(id));
+            let page = self.pages.number(id);
+            let counts = self.objects.of(page.object());
+            counts.page_ins += 1;
+            counts.read_ahead += u64::from(Some(slot) != demanded);
+            self.ops[op.0 as usize].pages.push(page);
         }
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);

@@ -18,11 +18,12 @@ use crate::contract::{Action, ActionId, Event, Outcome, Waiter};
 use crate::limits::Limits;
 use crate::page::{ContentHash, PageId, Pages, State};
 use crate::pageout::{Chunk, PageOut};
-use crate::readahead::{ReadAhead, SlotView};
+use crate::readahead::{Manner, ReadAhead, SlotView};
 use crate::reclaim::Reclaim;
 use crate::slot_pool::SlotPool;
 use crate::slots::{Placed, Slots};
 use crate::stats::Stats;
+use crate::swap_cache::Objects;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 use fault::Demand;
 
@@ -80,6 +81,7 @@ pub struct Pager {
     reclaim: Box<dyn Reclaim>,
     pageout: Box<dyn PageOut>,
     readahead: Box<dyn ReadAhead>,
+    manner: Manner,
     limits: Limits,
     zero_around: fault::ZeroAround,
     rescue_around: u32,
@@ -100,6 +102,7 @@ pub struct Pager {
     served: bool,
     write_failures_in_a_row: u32,
     stats: Stats,
+    objects: Objects,
 }
 
 impl Pager {
@@ -121,6 +124,7 @@ impl Pager {
             reclaim: setup.reclaim,
             ready: Chunk::with_capacity(buffer),
             pageout: setup.pageout,
+            manner: setup.readahead.manner(),
             readahead: setup.readahead,
             ops: Vec::with_capacity(64),
             ops_free: Vec::with_capacity(64),
@@ -137,6 +141,7 @@ impl Pager {
             served: false,
             write_failures_in_a_row: 0,
             stats: Stats::default(),
+            objects: Objects::default(),
         }
     }
 
@@ -284,6 +289,12 @@ impl Pager {
         &self.stats
     }
 
+    /// What read-ahead did for each memory object.
+    #[must_use]
+    pub const fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// Bytes of heap for the state of pages and slots.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
@@ -358,6 +369,7 @@ impl Pager {
         self.slots.disown();
         (self.growing, self.swap_full) = (false, false);
         self.stats = Stats::default();
+        self.objects = Objects::default();
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Kind, Pager};
 use crate::contract::{Action, ActionId, IoFailure, PageOutcome, Refusal, Waiter};
 use crate::page::{ContentHash, DIRTY, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
+use crate::readahead::Arrival;
 use crate::reclaim::Mapped;
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
@@ -132,6 +133,7 @@ impl Pager {
 
     /// Forgets a page whose content is not wanted or not there.
     pub(super) fn drop_page(&mut self, id: PageId) {
+        self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
         self.pages.unqueue(id);
         self.give_back_slot(id);
         self.pages.forget(id);
@@ -164,7 +166,10 @@ impl Pager {
                 let id = self.pages.find(page).expect("just staged");
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
-                let (below, above) = neighbours(&pages, at);
+                let (below, above) = match self.manner.arrival {
+                    Arrival::Mapped => neighbours(&pages, at),
+                    Arrival::Staged => (0, 0),
+                };
                 self.map_within(id, below, above, false);
             }
         }
@@ -207,6 +212,7 @@ impl Pager {
     fn lost(&mut self, id: PageId) {
         self.stats.lost += 1;
         let page = self.pages.number(id);
+        self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
         self.pages.set_state(id, State::Poisoned);
         self.pages.set_flag(id, READ_AHEAD, false);
         let slot = self.pages.slot(id);

@@ -6,7 +6,8 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, LastrRule, MajorFault, Params, ReadAhead, SlotView, Window};
+use super::params::{LASTR, MAX};
+use super::{Entry, LastrRule, Params, ReadAhead, SlotView, Touch, Window};
 use crate::units::{ObjectId, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -14,7 +15,11 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "pages next to the faulted one both in memory and in the store",
     source: "FreeBSD 6.2 to 8.2, vm_fault and swap_pager_haspage",
     // 7 before (SWB_NPAGES / 2, exclusive), the page, 7 after.
-    max_window: 15,
+    defaults: Params {
+        max_window: 15,
+        ..Params::DEFAULT
+    },
+    settings: &[MAX, LASTR],
     build: |params| Box::new(Bsd::new(params)),
 };
 
@@ -37,7 +42,7 @@ struct Bsd {
 impl Bsd {
     fn new(params: Params) -> Self {
         Self {
-            reach: (params.checked_max_window() - 1) / 2,
+            reach: (params.checked().max_window - 1) / 2,
             rule: params.lastr,
             lastr: [(ObjectId(0), 0); OBJECTS],
             known: 0,
@@ -71,7 +76,7 @@ impl ReadAhead for Bsd {
         ENTRY.name
     }
 
-    fn major_fault(&mut self, fault: &MajorFault, view: &dyn SlotView) -> Window {
+    fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
         let before = if self.sequential(fault.page) {
             0
         } else {
@@ -91,11 +96,7 @@ impl ReadAhead for Bsd {
             );
         }
         let start = SlotNo(fault.slot.0 - before);
-        Window {
-            now: SlotRange::new(start, before + 1 + after),
-            behind: None,
-            downward: false,
-        }
+        Window::run(SlotRange::new(start, before + 1 + after))
     }
 
     fn untouched_fault(&mut self, page: PageNo) {

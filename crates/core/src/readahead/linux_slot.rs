@@ -3,32 +3,37 @@
 //! Linux `mm/swap_state.c`: `swapin_nr_pages`, `__swapin_nr_pages` and `swap_cluster_readahead`,
 //! with `vm.page-cluster` as the binary logarithm of the largest window.
 //!
-//! Where this differs:
-//! - The kernel reads every used slot of the block; a window here is one run, so it ends at the
-//!   first slot on either side of the fault that is not paged out.
-//! - Where touches of pages read ahead cannot be seen, a fault next to the last window, above or
-//!   below it, counts as a hit on each of that window's other pages. So the window grows along
-//!   ascending and descending streams; the block below a descending one is read as a whole.
+//! Every slot of the block is read that is paged out. Before Linux 3.14 the block was always the
+//! largest; `block=fixed` does that. (Until 3.5 it also ended at the first slot that was not in
+//! use; slots whose pages are in memory too cannot be told from those here, so it does not.)
+//!
+//! Where this differs: when pages that are read along are mapped ([`Arrival::Mapped`]), touches of
+//! them are not seen. Then a fault next to the run that was read last, above or below it, counts as
+//! a hit on each of its other pages, so that the window grows along streams all the same.
 
 use alloc::boxed::Box;
 
+use super::params::{ARRIVAL, BLOCK, DEMAND_FIRST, MAX, PAGE_CLUSTER};
 use super::span::{self, Direction};
-use super::{Entry, MajorFault, Params, ReadAhead, SlotView, Window};
-use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
+use super::{Arrival, BlockRule, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window, linux};
+use crate::units::{SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "linux-slot",
     summary: "an aligned block of slots, the larger the more of the last ones were touched",
     source: "Linux, swap_cluster_readahead",
     // vm.page-cluster = 3.
-    max_window: 8,
+    defaults: Params {
+        max_window: 8,
+        arrival: Arrival::Staged,
+        ..Params::DEFAULT
+    },
+    settings: &[MAX, PAGE_CLUSTER, BLOCK, ARRIVAL, DEMAND_FIRST],
     build: |params| Box::new(LinuxSlot::new(params)),
 };
 
-/// What the kernel's counter of hits starts with.
-const FIRST_HITS: u32 = 4;
-
 struct LinuxSlot {
+    params: Params,
     /// A power of two.
     max_window: u32,
     /// Touches of pages read ahead since the last fault.
@@ -37,24 +42,25 @@ struct LinuxSlot {
     previous: Option<SlotNo>,
     /// The size of the last window before it was cut to what is paged out, in slots.
     last_size: u32,
-    /// The last window.
+    /// The run that was read last.
     last: Option<SlotRange>,
 }
 
 impl LinuxSlot {
     fn new(params: Params) -> Self {
-        let max = params.checked_max_window();
+        let params = params.checked();
         Self {
+            params,
             // Blocks are aligned, so a limit between two powers of two means the lower one.
-            max_window: 1 << max.ilog2(),
-            hits: FIRST_HITS,
+            max_window: 1 << params.max_window.ilog2(),
+            hits: linux::FIRST_HITS,
             previous: None,
             last_size: 0,
             last: None,
         }
     }
 
-    /// The direction in which a fault at `slot` goes on from the last window.
+    /// The direction in which a fault at `slot` goes on from the run that was read last.
     fn continues(&self, slot: SlotNo) -> Option<Direction> {
         let last = self.last?;
         if slot == last.end() {
@@ -66,17 +72,30 @@ impl LinuxSlot {
         }
     }
 
-    /// The size of the next block, in slots (`__swapin_nr_pages`).
-    fn size(&self, hits: u32, slot: SlotNo) -> u32 {
-        let wanted = if hits == 0 {
-            let near = self
-                .previous
-                .is_some_and(|previous| previous.0.abs_diff(slot.0) == 1);
-            if near { 2 } else { 1 }
-        } else {
-            (hits + 2).next_power_of_two().max(4)
-        };
-        wanted.min(self.max_window).max(self.last_size / 2)
+    /// The size of the block for a fault at `slot`, in slots.
+    fn size(&mut self, slot: SlotNo, continues: bool) -> u32 {
+        if self.params.block == BlockRule::Fixed {
+            return self.max_window;
+        }
+        let mut hits = core::mem::take(&mut self.hits);
+        if let (0, Arrival::Mapped, true, Some(last)) =
+            (hits, self.params.arrival, continues, self.last)
+        {
+            hits = last.slots - 1;
+        }
+        let previous = self.previous.map(|slot| u64::from(slot.0));
+        let size = linux::size(
+            previous,
+            slot.0.into(),
+            hits,
+            self.max_window,
+            self.last_size,
+        );
+        if hits == 0 {
+            self.previous = Some(slot);
+        }
+        self.last_size = size;
+        size
     }
 }
 
@@ -85,36 +104,27 @@ impl ReadAhead for LinuxSlot {
         ENTRY.name
     }
 
-    fn major_fault(&mut self, fault: &MajorFault, view: &dyn SlotView) -> Window {
+    fn manner(&self) -> Manner {
+        Manner::of(&self.params)
+    }
+
+    fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
         if self.max_window == 1 {
             return Window::one(fault.slot);
         }
         let towards = self.continues(fault.slot);
-        let mut hits = core::mem::take(&mut self.hits);
-        if let (0, Some(_), Some(last)) = (hits, towards, self.last) {
-            hits = last.slots - 1;
-        }
-        let size = self.size(hits, fault.slot);
-        if hits == 0 {
-            self.previous = Some(fault.slot);
-        }
-        self.last_size = size;
-
+        let size = self.size(fault.slot, towards.is_some());
         let start = fault.slot.0 & !(size - 1);
-        let below = fault.slot.0 - start;
-        // Both counts include the fault's own slot.
-        let down = span::paged_out(view, fault.slot, Direction::Down, below + 1).max(1);
-        let up = span::paged_out(view, fault.slot, Direction::Up, size - below).max(1);
-        let now = SlotRange::new(SlotNo(fault.slot.0 + 1 - down), down + up - 1);
-        self.last = Some(now);
+        let window = span::all_out(view, fault.slot, start..=start + (size - 1));
+        self.last = Some(window.now);
         Window {
-            now,
-            behind: None,
             downward: towards == Some(Direction::Down),
+            size,
+            ..window
         }
     }
 
-    fn hit(&mut self, _: Nanos, _: PageNo, _: SlotNo, _: &dyn SlotView) -> Option<SlotRange> {
+    fn hit(&mut self, _: &Touch, _: &dyn SlotView) -> Option<SlotRange> {
         self.hits = self.hits.saturating_add(1);
         None
     }

@@ -9,25 +9,43 @@ use core::ops::RangeInclusive;
 
 use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
 
+mod asp;
+mod asp2;
 mod bsd;
+mod leap;
 mod learn;
+mod linux;
 mod linux_slot;
+mod linux_vma;
 mod none;
+mod params;
 mod span;
 mod stream;
+mod track;
+mod window;
+
+pub use params::{
+    Abilities, Allowed, Arrival, BlockRule, Key, LastrRule, Params, Placement, Refused, Setting,
+    configure,
+};
+pub use window::{RUNS_MAX, Runs, Window};
 
 /// The window sizes that a policy can be built with, in slots: up to 1 MiB a read.
 pub const MAX_WINDOW: RangeInclusive<u32> = 1..=256;
 
-/// A fault on a page whose content is only in the store.
+/// A touch that read-ahead is told of: a fault on a page whose content is only in the store, or the
+/// first touch of a page that was read ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MajorFault {
+pub struct Touch {
     /// When.
     pub now: Nanos,
     /// The page.
     pub page: PageNo,
     /// The slot that holds it.
     pub slot: SlotNo,
+    /// Who touched it: the number of the [`Waiter`](crate::contract::Waiter). It names what the
+    /// body gives waiters for: the program's tasks, virtual processors, guests.
+    pub source: u32,
 }
 
 /// What a policy may ask about the store.
@@ -40,25 +58,21 @@ pub trait SlotView {
     fn slot_of(&self, page: PageNo) -> Option<SlotNo>;
 }
 
-/// What to read for a major fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
-    /// Read at once, as one run. Holds the fault's slot, and paged-out slots only.
-    pub now: SlotRange,
-    /// Read after it without anybody waiting. Disjoint from `now`, paged-out slots only.
-    pub behind: Option<SlotRange>,
-    /// The run was chosen because slots are touched in descending order.
-    pub downward: bool,
+/// How the pager is to treat what a policy names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Manner {
+    /// What becomes of pages that a read brings along.
+    pub arrival: Arrival,
+    /// Windows of at least so many slots are read as the demanded page first and the rest behind
+    /// it; 0 for never.
+    pub demand_first: u32,
 }
 
-impl Window {
-    /// Nothing but the slot itself.
-    #[must_use]
-    pub const fn one(slot: SlotNo) -> Self {
+impl Manner {
+    fn of(params: &Params) -> Self {
         Self {
-            now: SlotRange::new(slot, 1),
-            behind: None,
-            downward: false,
+            arrival: params.arrival,
+            demand_first: params.demand_first,
         }
     }
 }
@@ -68,22 +82,21 @@ pub trait ReadAhead: Send {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Chooses what to read for `fault`, whose slot the view calls paged out.
-    fn major_fault(&mut self, fault: &MajorFault, view: &dyn SlotView) -> Window;
+    /// How what it names is treated. Does not change.
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
 
-    /// The first touch of `page`, read ahead from `slot`. May name slots to read next, all of them
+    /// Chooses what to read for `fault`, whose slot the view calls paged out.
+    fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window;
+
+    /// The first touch of a page that was read ahead. May name slots to read next, all of them
     /// paged out, without anybody waiting for them.
     ///
-    /// A body that sees no touch of the pages of [`Window::now`] reports those of
-    /// [`Window::behind`] and of ranges named here.
-    fn hit(
-        &mut self,
-        now: Nanos,
-        page: PageNo,
-        slot: SlotNo,
-        view: &dyn SlotView,
-    ) -> Option<SlotRange> {
-        let _ = (now, page, slot, view);
+    /// Under [`Arrival::Mapped`] touches of the pages of [`Window::now`] are mostly not seen; those
+    /// of [`Window::behind`] and of ranges named here are, where the body sees touches at all.
+    fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
+        let _ = (touch, view);
         None
     }
 
@@ -99,42 +112,6 @@ pub trait ReadAhead: Send {
     }
 }
 
-/// When BSD read-ahead moves the point from which it expects a sequential fault (`lastr`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LastrRule {
-    /// At every fault that needed a read (FreeBSD from the spring of 2010 on).
-    #[default]
-    MajorFaults,
-    /// At faults on untouched pages too (FreeBSD 6.2 and 7).
-    EveryFault,
-    /// Never: no fault counts as sequential.
-    Off,
-}
-
-/// What a policy is built from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Params {
-    /// The most slots in a window, within [`MAX_WINDOW`]. `none` ignores it.
-    pub max_window: u32,
-    /// For `bsd`.
-    pub lastr: LastrRule,
-}
-
-impl Params {
-    /// The largest window, checked.
-    ///
-    /// # Panics
-    /// When it lies outside [`MAX_WINDOW`].
-    fn checked_max_window(self) -> u32 {
-        assert!(
-            MAX_WINDOW.contains(&self.max_window),
-            "{} slots are no window",
-            self.max_window
-        );
-        self.max_window
-    }
-}
-
 /// A policy in the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -144,8 +121,10 @@ pub struct Entry {
     pub summary: &'static str,
     /// The paper or system that it comes from.
     pub source: &'static str,
-    /// The largest window of that source, in slots.
-    pub max_window: u32,
+    /// The parameters of that source.
+    pub defaults: Params,
+    /// The parameters that it uses, as people set them.
+    pub settings: &'static [Setting],
     /// Builds the policy; panics when a parameter is out of its range.
     pub build: fn(Params) -> Box<dyn ReadAhead>,
 }
@@ -154,15 +133,21 @@ impl Entry {
     /// The parameters of the policy's source.
     #[must_use]
     pub const fn params(&self) -> Params {
-        Params {
-            max_window: self.max_window,
-            lastr: LastrRule::MajorFaults,
-        }
+        self.defaults
     }
 }
 
 /// All read-ahead policies.
-pub static REGISTRY: &[Entry] = &[none::ENTRY, bsd::ENTRY, linux_slot::ENTRY, stream::ENTRY];
+pub static REGISTRY: &[Entry] = &[
+    none::ENTRY,
+    bsd::ENTRY,
+    linux_slot::ENTRY,
+    linux_vma::ENTRY,
+    asp::ENTRY,
+    asp2::ENTRY,
+    leap::ENTRY,
+    stream::ENTRY,
+];
 
 /// The policy called `name`.
 #[must_use]

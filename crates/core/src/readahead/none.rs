@@ -2,13 +2,17 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, MajorFault, ReadAhead, SlotView, Window};
+use super::{Entry, Params, ReadAhead, SlotView, Touch, Window};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "none",
     summary: "the faulted page alone",
     source: "NetBSD UVM; the floor of every comparison",
-    max_window: 1,
+    defaults: Params {
+        max_window: 1,
+        ..Params::DEFAULT
+    },
+    settings: &[],
     build: |_| Box::new(Nothing),
 };
 
@@ -19,7 +23,7 @@ impl ReadAhead for Nothing {
         ENTRY.name
     }
 
-    fn major_fault(&mut self, fault: &MajorFault, _: &dyn SlotView) -> Window {
+    fn major_fault(&mut self, fault: &Touch, _: &dyn SlotView) -> Window {
         Window::one(fault.slot)
     }
 }

@@ -1,6 +1,9 @@
 //! Runs of slots in either direction.
 
-use super::SlotView;
+use core::ops::RangeInclusive;
+
+use super::params::MAX_SLOTS;
+use super::{SlotView, Window};
 use crate::units::{PageNo, SlotNo, SlotRange};
 
 /// The order in which slots are touched.
@@ -45,16 +48,6 @@ impl Direction {
         };
         SlotRange::new(SlotNo(start), slots)
     }
-}
-
-/// How many slots from `first` on are paged out, up to `most` of them.
-pub(super) fn paged_out(view: &dyn SlotView, first: SlotNo, towards: Direction, most: u32) -> u32 {
-    let there = |n: &u32| {
-        towards
-            .step(first, *n)
-            .is_some_and(|slot| view.paged_out(slot).is_some())
-    };
-    (0..most).take_while(there).count() as u32
 }
 
 /// Pages farther apart than this do not belong to one run, though their slots be neighbours: they
@@ -103,4 +96,18 @@ pub(super) fn contains(range: SlotRange, slot: SlotNo) -> bool {
     slot.0
         .checked_sub(range.start.0)
         .is_some_and(|at| at < range.slots)
+}
+
+/// The window that reads every paged-out slot of `range`, which holds `slot` and has at most
+/// [`MAX_SLOTS`] slots.
+pub(super) fn all_out(view: &dyn SlotView, slot: SlotNo, range: RangeInclusive<u32>) -> Window {
+    let mut slots = [0; MAX_SLOTS];
+    let mut count = 0;
+    for other in range {
+        if other == slot.0 || view.paged_out(SlotNo(other)).is_some() {
+            slots[count] = other;
+            count += 1;
+        }
+    }
+    Window::of(slot, &mut slots[..count])
 }

@@ -10,16 +10,21 @@ use alloc::boxed::Box;
 use core::mem;
 
 use super::learn::{Bet, Learner};
+use super::params::{ARRIVAL, DEMAND_FIRST, MAX};
 use super::span::{self, Direction};
-use super::{Entry, MajorFault, Params, ReadAhead, SlotView, Window};
-use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
+use super::{Entry, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use crate::units::{PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "stream",
     summary: "streams of slots in both directions, read ahead of the program",
     source: "Outpage",
     // Measured: the time of a sweep falls up to 64 slots a window and hardly beyond.
-    max_window: 64,
+    defaults: Params {
+        max_window: 64,
+        ..Params::DEFAULT
+    },
+    settings: &[MAX, ARRIVAL, DEMAND_FIRST],
     build: |params| Box::new(Streams::new(params)),
 };
 
@@ -92,6 +97,7 @@ struct Behind {
 }
 
 struct Streams {
+    manner: Manner,
     max_window: u32,
     table: [Option<Stream>; STREAMS],
     learner: Learner,
@@ -103,8 +109,10 @@ struct Streams {
 
 impl Streams {
     fn new(params: Params) -> Self {
+        let params = params.checked();
         Self {
-            max_window: params.checked_max_window(),
+            manner: Manner::of(&params),
+            max_window: params.max_window,
             table: [None; STREAMS],
             learner: Learner::new(),
             leaning: 0,
@@ -156,9 +164,8 @@ impl Streams {
             self.learner.settle(bet, false);
         }
         Window {
-            now,
-            behind: None,
             downward: towards == Direction::Down,
+            ..Window::run(now)
         }
     }
 
@@ -199,9 +206,9 @@ impl Streams {
         let behind = stream.behind.map(|behind| behind.range);
         self.table[i] = Some(stream);
         Window {
-            now,
             behind,
             downward: towards == Direction::Down,
+            ..Window::run(now)
         }
     }
 
@@ -267,7 +274,11 @@ impl ReadAhead for Streams {
         ENTRY.name
     }
 
-    fn major_fault(&mut self, fault: &MajorFault, view: &dyn SlotView) -> Window {
+    fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
         self.clock += 1;
         match self.continued(fault.slot) {
             Some((i, towards)) => self.go_on(i, towards, fault.slot, view),
@@ -275,9 +286,9 @@ impl ReadAhead for Streams {
         }
     }
 
-    fn hit(&mut self, _: Nanos, _: PageNo, slot: SlotNo, view: &dyn SlotView) -> Option<SlotRange> {
+    fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
         self.clock += 1;
-        let i = self.reading(slot)?;
+        let i = self.reading(touch.slot)?;
         let mut stream = self.table[i]?;
         let touched = stream.behind.take()?;
         let first = stream.next?;

@@ -23,7 +23,6 @@ use crate::contract::{Action, Event, IoFailure, Outcome, PageOutcome, Refusal};
 use crate::page::ContentHash;
 use crate::pageout::ClusterWindow;
 use crate::pager::Setup;
-use crate::readahead::LastrRule;
 use crate::units::{Nanos, PageNo, PageRange, SlotRange};
 use crate::{pageout, readahead, reclaim, slots};
 use bytes::{Check, put, put_step, put_text};
@@ -32,7 +31,7 @@ pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Told, Unequal, replay};
 
 /// The version that is written; no other is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -114,7 +113,7 @@ impl Header<'_> {
         let slots = slots::find(self.slots)?;
         let frames = usize::try_from(self.frames).ok()?;
         let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)
-            && readahead::MAX_WINDOW.contains(&self.readahead_params.max_window)
+            && self.readahead_params.in_range()
             && frames >= crate::limits::FRAMES_MIN;
         sizes_fit.then(|| Setup {
             reclaim: (reclaim.build)(),
@@ -137,12 +136,9 @@ impl Header<'_> {
             ClusterWindow::Kernel => 0,
             ClusterWindow::Paper => 1,
         });
-        put(out, u64::from(self.readahead_params.max_window));
-        out.push(match self.readahead_params.lastr {
-            LastrRule::MajorFaults => 0,
-            LastrRule::EveryFault => 1,
-            LastrRule::Off => 2,
-        });
+        for number in self.readahead_params.numbers() {
+            put(out, u64::from(number));
+        }
         put(out, self.frames);
         for size in [self.slots_max, self.zero_around, self.rescue_around] {
             put(out, u64::from(size));

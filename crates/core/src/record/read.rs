@@ -9,7 +9,7 @@ use crate::contract::{
 };
 use crate::page::ContentHash;
 use crate::pageout::{self, ClusterWindow};
-use crate::readahead::{self, LastrRule};
+use crate::readahead;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// One entry of a trace.
@@ -372,15 +372,11 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
             _ => return Err(Why::Corrupt),
         },
     };
-    let readahead_params = readahead::Params {
-        max_window: cursor.number_u32()?,
-        lastr: match cursor.byte()? {
-            0 => LastrRule::MajorFaults,
-            1 => LastrRule::EveryFault,
-            2 => LastrRule::Off,
-            _ => return Err(Why::Corrupt),
-        },
-    };
+    let mut numbers = readahead::Params::default().numbers();
+    for number in &mut numbers {
+        *number = cursor.number_u32()?;
+    }
+    let readahead_params = readahead::Params::from_numbers(numbers).ok_or(Why::Corrupt)?;
     Ok(Header {
         reclaim,
         pageout,

@@ -1,6 +1,7 @@
 //! What a run of the model is made of: policies, sizes, and how badly the world behaves.
 
 use outpage_core::pager::Setup;
+use outpage_core::readahead::Arrival;
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead, reclaim, slots};
 
@@ -74,8 +75,16 @@ impl Plan {
 
     pub fn readahead_params(&self) -> readahead::Params {
         let params = readahead::REGISTRY[self.readahead].params();
+        // Whatever is random varies with the seed; a calm world has seed 1.
+        let arrival = match self.seed >> 8 & 3 {
+            0 => params.arrival,
+            1 => Arrival::Mapped,
+            _ => Arrival::Staged,
+        };
         readahead::Params {
             max_window: self.window,
+            arrival,
+            demand_first: (self.seed >> 10 & 3) as u32 * 4,
             ..params
         }
     }

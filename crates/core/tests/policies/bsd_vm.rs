@@ -1,10 +1,10 @@
 //! BSD read-ahead: what it reads with a page, and when it takes a fault for sequential.
 
-use outpage_core::readahead::{self, LastrRule, MajorFault, Params, ReadAhead};
+use outpage_core::readahead::{self, LastrRule, Params, ReadAhead, Touch};
 use outpage_core::units::{Nanos, PageNo, SlotNo};
 use proptest::prelude::*;
 
-use crate::world::{Store, page, pages};
+use crate::world::{Store, page, pages, touch};
 
 fn bsd(lastr: LastrRule) -> Box<dyn ReadAhead> {
     let entry = readahead::find("bsd").unwrap();
@@ -183,7 +183,7 @@ fn none_reads_the_page_alone() {
     let store = store(10);
     let entry = readahead::find("none").unwrap();
     let mut policy = (entry.build)(entry.params());
-    let fault = MajorFault {
+    let fault = Touch {
         now: Nanos(5),
         ..store.fault(page(1, 4))
     };
@@ -192,5 +192,5 @@ fn none_reads_the_page_alone() {
         (store.pages(window.now), window.behind),
         (pages(1, [4]), None)
     );
-    assert_eq!(policy.hit(Nanos(6), page(1, 5), SlotNo(1005), &store), None);
+    assert_eq!(policy.hit(&touch(page(1, 5), 1005), &store), None);
 }

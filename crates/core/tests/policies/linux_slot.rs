@@ -1,9 +1,10 @@
 //! The kernel's read-ahead window by slot.
 
-use outpage_core::readahead::{self, Params, ReadAhead};
-use outpage_core::units::{Nanos, SlotNo, SlotRange};
+use outpage_core::readahead::{self, Arrival, BlockRule, Params, ReadAhead};
+use outpage_core::units::{SlotNo, SlotRange};
+use proptest::prelude::*;
 
-use crate::world::{Store, page};
+use crate::world::{Store, page, touch};
 
 fn linux(max_window: u32) -> Box<dyn ReadAhead> {
     let entry = readahead::find("linux-slot").unwrap();
@@ -31,10 +32,7 @@ fn fault(policy: &mut dyn ReadAhead, slot: u32, store: &mut Store) -> std::ops::
 
 fn hits(policy: &mut dyn ReadAhead, n: u32, store: &Store) {
     for slot in 0..n {
-        assert_eq!(
-            policy.hit(Nanos(0), page(1, slot.into()), SlotNo(slot), store),
-            None
-        );
+        assert_eq!(policy.hit(&touch(page(1, slot.into()), slot), store), None);
     }
 }
 
@@ -92,11 +90,29 @@ fn the_next_slot_is_enough_for_a_window_of_two() {
 }
 
 #[test]
-fn a_window_ends_at_resident_pages() {
+fn holes_in_a_block_are_skipped() {
     let mut store = store(100);
-    store.take(page(1, 17));
-    store.take(page(1, 22));
-    assert_eq!(fault(&mut *linux(8), 20, &mut store), 18..22);
+    for resident in [17, 21, 22] {
+        store.take(page(1, resident));
+    }
+    let window = linux(8).major_fault(&store.fault(page(1, 20)), &store);
+    let run = |start, slots| SlotRange::new(SlotNo(start), slots);
+    assert_eq!((window.now, window.size), (run(18, 3), 8));
+    assert_eq!(window.rest.as_slice(), [run(23, 1), run(16, 1)]);
+}
+
+#[test]
+fn before_linux_3_14_every_block_is_the_largest() {
+    let entry = readahead::find("linux-slot").unwrap();
+    let mut policy = (entry.build)(Params {
+        max_window: 32,
+        block: BlockRule::Fixed,
+        ..entry.params()
+    });
+    let mut store = store(1000);
+    for far in [101, 905, 303, 560] {
+        assert_eq!(fault(&mut *policy, far, &mut store).len(), 32);
+    }
 }
 
 #[test]
@@ -109,7 +125,12 @@ fn a_largest_window_between_powers_of_two_means_the_lower_one() {
 fn grows_along_streams_both_ways_without_visible_hits() {
     for downward in [false, true] {
         let mut store = store(4096);
-        let mut policy = linux(64);
+        let entry = readahead::find("linux-slot").unwrap();
+        let mut policy = (entry.build)(Params {
+            max_window: 64,
+            arrival: Arrival::Mapped,
+            ..entry.params()
+        });
         // Down to a window of one.
         for slot in [1000, 2000, 3000, 1500, 2500] {
             fault(&mut *policy, slot, &mut store);
@@ -122,5 +143,62 @@ fn grows_along_streams_both_ways_without_visible_hits() {
             next = if downward { read.start - 1 } else { read.end };
         }
         assert_eq!(windows[10..], [64; 4], "{downward}: {windows:?}");
+    }
+}
+
+/// The kernel's rule, read off its source line by line.
+#[derive(Default)]
+struct Naive {
+    started: bool,
+    hits: u32,
+    previous: Option<i64>,
+    last: u32,
+}
+
+impl Naive {
+    fn window(&mut self, slot: u32, max: u32) -> std::ops::Range<u32> {
+        let hits = if self.started {
+            self.hits
+        } else {
+            4 + self.hits
+        };
+        (self.started, self.hits) = (true, 0);
+        let slot64 = i64::from(slot);
+        let mut pages = hits + 2;
+        if pages == 2 {
+            if self.previous != Some(slot64 - 1) && self.previous != Some(slot64 + 1) {
+                pages = 1;
+            }
+            self.previous = Some(slot64);
+        } else {
+            let mut up = 4;
+            while up < pages {
+                up *= 2;
+            }
+            pages = up;
+        }
+        pages = pages.min(max).max(self.last / 2);
+        self.last = pages;
+        slot / pages * pages..slot / pages * pages + pages
+    }
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_those_of_a_naive_model(
+        cluster in 1u32..=8,
+        steps in prop::collection::vec((0u32..5000, 0u32..40), 1..60),
+    ) {
+        let max = 1 << cluster;
+        let mut policy = linux(max);
+        let mut naive = Naive::default();
+        for (slot, hits_after) in steps {
+            let store = store(5400);
+            let window = policy.major_fault(&store.fault(page(1, slot.into())), &store).now;
+            let expected = naive.window(slot, max);
+            prop_assert_eq!(window, SlotRange::new(SlotNo(expected.start), expected.len() as u32));
+            hits(&mut *policy, hits_after, &store);
+            naive.hits += hits_after;
+        }
     }
 }

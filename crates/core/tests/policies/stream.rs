@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use outpage_core::readahead::{self, MajorFault, Params, ReadAhead, SlotView};
-use outpage_core::units::{Nanos, PageNo, SlotNo, SlotRange};
+use outpage_core::readahead::{self, Params, ReadAhead, SlotView};
+use outpage_core::units::{PageNo, SlotNo, SlotRange};
 
-use crate::world::{Random, page};
+use crate::world::{Random, page, touch};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Place {
@@ -69,11 +69,7 @@ impl Memory {
         match self.places[slot as usize] {
             Place::Out => {
                 self.faults += 1;
-                let fault = MajorFault {
-                    now: Nanos(0),
-                    page: page(1, slot.into()),
-                    slot: SlotNo(slot),
-                };
+                let fault = touch(page(1, slot.into()), slot);
                 let window = self.policy.major_fault(&fault, &View(&self.places));
                 self.windows.push(window.now.slots);
                 self.read(window.now, Place::In { touched: false });
@@ -81,9 +77,7 @@ impl Memory {
             }
             Place::Staged => {
                 let touched = page(1, slot.into());
-                let next = self
-                    .policy
-                    .hit(Nanos(0), touched, SlotNo(slot), &View(&self.places));
+                let next = self.policy.hit(&touch(touched, slot), &View(&self.places));
                 self.read_behind(next);
             }
             Place::In { .. } => {}

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use outpage_core::readahead::{self, LastrRule, MajorFault, Params, SlotView};
-use outpage_core::units::{Nanos, ObjectId, PageNo, SlotNo, SlotRange};
+use outpage_core::readahead::{self, BlockRule, Key, LastrRule, Params, Placement, SlotView};
+use outpage_core::units::{ObjectId, PageNo, SlotNo, SlotRange};
 use proptest::prelude::*;
 
-use crate::world::page;
+use crate::world::{page, touch};
 
 /// Slots that are paged out; page `n` is in slot `n`.
 struct Out(BTreeSet<u32>);
@@ -49,6 +49,25 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Parameters within their ranges, in any combination.
+fn any_params() -> impl Strategy<Value = Params> {
+    let sizes = (1u32..=256, 1u32..=256, 1u32..=1000, 1u32..=8);
+    let trend = (2u32..=64, 1u32..=256);
+    let words = (0u32..3, 0u32..2, 0u32..2);
+    (sizes, trend, words).prop_map(|(sizes, trend, words)| Params {
+        window: sizes.0,
+        step: sizes.1,
+        mdis: sizes.2,
+        entries: sizes.3,
+        history: trend.0,
+        split: trend.1,
+        key: [Key::One, Key::Object, Key::Source][words.0 as usize],
+        placement: [Placement::Aligned, Placement::Target][words.1 as usize],
+        block: [BlockRule::Hits, BlockRule::Fixed][words.2 as usize],
+        ..Params::default()
+    })
+}
+
 /// A policy, the slots paged out, and what was named last.
 struct Run {
     policy: Box<dyn readahead::ReadAhead>,
@@ -77,18 +96,18 @@ impl Run {
         let Some(&slot) = self.out.0.range(from..).next() else {
             return;
         };
-        let fault = MajorFault {
-            now: Nanos(0),
-            page: page(1, slot.into()),
-            slot: SlotNo(slot),
-        };
+        let fault = touch(page(1, slot.into()), slot);
         let window = self.policy.major_fault(&fault, &self.out);
         self.check(window.now);
         assert!(window.now.iter().any(|s| s.0 == slot));
-        window
-            .now
-            .iter()
-            .for_each(|slot| assert!(self.out.0.remove(&slot.0)));
+        assert!(window.size <= self.max);
+        let runs = [&[window.now], window.rest.as_slice()].concat();
+        let slots: u32 = runs.iter().map(|run| run.slots).sum();
+        assert!(slots <= self.max, "{slots} slots of {}", self.max);
+        for slot in runs.iter().flat_map(|run| run.iter()) {
+            // Each run is paged out, and disjoint from those before it.
+            assert!(self.out.0.remove(&slot.0), "{slot:?} of {runs:?}");
+        }
         // Checked after the slots of `now` are gone: the two are disjoint.
         self.name(window.behind);
         self.last = window.now;
@@ -112,7 +131,7 @@ impl Run {
             Op::Hit => {
                 if let Some(range) = self.named.take() {
                     let touched = page(1, range.start.0.into());
-                    let next = self.policy.hit(Nanos(0), touched, range.start, &self.out);
+                    let next = self.policy.hit(&touch(touched, range.start.0), &self.out);
                     self.name(next);
                 }
             }
@@ -128,9 +147,10 @@ proptest! {
         max in prop_oneof![Just(1u32), Just(2), 1u32..=256],
         out in prop::collection::btree_set(0..SLOTS, 0..400),
         ops in prop::collection::vec(op(), 1..120),
+        params in any_params(),
     ) {
         for entry in readahead::REGISTRY {
-            let params = Params { max_window: max, lastr: LastrRule::EveryFault };
+            let params = Params { max_window: max, lastr: LastrRule::EveryFault, ..params };
             let mut run = Run {
                 policy: (entry.build)(params),
                 out: Out(out.clone()),
@@ -153,7 +173,7 @@ fn both_ends_of_the_slot_numbers() {
                 let mut run = Run {
                     policy: (entry.build)(entry.params()),
                     out: Out(slots.clone().collect()),
-                    max: entry.max_window,
+                    max: entry.defaults.max_window,
                     last: SlotRange::new(SlotNo(0), 1),
                     named: None,
                 };

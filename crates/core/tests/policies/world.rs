@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outpage_core::pageout::{self, Chunk, Inactive, PageOut};
-use outpage_core::readahead::{MajorFault, SlotView};
+use outpage_core::readahead::{SlotView, Touch};
 use outpage_core::slots::{Blist, place};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -106,6 +106,16 @@ pub fn fresh_device(slots: u32) -> Blist {
     blist
 }
 
+/// A touch of `page`, which is in `slot`, by source 0.
+pub fn touch(page: PageNo, slot: u32) -> Touch {
+    Touch {
+        now: Nanos(0),
+        page,
+        slot: SlotNo(slot),
+        source: 0,
+    }
+}
+
 /// Which page is only in which slot.
 #[derive(Clone, Default)]
 pub struct Store {
@@ -143,12 +153,8 @@ impl Store {
     }
 
     /// The fault on `page`.
-    pub fn fault(&self, page: PageNo) -> MajorFault {
-        MajorFault {
-            now: Nanos(0),
-            page,
-            slot: self.by_page[&page],
-        }
+    pub fn fault(&self, page: PageNo) -> Touch {
+        touch(page, self.by_page[&page].0)
     }
 
     /// The pages in `range`.

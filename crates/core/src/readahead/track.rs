@@ -1,0 +1,155 @@
+//! The track buffer of ASP: where each source of faults read last, and how much.
+//!
+//! Chen et al., "Improving Host Swapping Using Adaptive Prefetching and Paging Notifier", HPDC
+//! 2010, sections 3.1.1 to 3.1.3. An entry has a key, a priority (Pri) and `N` slots, each with the
+//! first and the last place of a window (Base, End) and its size (Pre).
+//!
+//! The distance of a target is the smaller of its distances to Base and to End. It is local when
+//! that is below MDIS: the window grows by a step, up to the largest. Else it is the smallest.
+//!
+//! Where the paper is silent:
+//! - End is the last slot of a window, not the one after it.
+//! - Base and End are those of the window as chosen, whatever of it was paged out.
+//! - Pri is the number of local faults, up to 255. A new key finds the buffer full: all priorities
+//!   fall by one and the lowest goes, among equals the one that was used least recently. So entries
+//!   that serve stay, but not for ever.
+//! - With two slots: when neither is local "both slots' parameters are reset to the default ones".
+//!   Both sizes become the smallest one, and the new window takes the place of the slot that was
+//!   not used last. If both forgot their places, no second place would ever be remembered.
+
+use alloc::vec::Vec;
+
+use super::{Params, Placement};
+use crate::units::SlotNo;
+
+/// Where a window was read, and of which size.
+#[derive(Clone, Copy)]
+struct Place {
+    base: u32,
+    end: u32,
+    pre: u32,
+}
+
+struct Tracked<const N: usize> {
+    key: u32,
+    places: [Option<Place>; N],
+    /// The place that was used last.
+    last: usize,
+    priority: u8,
+    used: u64,
+}
+
+/// The buffer, with `N` places an entry.
+pub(super) struct Track<const N: usize> {
+    params: Params,
+    entries: Vec<Tracked<N>>,
+    clock: u64,
+}
+
+/// A window as chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chosen {
+    /// The first slot.
+    pub base: u32,
+    /// The last slot.
+    pub end: u32,
+    /// Its size, in slots.
+    pub size: u32,
+}
+
+impl<const N: usize> Track<N> {
+    pub(super) fn new(params: Params) -> Self {
+        let max_window = params.max_window;
+        Self {
+            params: Params {
+                window: params.window.min(max_window),
+                ..params
+            },
+            entries: Vec::with_capacity(params.entries as usize),
+            clock: 0,
+        }
+    }
+
+    /// The window for a fault of `key` at `target`.
+    pub(super) fn choose(&mut self, key: u32, target: SlotNo) -> Chosen {
+        self.clock += 1;
+        let at = self.entry(key);
+        let Params {
+            mdis,
+            window,
+            step,
+            max_window,
+            ..
+        } = self.params;
+        let entry = &mut self.entries[at];
+        entry.used = self.clock;
+        let local = (0..N)
+            .map(|n| (entry.last + n) % N)
+            .find(|&i| entry.places[i].is_some_and(|place| place.distance(target) < mdis));
+        let (i, pre) = if let Some(i) = local {
+            entry.priority = entry.priority.saturating_add(1);
+            let pre = entry.places[i].map_or(window, |place| place.pre);
+            (i, pre.saturating_add(step).min(max_window))
+        } else {
+            for place in entry.places.iter_mut().flatten() {
+                place.pre = window;
+            }
+            ((entry.last + 1) % N, window)
+        };
+        let chosen = place(target, pre, self.params);
+        entry.last = i;
+        entry.places[i] = Some(Place {
+            base: chosen.base,
+            end: chosen.end,
+            pre,
+        });
+        chosen
+    }
+
+    /// The entry of `key`: its own, or a new one.
+    fn entry(&mut self, key: u32) -> usize {
+        if let Some(at) = self.entries.iter().position(|entry| entry.key == key) {
+            return at;
+        }
+        let fresh = Tracked {
+            key,
+            places: [None; N],
+            // So that the first place is the first to be taken.
+            last: N - 1,
+            priority: 0,
+            used: self.clock,
+        };
+        if self.entries.len() < self.params.entries as usize {
+            self.entries.push(fresh);
+            return self.entries.len() - 1;
+        }
+        for entry in &mut self.entries {
+            entry.priority = entry.priority.saturating_sub(1);
+        }
+        let lowest = self.entries.iter().enumerate();
+        let lowest = lowest.min_by_key(|(_, entry)| (entry.priority, entry.used));
+        let at = lowest.map_or(0, |(at, _)| at);
+        self.entries[at] = fresh;
+        at
+    }
+}
+
+impl Place {
+    fn distance(self, target: SlotNo) -> u32 {
+        let (base, end) = (self.base.abs_diff(target.0), self.end.abs_diff(target.0));
+        base.min(end)
+    }
+}
+
+/// Where a window of `size` slots for `target` lies.
+fn place(target: SlotNo, size: u32, params: Params) -> Chosen {
+    let base = match params.placement {
+        Placement::Target => target.0,
+        Placement::Aligned => target.0 - target.0 % params.window,
+    };
+    Chosen {
+        base,
+        end: base.saturating_add(size - 1).min(SlotNo::NONE.0 - 1),
+        size,
+    }
+}
