@@ -9,7 +9,7 @@
 //! | `OUTPAGE_SWAP` | `--swap` | directory of the swap file; `/var/tmp` |
 //! | `OUTPAGE_SWAP_CAP` | `--swap-cap` | size; by default the larger of 4 GiB and 8 times the memory |
 //! | `OUTPAGE_PAGEOUT` | `--pageout` | name of a page-out policy |
-//! | `OUTPAGE_READAHEAD` | `--readahead` | name of a read-ahead policy |
+//! | `OUTPAGE_READAHEAD` | `--readahead` | a read-ahead policy and settings, as in `asp:window=8,max=32` |
 //! | `OUTPAGE_SLOTS` | `--slots` | name of a slot allocator |
 //! | `OUTPAGE_WINDOW` | `--window` | largest read-ahead window, 1 to 256 pages |
 //! | `OUTPAGE_CHUNK` | `--chunk` | largest page-out chunk, 1 to 1024 pages |
@@ -25,10 +25,12 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
-use outpage_core::{pageout, readahead, slots};
+use outpage_core::{pageout, slots};
 
+mod readahead;
 mod size;
 
+pub use readahead::{ReadAhead, readahead_table};
 pub use size::{SizeError, format_size, parse_size};
 
 /// The least memory that can work, in bytes.
@@ -209,8 +211,8 @@ pub struct Config {
     pub swap_cap: Option<u64>,
     /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
     pub pageout: &'static str,
-    /// Read-ahead policy, a name of `outpage_core::readahead::REGISTRY`.
-    pub readahead: &'static str,
+    /// Read-ahead policy and its settings.
+    pub readahead: ReadAhead,
     /// Slot allocator, a name of `outpage_core::slots::REGISTRY`.
     pub slots: &'static str,
     /// Largest read-ahead window in pages, 1 to [`WINDOW_MAX`]; `None`: the policy's own.
@@ -242,7 +244,7 @@ impl Config {
             swap_dir: PathBuf::from(DEFAULT_SWAP_DIR),
             swap_cap: None,
             pageout: DEFAULT_PAGEOUT,
-            readahead: DEFAULT_READAHEAD,
+            readahead: ReadAhead::plain(DEFAULT_READAHEAD),
             slots: DEFAULT_SLOTS,
             window_pages: None,
             chunk_pages: None,
@@ -278,7 +280,7 @@ impl Config {
             ("OUTPAGE_MEMORY", self.memory_bytes.to_string().into()),
             ("OUTPAGE_SWAP", self.swap_dir.clone().into_os_string()),
             ("OUTPAGE_PAGEOUT", self.pageout.into()),
-            ("OUTPAGE_READAHEAD", self.readahead.into()),
+            ("OUTPAGE_READAHEAD", self.readahead.to_string().into()),
             ("OUTPAGE_SLOTS", self.slots.into()),
             ("OUTPAGE_CLUSTER_WINDOW", self.cluster_window.name().into()),
             ("OUTPAGE_MECHANISM", self.mechanism.name().into()),
@@ -329,8 +331,8 @@ impl Config {
         if let Some(name) = text_var(&var, "OUTPAGE_PAGEOUT", parse_pageout)? {
             config.pageout = name;
         }
-        if let Some(name) = text_var(&var, "OUTPAGE_READAHEAD", parse_readahead)? {
-            config.readahead = name;
+        if let Some(policy) = text_var(&var, "OUTPAGE_READAHEAD", str::parse)? {
+            config.readahead = policy;
         }
         if let Some(name) = text_var(&var, "OUTPAGE_SLOTS", parse_slots)? {
             config.slots = name;
@@ -421,14 +423,6 @@ pub fn parse_pageout(text: &str) -> Result<&'static str, String> {
     one_of(text, &pageout_names())
 }
 
-/// A read-ahead policy's name.
-///
-/// # Errors
-/// Lists the names there are.
-pub fn parse_readahead(text: &str) -> Result<&'static str, String> {
-    one_of(text, &readahead_names())
-}
-
 /// A slot allocator's name.
 ///
 /// # Errors
@@ -449,12 +443,6 @@ pub fn pageout_names() -> Vec<&'static str> {
     pageout::REGISTRY.iter().map(|e| e.name).collect()
 }
 
-/// The names of all read-ahead policies.
-#[must_use]
-pub fn readahead_names() -> Vec<&'static str> {
-    readahead::REGISTRY.iter().map(|e| e.name).collect()
-}
-
 /// Name and one-line summary of each page-out policy.
 #[must_use]
 pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
@@ -468,15 +456,6 @@ pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
 #[must_use]
 pub fn slots_table() -> Vec<(&'static str, &'static str)> {
     slots::REGISTRY
-        .iter()
-        .map(|e| (e.name, e.summary))
-        .collect()
-}
-
-/// Name and one-line summary of each read-ahead policy.
-#[must_use]
-pub fn readahead_table() -> Vec<(&'static str, &'static str)> {
-    readahead::REGISTRY
         .iter()
         .map(|e| (e.name, e.summary))
         .collect()
@@ -544,7 +523,7 @@ mod tests {
             swap_dir: "/var/lib/swap".into(),
             swap_cap: Some(9 << 30),
             pageout: pageout_names()[0],
-            readahead: readahead_names()[0],
+            readahead: ReadAhead::plain("none"),
             slots: slots_names()[0],
             window_pages: Some(17),
             chunk_pages: Some(1024),
@@ -575,7 +554,6 @@ mod tests {
     #[test]
     fn default_policies_are_registered() {
         assert_eq!(parse_pageout(DEFAULT_PAGEOUT), Ok(DEFAULT_PAGEOUT));
-        assert_eq!(parse_readahead(DEFAULT_READAHEAD), Ok(DEFAULT_READAHEAD));
     }
 
     #[test]

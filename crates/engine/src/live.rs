@@ -309,6 +309,7 @@ impl Live {
         if let Some((address, _)) = self.world.regions.address(page) {
             self.world.wake(address);
         }
+        self.placement.woke();
         let now = clock::now();
         let mut at = 0;
         while at < self.waiting.len() {

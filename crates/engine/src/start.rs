@@ -23,7 +23,7 @@ use outpage_sys::{clock, fd, process};
 
 use crate::brain::Brain;
 use crate::call::{Call, Calls};
-use crate::config::{ClusterWindow, Config, Mechanism as Wish, StoreKind};
+use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
 use crate::fork::Ticket;
 use crate::frames::Frames;
 use crate::live::Live;
@@ -43,6 +43,8 @@ pub struct Setup {
 /// Why there is no pager.
 #[derive(Debug)]
 pub enum StartError {
+    /// A setting that this kernel's mechanism cannot serve.
+    Config(ConfigError),
     /// No userfaultfd, or one that lacks what is needed.
     Uffd(OpenError),
     /// The session.
@@ -59,6 +61,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uffd(e) => write!(f, "{e}; `outpage doctor` tells the remedy"),
+            Self::Config(e) => e.fmt(f),
             Self::Session(e) => e.fmt(f),
             Self::Swap(e) => e.fmt(f),
             Self::Store(e) => e.fmt(f),
@@ -250,12 +253,14 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let (uffd, mechanism) = open_uffd(engine)?;
     let protects = mechanism == Mechanism::WriteProtect;
     engine.write_protects.store(protects, Ordering::Release);
-    let mut session = open_session(engine)?;
-    session.join().map_err(StartError::Session)?;
-    session.set_mechanism(match mechanism {
+    let chosen = match mechanism {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
-    });
+    };
+    (engine.config.readahead_params(chosen)).map_err(StartError::Config)?;
+    let mut session = open_session(engine)?;
+    session.join().map_err(StartError::Session)?;
+    session.set_mechanism(chosen);
     let store = open_store(engine, open_swap(engine)?)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
@@ -368,9 +373,14 @@ fn chunk_pages(config: &Config) -> u32 {
     config.chunk_pages.unwrap_or(entry.buffer_pages)
 }
 
+fn readahead_params(config: &Config) -> readahead::Params {
+    config
+        .readahead_params(Wish::Auto)
+        .expect("checked when the pager was started")
+}
+
 fn window_pages(config: &Config) -> u32 {
-    let entry = readahead::find(config.readahead).expect("checked when it was parsed");
-    config.window_pages.unwrap_or(entry.defaults.max_window)
+    readahead_params(config).max_window
 }
 
 /// Zero-filled pages around a first touch: 16 to 64 cost least (`live.md` D2); the pager halves it
@@ -382,7 +392,6 @@ const RESCUE_AROUND: u32 = 8;
 
 /// What the pager is made of.
 fn header(config: &Config, slots_max: u32) -> Header<'static> {
-    let ahead = readahead::find(config.readahead).expect("checked when it was parsed");
     Header {
         reclaim: reclaim::REGISTRY[0].name,
         pageout: config.pageout,
@@ -393,11 +402,8 @@ fn header(config: &Config, slots_max: u32) -> Header<'static> {
                 ClusterWindow::Paper => pageout::ClusterWindow::Paper,
             },
         },
-        readahead: config.readahead,
-        readahead_params: readahead::Params {
-            max_window: window_pages(config),
-            ..ahead.params()
-        },
+        readahead: config.readahead.name(),
+        readahead_params: readahead_params(config),
         slots: config.slots,
         frames: FRAMES_MIN as u64,
         slots_max,

@@ -40,8 +40,8 @@ impl Spec {
     /// # Errors
     /// A sentence that lists the names.
     pub fn parse(label: &str) -> Result<Self, String> {
-        const PLAIN: [&str; 8] = [
-            "sor", "lu", "random", "seq", "hotset", "graph", "alloc", "compute",
+        const PLAIN: [&str; 9] = [
+            "sor", "lu", "random", "seq", "hotset", "graph", "alloc", "compute", "latency",
         ];
         let cluster = label
             .strip_prefix("moc")

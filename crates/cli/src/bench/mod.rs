@@ -6,6 +6,7 @@
 //! machine is undone by [`guard`], however it ends.
 
 mod cgroup;
+mod faults;
 mod fit;
 mod guard;
 mod kernel;
@@ -53,6 +54,10 @@ enum Mode {
     /// Pairs of runs with and without Outpage, in alternating order. CPU time is user plus system of
     /// the whole command, launcher included.
     Fit(Box<fit::Options>),
+    /// Measure how long a program waits for a page: page-ins and rescues, beside the disk's own read
+    ///
+    /// Once with the other CPUs idle, once with a program that never waits beside, once on one CPU.
+    Faults(Box<faults::Options>),
     /// Compare the page-out policies: write requests, cluster sizes, page-ins
     Pageout(Box<pageout::Options>),
     /// Undo what is written to stdin once it closes
@@ -159,6 +164,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
     match &args.mode {
         Mode::Kernel(options) => kernel::run(options),
         Mode::Fit(options) => fit::run(options),
+        Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),
     }

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use outpage_engine::config::{self, ClusterWindow, Config, Mechanism, StoreFaults, StoreKind};
+use outpage_engine::config::{
+    self, ClusterWindow, Config, Mechanism, ReadAhead, StoreFaults, StoreKind,
+};
 
 use crate::error::{CliError, code};
 
@@ -27,8 +29,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = config::parse_slots, long_help = policies("Where in the swap file pages go", config::slots_table()))]
     slots: Option<&'static str>,
     /// What else is read with a page
-    #[arg(long, value_name = "NAME", value_parser = config::parse_readahead, long_help = policies("What else is read with a page", config::readahead_table()))]
-    readahead: Option<&'static str>,
+    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]", long_help = policies("What else is read with a page, with the settings of each", config::readahead_table()))]
+    readahead: Option<ReadAhead>,
     /// Largest read-ahead window in pages, 1 to 256 [default: the policy's]
     #[arg(long, value_name = "PAGES", value_parser = config::parse_window)]
     window: Option<u32>,
@@ -61,7 +63,7 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
-fn policies(what: &str, table: Vec<(&'static str, &'static str)>) -> String {
+fn policies(what: &str, table: Vec<(&'static str, impl std::fmt::Display)>) -> String {
     let rows = table
         .iter()
         .map(|(name, summary)| format!("\n  {name:12} {summary}"));
@@ -101,7 +103,7 @@ impl Args {
         set(&mut config.swap_dir, self.swap.clone());
         set(&mut config.pageout, self.pageout);
         set(&mut config.slots, self.slots);
-        set(&mut config.readahead, self.readahead);
+        set(&mut config.readahead, self.readahead.clone());
         set(&mut config.cluster_window, self.cluster_window);
         set(&mut config.mechanism, self.mechanism);
         set(&mut config.store, self.store);
@@ -111,6 +113,7 @@ impl Args {
         config.stats = self.stats.clone().or(config.stats);
         config.faults = self.faults.or(config.faults);
         config.quiet |= self.quiet;
+        (config.readahead_params(config.mechanism)).map_err(|e| usage(e.to_string()))?;
         Ok(config)
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
 use outpage_engine::session::{Counts, Session};
@@ -150,6 +151,9 @@ impl Outcome {
         for (name, _, value) in self.counts.fields() {
             map.insert(name.into(), json!(value));
         }
+        for (name, share) in rates(&self.counts) {
+            map.insert(format!("read_ahead_{}", name.replace(' ', "_")), json!(share));
+        }
         map.insert("write_histogram".into(), histogram(&self.counts));
         let settings = config.to_env().into_iter().map(|(name, value)| {
             let key = name.trim_start_matches("OUTPAGE_").to_lowercase();
@@ -209,12 +213,38 @@ fn read_ahead(c: &Counts) -> String {
     if c.read_ahead_pages == 0 {
         return "none".into();
     }
-    let share = 100.0 * c.read_ahead_hits as f64 / c.read_ahead_pages as f64;
-    format!(
-        "{} pages, {} of them used ({share:.0} %)",
+    let mut text = format!(
+        "{} pages: {} mapped along, {} hits, {} wasted",
         grouped(c.read_ahead_pages),
-        grouped(c.read_ahead_hits)
-    )
+        grouped(c.read_ahead_mapped),
+        grouped(c.read_ahead_hits),
+        grouped(c.read_ahead_waste)
+    );
+    for (name, share) in rates(c) {
+        if let Some(share) = share {
+            let _ = write!(text, "; {name} {:.0} %", 100.0 * share);
+        }
+    }
+    text
+}
+
+/// The rates of the swap cache; one without a base is left out.
+fn rates(c: &Counts) -> [(&'static str, Option<f64>); 4] {
+    let cache = SwapCache {
+        major_faults: c.major_faults,
+        page_ins: c.page_ins,
+        read_ahead: c.read_ahead_pages,
+        mapped: c.read_ahead_mapped,
+        hits: c.read_ahead_hits,
+        late: c.read_ahead_late,
+        waste: c.read_ahead_waste,
+    };
+    [
+        ("hit rate", cache.hit_rate()),
+        ("accuracy", cache.accuracy()),
+        ("coverage", cache.coverage()),
+        ("timeliness", cache.timeliness()),
+    ]
 }
 
 fn pages_size(pages: u64) -> String {
@@ -257,7 +287,9 @@ mod tests {
             page_ins: 18_000,
             page_in_reads: 1200,
             read_ahead_pages: 16_000,
+            read_ahead_mapped: 2_000,
             read_ahead_hits: 12_000,
+            read_ahead_waste: 500,
             minor_faults: 7,
             major_faults: 1_234_567,
             fault_ns: 420_000_000,
@@ -285,7 +317,7 @@ mod tests {
             "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
             "1 page: 8, 64-127: 312",
             "18,000 pages (70.3 MiB) in 1,200 reads",
-            "12,000 of them used (75 %)",
+            "16,000 pages: 2,000 mapped along, 12,000 hits, 500 wasted; hit rate 86 %; accuracy 96 %",
             "7 minor, 1,234,567 major, 0.42 s waited",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");

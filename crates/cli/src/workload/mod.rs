@@ -6,6 +6,7 @@
 
 mod allocs;
 mod graph;
+mod latency;
 mod matrix;
 mod pages;
 mod report;
@@ -13,7 +14,7 @@ mod rng;
 
 #[cfg(test)]
 pub use report::Phase;
-pub use report::{ProcStat, Report, TICKS_PER_SECOND};
+pub use report::{Latencies, ProcStat, Report, TICKS_PER_SECOND};
 
 use std::fmt;
 
@@ -40,6 +41,8 @@ pub enum Name {
     Alloc,
     /// Matrix products in a small space
     Compute,
+    /// How long touches of random pages take, those of mapped pages left out
+    Latency,
 }
 
 impl Name {
@@ -56,6 +59,7 @@ impl Name {
             Self::Graph => "graph",
             Self::Alloc => "alloc",
             Self::Compute => "compute",
+            Self::Latency => "latency",
         }
     }
 }
@@ -81,7 +85,7 @@ pub struct Args {
     /// moc: pages written in a row, and then skipped
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cluster: u32,
-    /// random, hotset: touches
+    /// random, hotset, latency: touches
     #[arg(long, default_value_t = 50_000)]
     pub touches: u64,
     /// seq: passes after the first touch
@@ -122,6 +126,7 @@ struct Outcome {
 /// When contents are wrong: a page, a word of it, the value expected and the value found.
 pub fn run(args: &Args) -> Result<(), WorkloadError> {
     let mut recorder = Recorder::new(args.progress);
+    let mut latencies = None;
     let outcome = match args.name {
         Name::Sor => matrix::sor(args, &mut recorder),
         Name::Lu => matrix::lu(args, &mut recorder),
@@ -132,12 +137,14 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
         Name::Hotset => pages::hotset(args, &mut recorder)?,
         Name::Graph => graph::search(args, &mut recorder)?,
         Name::Alloc => allocs::churn(args, &mut recorder)?,
+        Name::Latency => {
+            let (outcome, measured) = latency::touches(args, &mut recorder)?;
+            latencies = Some(measured);
+            outcome
+        }
     };
-    println!(
-        "{}",
-        recorder
-            .finish(args.name.as_str(), args.mib, outcome)
-            .to_json()
-    );
+    let mut report = recorder.finish(args.name.as_str(), args.mib, outcome);
+    report.latencies = latencies;
+    println!("{}", report.to_json());
     Ok(())
 }

@@ -12,30 +12,30 @@ const PAGE_BYTES: usize = 4096;
 /// 64-bit words of a page.
 const WORDS: usize = PAGE_BYTES / 8;
 /// Pages of a MiB.
-const PAGES_PER_MIB: usize = (1 << 20) / PAGE_BYTES;
+pub(super) const PAGES_PER_MIB: usize = (1 << 20) / PAGE_BYTES;
 /// Odd constant between the words of a page.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Page-aligned memory from the ordinary allocator, zero and untouched at first.
-struct Region {
+pub(super) struct Region {
     words: Vec<u64>,
     first: usize,
 }
 
 impl Region {
-    fn new(pages: usize) -> Self {
+    pub(super) fn new(pages: usize) -> Self {
         let words = vec![0_u64; (pages + 1) * WORDS];
         let first = words.as_ptr().align_offset(PAGE_BYTES);
         Self { words, first }
     }
 
-    fn page(&mut self, page: usize) -> &mut [u64] {
+    pub(super) fn page(&mut self, page: usize) -> &mut [u64] {
         let start = self.first + page * WORDS;
         &mut self.words[start..start + WORDS]
     }
 
     /// Writes what `version` of the page looks like; version 0 is the untouched, zero page.
-    fn write(&mut self, page: usize, version: u64) {
+    pub(super) fn write(&mut self, page: usize, version: u64) {
         let seed = stamp(page, version);
         for (i, word) in self.page(page).iter_mut().enumerate() {
             *word = seed.wrapping_add((i as u64 + 1).wrapping_mul(STEP));
@@ -43,7 +43,7 @@ impl Region {
     }
 
     /// Compares the whole page with what `version` of it looks like.
-    fn verify(&mut self, page: usize, version: u64) -> Result<(), WorkloadError> {
+    pub(super) fn verify(&mut self, page: usize, version: u64) -> Result<(), WorkloadError> {
         let seed = stamp(page, version);
         let expected = |i: usize| match version {
             0 => 0,
@@ -185,7 +185,7 @@ pub fn seq(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadErro
 }
 
 /// All pages of a region of `mib` MiB.
-fn all_pages(mib: u32) -> Vec<u32> {
+pub(super) fn all_pages(mib: u32) -> Vec<u32> {
     (0..mib * PAGES_PER_MIB as u32).collect()
 }
 

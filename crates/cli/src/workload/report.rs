@@ -29,6 +29,40 @@ pub struct Phase {
     pub major_faults: u64,
 }
 
+/// Percentiles of the time that touches took, in ns; zero for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Touches.
+    pub count: u64,
+    /// Half of them took no longer.
+    pub p50_ns: u64,
+    /// 90 % of them took no longer.
+    pub p90_ns: u64,
+    /// 99 % of them took no longer.
+    pub p99_ns: u64,
+    /// 99.9 % of them took no longer.
+    pub p999_ns: u64,
+}
+
+impl Latencies {
+    /// Of `times`, which are sorted on the way.
+    pub fn of(times: &mut [u64]) -> Self {
+        times.sort_unstable();
+        let count = times.len();
+        let at = |permille: usize| {
+            let rank = (count * permille).div_ceil(1000);
+            times.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+        };
+        Self {
+            count: count as u64,
+            p50_ns: at(500),
+            p90_ns: at(900),
+            p99_ns: at(990),
+            p999_ns: at(999),
+        }
+    }
+}
+
 /// What a workload prints.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -44,6 +78,9 @@ pub struct Report {
     pub verified: u64,
     /// All phases together.
     pub total: Phase,
+    /// What touches took, where the workload times them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<Latencies>,
 }
 
 impl Report {
@@ -174,6 +211,7 @@ impl Recorder {
             checksum: format!("{:016x}", outcome.checksum),
             verified: outcome.verified,
             total,
+            latencies: None,
         }
     }
 }
@@ -195,6 +233,16 @@ mod tests {
         };
         assert_eq!(ProcStat::parse(line), Some(expected));
         assert_eq!(ProcStat::parse("42 (short) R 1"), None);
+    }
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let mut times: Vec<u64> = (1..=1000).rev().collect();
+        let all = Latencies::of(&mut times);
+        assert_eq!((all.p50_ns, all.p90_ns, all.p99_ns), (500, 900, 990));
+        assert_eq!((all.p999_ns, all.count), (999, 1000));
+        assert_eq!(Latencies::of(&mut [7]).p50_ns, 7);
+        assert_eq!(Latencies::of(&mut []), Latencies::default());
     }
 
     #[test]

@@ -129,9 +129,13 @@ counters! {
     bytes_out: Sum,
     /// Pages read that nobody had touched yet.
     read_ahead_pages: Sum,
+    /// Of them, pages mapped along with a touched one: their use is not seen.
+    read_ahead_mapped: Sum,
     /// Of them, pages touched later.
     read_ahead_hits: Sum,
-    /// Of them, pages evicted untouched.
+    /// Of these hits, those that came while the page was still being read.
+    read_ahead_late: Sum,
+    /// Of the pages read ahead, those evicted untouched.
     read_ahead_waste: Sum,
     /// Faults answered without reading the store.
     minor_faults: Sum,

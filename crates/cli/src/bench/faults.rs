@@ -1,0 +1,311 @@
+//! `outpage bench faults`: how long a program waits for one page, beside the device's own read.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::guard::Guard;
+use super::launch::{Ending, OutpageRun, Spec, launch};
+use super::machine::{Machine, load_average};
+use super::progress::Steps;
+use super::summary::{Spread, table};
+use super::{BenchError, Common, describe, read_stats, stats_file, verdict};
+use crate::workload::Latencies;
+
+/// Bytes of a page, and of a read of the device.
+const PAGE_BYTES: usize = 4096;
+/// Size of the file whose pages are read, in pages: more than a disk's own read-ahead.
+const FILE_PAGES: usize = 16 << 10;
+/// Reads of the device in a round.
+const READS: usize = 2_000;
+/// Touches of the program in a round.
+const TOUCHES: u32 = 20_000;
+
+/// Options of `outpage bench faults`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Runs of each kind
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+}
+
+/// What the other CPUs do meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Cpus {
+    /// Nothing.
+    Idle,
+    /// A program that never waits runs beside.
+    Busy,
+    /// There are none: program and pager share one.
+    One,
+}
+
+const CPUS: [Cpus; 3] = [Cpus::Idle, Cpus::Busy, Cpus::One];
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    /// 4 KiB reads of the disk, O_DIRECT, one at a time.
+    Device,
+    /// Touches of pages that are in the swap file, read alone.
+    PageIn,
+    /// Touches of staged pages.
+    Rescue,
+}
+
+const KINDS: [What; 3] = [What::Device, What::PageIn, What::Rescue];
+
+/// All rounds of one kind.
+#[derive(Clone, Debug, Serialize)]
+struct Measured {
+    what: What,
+    cpus: Cpus,
+    rounds: Vec<Latencies>,
+}
+
+/// Runs all rounds, prints the table and writes the JSON.
+///
+/// # Errors
+/// When a run failed, or its faults were not of the kind that was wanted.
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    let machine = Machine::look(&options.common.swap);
+    print!("{}", machine.describe());
+    let mut guard = Guard::start()?;
+    let stats = stats_file(&mut guard)?;
+    let disk = Disk::create(&options.common.swap)?;
+    let mut steps = Steps::new(KINDS.len() * CPUS.len() * options.rounds as usize);
+    let mut all: Vec<Measured> = (CPUS.iter())
+        .flat_map(|&cpus| {
+            KINDS.map(|what| Measured {
+                what,
+                cpus,
+                rounds: Vec::new(),
+            })
+        })
+        .collect();
+    let mut problems = Vec::new();
+    let load = load_average();
+    'rounds: for round in 0..options.rounds {
+        for measured in &mut all {
+            let (what, cpus) = (measured.what, measured.cpus);
+            steps.begin(&format!("round {}: {what:?}, other CPUs {cpus:?}", round + 1));
+            let result = match what {
+                What::Device => disk.reads(cpus),
+                _ => touches(options, what, cpus, &stats),
+            };
+            match result {
+                Ok(latencies) => measured.rounds.push(latencies),
+                Err(BenchError::Failed(why)) => problems.push(why),
+                Err(other) => return Err(other),
+            }
+            if !problems.is_empty() && !options.common.keep_going {
+                break 'rounds;
+            }
+        }
+    }
+    drop(steps);
+    print!("{}", render(&all));
+    let results = json!({"benchmark": "faults", "machine": machine, "load_average": load,
+        "limit_bytes": options.common.memory, "measured": all, "problems": problems});
+    let written = options.common.write_json(&results);
+    verdict(&problems).and(guard.finish()).and(written)
+}
+
+/// Touches of a program whose pages are mostly in the swap file, or all in memory and partly staged.
+fn touches(
+    options: &Options,
+    what: What,
+    cpus: Cpus,
+    stats: &Path,
+) -> Result<Latencies, BenchError> {
+    let common = &options.common;
+    // Nine tenths: everything stays in frames, and more than reclaim leaves mapped.
+    let footprint = if what == What::PageIn { 3.0 } else { 0.9 };
+    let mut run_args = common.run_args.clone();
+    run_args.push("--readahead=none".into());
+    let outpage = OutpageRun {
+        limit_bytes: common.memory,
+        swap: &common.swap,
+        options: &run_args,
+        stats,
+    };
+    let mut program = Spec::parse("latency")
+        .map_err(BenchError::Failed)?
+        .command(common.footprint_mib(footprint)?)?;
+    program.extend(["--touches".into(), TOUCHES.to_string().into()]);
+    let mut command: Vec<OsString> = Vec::new();
+    if cpus == Cpus::One {
+        command.extend(["taskset", "-c", "0"].map(OsString::from));
+    }
+    command.extend(outpage.wrap(program)?);
+    let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
+    let run = launch(&command, None, common.timeout())?;
+    let Ending::Finished { report } = &run.ending else {
+        let why = describe(&run.ending);
+        return Err(BenchError::Failed(format!("{what:?}: {why}")));
+    };
+    let latencies = report.latencies.unwrap_or_default();
+    let major = read_stats(stats).and_then(|stats| stats["major_faults"].as_u64());
+    let wanted = match what {
+        // Most touches must have been read; the pages that were not are at most a third.
+        What::PageIn => latencies.count > u64::from(TOUCHES) / 3,
+        _ => latencies.count > 100 && major.is_some_and(|major| major < latencies.count / 20),
+    };
+    if wanted {
+        Ok(latencies)
+    } else {
+        Err(BenchError::Failed(format!(
+            "{what:?}: {} slow touches and {major:?} major faults are not what was to be measured",
+            latencies.count
+        )))
+    }
+}
+
+/// A process that never waits.
+struct Spinner(Child);
+
+impl Spinner {
+    fn start() -> Result<Self, BenchError> {
+        let spawned = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .stdin(Stdio::null())
+            .spawn();
+        spawned
+            .map(Self)
+            .map_err(|error| BenchError::Lacks(format!("cannot start sh: {error}")))
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A file without a name on the disk that is measured.
+struct Disk(File);
+
+impl Disk {
+    fn create(directory: &Path) -> Result<Self, BenchError> {
+        let lacks = |error: std::io::Error| {
+            BenchError::Lacks(format!(
+                "no file for direct I/O in {}: {error}; choose another --swap",
+                directory.display()
+            ))
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE | libc::O_DIRECT)
+            .mode(0o600)
+            .open(directory)
+            .map_err(lacks)?;
+        let mut buffer = vec![0x5a_u8; (1 << 20) + PAGE_BYTES];
+        let start = buffer.as_ptr().align_offset(PAGE_BYTES);
+        let chunk = &mut buffer[start..start + (1 << 20)];
+        for at in (0..FILE_PAGES * PAGE_BYTES).step_by(chunk.len()) {
+            file.write_all_at(chunk, at as u64).map_err(lacks)?;
+        }
+        file.sync_all().map_err(lacks)?;
+        Ok(Self(file))
+    }
+
+    fn reads(&self, cpus: Cpus) -> Result<Latencies, BenchError> {
+        let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
+        let mut buffer = vec![0_u8; 2 * PAGE_BYTES];
+        let start = buffer.as_ptr().align_offset(PAGE_BYTES);
+        let page = &mut buffer[start..start + PAGE_BYTES];
+        let mut times = Vec::with_capacity(READS);
+        let mut at = 1_usize;
+        for _ in 0..READS {
+            // The generator of Park and Miller: every page of the file in a fixed disorder.
+            at = at * 48_271 % 2_147_483_647;
+            let offset = (at % FILE_PAGES * PAGE_BYTES) as u64;
+            let begun = Instant::now();
+            (self.0.read_exact_at(page, offset))
+                .map_err(|error| BenchError::Failed(format!("cannot read the disk: {error}")))?;
+            times.push(begun.elapsed().as_nanos() as u64);
+        }
+        Ok(Latencies::of(&mut times))
+    }
+}
+
+fn render(all: &[Measured]) -> String {
+    let head = ["what", "other CPUs", "p50 us", "p99 us", "p99.9 us", "rounds"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for measured in all {
+        let micros = |value: fn(&Latencies) -> u64| {
+            let values: Vec<f64> = (measured.rounds.iter())
+                .map(|latencies| value(latencies) as f64 / 1e3)
+                .collect();
+            Spread::of(&values).map_or_else(|| "-".into(), |spread| spread.to_string())
+        };
+        rows.push(vec![
+            match measured.what {
+                What::Device => "4 KiB read of the disk",
+                What::PageIn => "page-in",
+                What::Rescue => "rescue of a staged page",
+            }
+            .into(),
+            match measured.cpus {
+                Cpus::Idle => "idle",
+                Cpus::Busy => "one busy",
+                Cpus::One => "none",
+            }
+            .into(),
+            micros(|l| l.p50_ns),
+            micros(|l| l.p99_ns),
+            micros(|l| l.p999_ns),
+            measured.rounds.len().to_string(),
+        ]);
+    }
+    format!(
+        "\nTime that one access takes, in us: median [least-most] of the rounds.\n{}",
+        table(&rows)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_row_for_each_kind() {
+        let latencies = Latencies {
+            count: 9,
+            p50_ns: 61_500,
+            p90_ns: 70_000,
+            p99_ns: 90_000,
+            p999_ns: 200_000,
+        };
+        let text = render(&[Measured {
+            what: What::PageIn,
+            cpus: Cpus::Busy,
+            rounds: vec![latencies; 5],
+        }]);
+        assert!(text.contains("61.50 [61.50-61.50]") && text.contains("one busy"), "{text}");
+    }
+
+    #[test]
+    fn reads_of_the_disk_are_timed() {
+        let directory = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        match Disk::create(directory.path()) {
+            Ok(disk) => {
+                let measured = disk.reads(Cpus::Idle).expect("reads");
+                assert!(measured.count == READS as u64 && measured.p50_ns > 0, "{measured:?}");
+            }
+            Err(error) => eprintln!("SKIPPED: {error}"),
+        }
+    }
+}
