@@ -40,6 +40,7 @@ const MESSAGES: usize = 16;
 struct Transfer {
     places: Vec<Place>,
     reading: bool,
+    since: Nanos,
 }
 
 /// A thread that waits for its page.
@@ -339,7 +340,12 @@ impl Live {
                 .frames_to_write(self.pager.pages_of(id), &mut frames, &mut places);
             self.frames = frames;
         }
-        self.transfers[index] = Transfer { places, reading };
+        let since = clock::now();
+        self.transfers[index] = Transfer {
+            places,
+            reading,
+            since,
+        };
         let frames = std::mem::take(&mut self.frames);
         let request = Request {
             token: Token(u64::from(id.0)),
@@ -385,6 +391,10 @@ impl Live {
             self.world.end_write(&transfer.places);
             self.done(id, Outcome::Failed(why));
         } else if transfer.reading {
+            if transfer.places.len() == 1 && self.waiting.len() == 1 {
+                let now = clock::now();
+                self.placement.read(Nanos(now.0 - transfer.since.0), now);
+            }
             self.read_done(id, &transfer.places);
         } else {
             self.world.end_write(&transfer.places);

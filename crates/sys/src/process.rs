@@ -67,6 +67,15 @@ impl CpuSet {
         set
     }
 
+    /// With `cpu` as well, if its number is not over 1023.
+    #[must_use]
+    pub fn with(mut self, cpu: u32) -> Self {
+        if let Some(word) = self.0.get_mut(cpu as usize / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+        self
+    }
+
     /// How many CPUs are in it.
     #[must_use]
     pub fn count(&self) -> u32 {
