@@ -1,0 +1,1 @@
+//! The floor below which no policy can go.

@@ -1,0 +1,1 @@
+//! Modelled disks and their schedulers.

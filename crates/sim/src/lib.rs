@@ -1,0 +1,11 @@
+//! Body two: the same pager with a simulated clock, disks and programs.
+//!
+//! Deterministic: the same inputs give the same bytes out.
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+pub mod disk;
+pub mod programs;
+pub mod rivals;
+pub mod trace;
+pub mod world;

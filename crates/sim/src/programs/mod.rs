@@ -1,0 +1,1 @@
+//! Programs as generators of page references.

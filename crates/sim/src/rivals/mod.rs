@@ -1,0 +1,1 @@
+//! Other replacement policies, for comparison.

@@ -1,0 +1,1 @@
+//! Recorded page references.
