@@ -14,9 +14,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::contract::{Action, ActionId, Event, Outcome, Waiter};
+use crate::contract::{
+    Access, Action, ActionId, Body, Event, Outcome, PageOutcome, Refusal, Waiter,
+};
 use crate::limits::Limits;
-use crate::page::{ContentHash, PageId, Pages, State};
+use crate::page::{Bit, ContentHash, PageId, Pages, State};
 use crate::pageout::{Chunk, PageOut};
 use crate::readahead::{ReadAhead, SlotView};
 use crate::reclaim::Reclaim;
@@ -44,6 +46,8 @@ pub struct Setup {
     pub zero_around: u32,
     /// Staged neighbours that come along when a page is rescued.
     pub rescue_around: u32,
+    /// What the body can tell.
+    pub body: Body,
 }
 
 /// The most pages that one [`Action::Map`] or [`Action::Detach`] names.
@@ -106,11 +110,21 @@ impl Pager {
     /// A pager with no pages.
     ///
     /// # Panics
-    /// When `frames` is below [`crate::limits::FRAMES_MIN`].
+    /// When `frames` is below [`crate::limits::FRAMES_MIN`], or the policy needs bits that the body
+    /// does not have ([`crate::reclaim::offered`] says which do).
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let buffer = setup.pageout.buffer_pages();
-        let mut pages = Pages::new();
+        assert!(
+            setup.body.bits || !setup.reclaim.needs_referenced(),
+            "{} needs a body with bits",
+            setup.reclaim.name()
+        );
+        let mut pages = if setup.body.bits {
+            Pages::with_bits(false)
+        } else {
+            Pages::new()
+        };
         pages.reserve(256);
         Self {
             pages,
@@ -180,6 +194,7 @@ impl Pager {
                 self.swap_full = false;
             }
             Event::Tick => self.tick(),
+            Event::Timer => {}
         }
         loop {
             self.retry_pending(now);
@@ -195,6 +210,39 @@ impl Pager {
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Touches the pages of `run` one after the other, until one needs an [`Event::Fault`]; returns
+    /// how many needed none. Sets their referenced bits, and their modified bits on writes.
+    ///
+    /// # Panics
+    /// When the body has no bits.
+    pub fn touch(&mut self, run: PageRange, access: Access) -> u64 {
+        self.pages.touch(run, access)
+    }
+
+    /// When the pager wants an [`Event::Timer`] at the latest; `None` for as long as nothing else
+    /// happens. To be asked again after every event.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// What a body with bits and without contents answers for a page that it detaches: a count of
+    /// the times that the page was found written in place of a hash, and whether it never was.
+    #[must_use]
+    pub fn detached_version(&self, page: PageNo) -> PageOutcome {
+        let Some(id) = self.pages.find(page) else {
+            return PageOutcome::Refused(Refusal::Absent);
+        };
+        let mut hash = self.pages.hash(id);
+        if self.pages.bit(id, Bit::Modified) {
+            hash.0[0] = hash.0[0].wrapping_add(1).max(1);
+        }
+        PageOutcome::Detached {
+            hash,
+            zero: hash == ContentHash::default(),
+        }
     }
 
     /// The pages of an unanswered [`Action::PageIn`], [`Action::PageOut`] or [`Action::Release`], in order.
@@ -322,6 +370,7 @@ impl Pager {
             (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
             (Kind::Detach, Outcome::Pages(o)) => self.detached(id, o),
             (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, hashes),
+            (Kind::PageIn, Outcome::Done) => self.paged_in_intact(id),
             (Kind::PageIn, Outcome::Failed(_)) => self.page_in_failed(id),
             (Kind::PageOut, Outcome::Done) => self.paged_out(id),
             (Kind::PageOut, Outcome::Failed(why)) => self.page_out_failed(id, why),

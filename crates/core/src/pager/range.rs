@@ -2,7 +2,7 @@
 
 use super::{Kind, Pager};
 use crate::contract::Action;
-use crate::page::State;
+use crate::page::{Bit, State};
 use crate::reclaim::Mapped;
 use crate::units::PageRange;
 
@@ -12,6 +12,7 @@ impl Pager {
         for page in range.iter() {
             if self.pages.find(page).is_none() {
                 let id = self.pages.create(page, State::Resident);
+                self.pages.set_bit(id, Bit::Modified, true);
                 self.reclaim.mapped(&mut self.pages, id, Mapped::Fresh);
             }
         }

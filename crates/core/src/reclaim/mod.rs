@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 
+use crate::contract::Body;
 use crate::page::{PageId, Pages};
 
 mod second_chance;
@@ -57,6 +58,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
+    /// Whether it reads referenced bits: only for bodies that have them.
+    pub needs_referenced: bool,
     /// Makes one.
     pub build: fn() -> Box<dyn Reclaim>,
 }
@@ -66,6 +69,7 @@ pub static REGISTRY: &[Entry] = &[Entry {
     name: "second-chance",
     summary: "FIFO of mapped pages; staged pages that are touched become active again",
     source: "the two-list scheme of 4.4BSD, with staging in place of referenced bits",
+    needs_referenced: false,
     build: || Box::new(SecondChance),
 }];
 
@@ -73,4 +77,51 @@ pub static REGISTRY: &[Entry] = &[Entry {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Entry> {
     REGISTRY.iter().find(|entry| entry.name == name)
+}
+
+/// The policies that work with `body`.
+pub fn offered(body: Body) -> impl Iterator<Item = &'static Entry> {
+    REGISTRY
+        .iter()
+        .filter(move |entry| body.bits || !entry.needs_referenced)
+}
+
+/// A policy was asked for that there is not, or not for this body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotOffered<'a> {
+    /// The name that was asked for.
+    pub name: &'a str,
+    /// The body.
+    pub body: Body,
+}
+
+impl core::fmt::Display for NotOffered<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let name = self.name;
+        match find(name) {
+            Some(_) => write!(
+                f,
+                "reclaim policy {name} needs referenced bits, which cannot be had here"
+            )?,
+            None => write!(f, "there is no reclaim policy {name}")?,
+        }
+        let mut before = "; there are ";
+        for entry in offered(self.body) {
+            write!(f, "{before}{}", entry.name)?;
+            before = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for NotOffered<'_> {}
+
+/// The policy called `name`, if it works with `body`.
+///
+/// # Errors
+/// When there is none of that name, or it needs what the body does not have.
+pub fn find_for(name: &str, body: Body) -> Result<&'static Entry, NotOffered<'_>> {
+    offered(body)
+        .find(|entry| entry.name == name)
+        .ok_or(NotOffered { name, body })
 }

@@ -1,0 +1,101 @@
+//! The queues that pages are on, linked through the leaves.
+
+use super::{PageId, Pages};
+
+/// The queue a page is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Queue {
+    /// On none.
+    None = 0,
+    /// Mapped pages, oldest first.
+    Active,
+    /// Staged pages waiting for page-out or cache.
+    Inactive,
+    /// Clean staged pages: nearly free.
+    Cache,
+    /// Mapped pages that could not be detached: no victims for a while.
+    Refused,
+}
+
+const QUEUE_SHIFT: u32 = 5;
+
+/// One queue: ends and length; the links are in the leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) head: PageId,
+    pub(super) tail: PageId,
+    pub(super) pages: usize,
+}
+
+impl Pages {
+    /// The queue the page is on.
+    #[must_use]
+    pub fn queue(&self, id: PageId) -> Queue {
+        match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
+            1 => Queue::Active,
+            2 => Queue::Inactive,
+            3 => Queue::Cache,
+            4 => Queue::Refused,
+            _ => Queue::None,
+        }
+    }
+
+    /// Pages on `queue`.
+    #[must_use]
+    pub fn queued(&self, queue: Queue) -> usize {
+        self.queues[queue as usize - 1].pages
+    }
+
+    /// The oldest page of `queue`.
+    #[must_use]
+    pub fn head(&self, queue: Queue) -> Option<PageId> {
+        let head = self.queues[queue as usize - 1].head;
+        head.is_some().then_some(head)
+    }
+
+    /// Appends the page to `queue`.
+    ///
+    /// # Panics
+    /// When it is on a queue already.
+    pub fn push(&mut self, queue: Queue, id: PageId) {
+        assert!(self.queue(id) == Queue::None, "page queued twice");
+        let ends = &mut self.queues[queue as usize - 1];
+        let tail = core::mem::replace(&mut ends.tail, id);
+        ends.pages += 1;
+        if !tail.is_some() {
+            ends.head = id;
+        } else {
+            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        leaf.prev[id.offset()] = tail;
+        leaf.next[id.offset()] = PageId::NONE;
+        leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
+    }
+
+    /// Takes the page off its queue, if it is on one.
+    pub fn unqueue(&mut self, id: PageId) {
+        let queue = self.queue(id);
+        if queue == Queue::None {
+            return;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
+        leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
+        if prev.is_some() {
+            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+        }
+        if next.is_some() {
+            self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.pages -= 1;
+        if !prev.is_some() {
+            ends.head = next;
+        }
+        if !next.is_some() {
+            ends.tail = prev;
+        }
+    }
+}
