@@ -1,6 +1,6 @@
 //! Body two: the same pager with a simulated clock, disks and programs.
 //!
-//! Deterministic: the same inputs give the same bytes out.
+//! Deterministic: the same inputs give the same bytes out. Times are nanoseconds of virtual time.
 #![forbid(unsafe_code)]
 
 pub mod bounds;

@@ -369,7 +369,7 @@ mod tests {
         let first = again.begin(0, &request(Op::Read, 50, 10));
         near(
             again.begin(first, &request(Op::Read, 80, 10)) - first,
-            4_000,
+            3_010,
         );
     }
 
