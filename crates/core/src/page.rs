@@ -196,6 +196,9 @@ pub struct Pages {
     free: Vec<u32>,
     directory: Directory,
     queues: [Ends; 4],
+    /// The page behind the place that is kept on the inactive queue.
+    place: PageId,
+    place_at_end: bool,
     counts: [usize; State::ALL.len()],
     /// `None` where the body has none.
     bits: Option<Bits>,
@@ -221,6 +224,8 @@ impl Pages {
             free: Vec::new(),
             directory: Directory::new(),
             queues: [ends; 4],
+            place: PageId::NONE,
+            place_at_end: false,
             counts: [0; State::ALL.len()],
             bits: None,
         }
@@ -259,6 +264,24 @@ impl Pages {
         let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
         let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
         (self.state(id) != State::Untouched).then_some(id)
+    }
+
+    /// The page `distance` pages further on in the same object, if it has an entry. Cheaper than
+    /// [`Self::find`] where both are in one leaf.
+    #[must_use]
+    pub fn neighbour(&self, id: PageId, distance: i64) -> Option<PageId> {
+        let offset = id.offset() as i64 + distance;
+        if (0..LEAF_PAGES as i64).contains(&offset) {
+            let id = PageId(id.0 & !(LEAF_PAGES as u32 - 1) | offset as u32);
+            return (self.state(id) != State::Untouched).then_some(id);
+        }
+        let page = self.number(id);
+        let other = if distance < 0 {
+            page.checked_sub(distance.unsigned_abs())
+        } else {
+            page.checked_add(distance.unsigned_abs())
+        };
+        self.find(other?)
     }
 
     /// The page's state; `Untouched` when it has no entry.

@@ -8,9 +8,9 @@ use super::{PageId, Pages};
 pub enum Queue {
     /// On none.
     None = 0,
-    /// Mapped pages, oldest first.
+    /// Mapped pages, oldest first. Under a daemon: recently used ones.
     Active,
-    /// Staged pages waiting for page-out or cache.
+    /// Staged pages waiting for page-out or cache. Under a daemon: candidates for that, mapped or not.
     Inactive,
     /// Clean staged pages: nearly free.
     Cache,
@@ -54,12 +54,35 @@ impl Pages {
         head.is_some().then_some(head)
     }
 
+    /// The page behind this one on its queue.
+    #[must_use]
+    pub fn behind(&self, id: PageId) -> Option<PageId> {
+        let next = self.leaf(id.leaf()).next[id.offset()];
+        next.is_some().then_some(next)
+    }
+
+    /// Keeps a place on the inactive queue, before `next` or at its end, whatever comes and goes.
+    pub fn keep_place(&mut self, next: Option<PageId>) {
+        self.place = next.unwrap_or(PageId::NONE);
+        self.place_at_end = next.is_none();
+    }
+
+    /// Gives up the place that was kept, and returns the page behind it.
+    pub fn take_place(&mut self) -> Option<PageId> {
+        self.place_at_end = false;
+        let next = core::mem::replace(&mut self.place, PageId::NONE);
+        next.is_some().then_some(next)
+    }
+
     /// Appends the page to `queue`.
     ///
     /// # Panics
     /// When it is on a queue already.
     pub fn push(&mut self, queue: Queue, id: PageId) {
         assert!(self.queue(id) == Queue::None, "page queued twice");
+        if self.place_at_end && queue == Queue::Inactive {
+            (self.place, self.place_at_end) = (id, false);
+        }
         let ends = &mut self.queues[queue as usize - 1];
         let tail = core::mem::replace(&mut ends.tail, id);
         ends.pages += 1;
@@ -83,6 +106,9 @@ impl Pages {
         let leaf = self.leaf_mut(id.leaf());
         let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
         leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
+        if id == self.place {
+            (self.place, self.place_at_end) = (next, !next.is_some());
+        }
         if prev.is_some() {
             self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
         }

@@ -1,7 +1,7 @@
 //! What a fault leads to.
 
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
-use crate::contract::{Action, Waiter};
+use crate::contract::{Access, Action, Waiter};
 use crate::page::{COLLECTED, PageId, READ_AHEAD, State, ZERO_AROUND};
 use crate::readahead::MajorFault;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
@@ -10,6 +10,7 @@ use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub page: PageNo,
+    pub access: Access,
     pub waiter: Waiter,
     pub extent: PageRange,
     pub retried: bool,
@@ -114,7 +115,7 @@ impl Pager {
         }
     }
 
-    fn wait_for_frame(&mut self, demand: Demand) {
+    pub(super) fn wait_for_frame(&mut self, demand: Demand) {
         self.stats.waits_for_frame += u64::from(!demand.retried);
         self.pending.push_back(Demand {
             retried: true,

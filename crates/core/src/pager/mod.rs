@@ -3,6 +3,7 @@
 //! Feed it with [`Pager::handle`], then carry out what [`Pager::poll_action`] hands out until it
 //! is empty. The pager does nothing by itself.
 
+mod daemon;
 mod evict;
 mod fault;
 mod range;
@@ -11,27 +12,29 @@ mod tests;
 mod transfer;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::contract::{
     Access, Action, ActionId, Body, Event, Outcome, PageOutcome, Refusal, Waiter,
 };
 use crate::limits::Limits;
-use crate::page::{Bit, ContentHash, PageId, Pages, State};
+use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Chunk, PageOut};
 use crate::readahead::{ReadAhead, SlotView};
-use crate::reclaim::Reclaim;
+use crate::reclaim::bsd::Daemon;
+use crate::reclaim::{Policy, Reclaim, SecondChance};
 use crate::slot_pool::SlotPool;
 use crate::slots::{Placed, Slots};
 use crate::stats::Stats;
-use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+use crate::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
+use daemon::Flush;
 use fault::Demand;
 
 /// What a pager is made of.
 pub struct Setup {
     /// Which pages leave.
-    pub reclaim: Box<dyn Reclaim>,
+    pub reclaim: Policy,
     /// How victims are grouped.
     pub pageout: Box<dyn PageOut>,
     /// What else comes back.
@@ -77,6 +80,29 @@ enum Kind {
     Poison,
 }
 
+/// What is known of a page beside its state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The queue it is on.
+    pub queue: Queue,
+    /// Its slot, or `SlotNo::NONE`.
+    pub slot: SlotNo,
+    /// Its age, under a daemon.
+    pub age: u8,
+    /// It differs from its slot, or has none.
+    pub dirty: bool,
+    /// The program can read it ([`Bit::Mapped`]).
+    pub mapped: bool,
+    /// The program can write it, if it is mapped ([`Bit::Writable`]).
+    pub writable: bool,
+    /// Touched through its mapping ([`Bit::Referenced`]).
+    pub referenced: bool,
+    /// A reference was noted ([`Bit::Noted`]).
+    pub noted: bool,
+    /// Met dirty before ([`Bit::Seen`]).
+    pub seen: bool,
+}
+
 /// The brain. Deterministic: equal events give equal actions.
 pub struct Pager {
     pages: Pages,
@@ -104,6 +130,14 @@ pub struct Pager {
     served: bool,
     write_failures_in_a_row: u32,
     stats: Stats,
+    /// The policy, when it drives itself; then `reclaim` has nothing to say.
+    daemon: Option<Box<Daemon>>,
+    /// Under a daemon: the time of the last event, faults whose page is busy, the chunk on its way,
+    /// and the objects that were paged out once.
+    now: Nanos,
+    sleepers: Vec<Demand>,
+    flush: Flush,
+    swap_objects: BTreeSet<ObjectId>,
 }
 
 impl Pager {
@@ -117,11 +151,17 @@ impl Pager {
         let buffer = setup.pageout.buffer_pages();
         assert!(
             setup.body.bits || !setup.reclaim.needs_referenced(),
-            "{} needs a body with bits",
-            setup.reclaim.name()
+            "the reclaim policy needs a body with bits"
         );
+        let (reclaim, daemon): (Box<dyn Reclaim>, _) = match setup.reclaim {
+            Policy::Driven(policy) => (policy, None),
+            Policy::Daemon(params) => {
+                let daemon = Daemon::new(params, setup.frames);
+                (Box::new(SecondChance), Some(Box::new(daemon)))
+            }
+        };
         let mut pages = if setup.body.bits {
-            Pages::with_bits(false)
+            Pages::with_bits(daemon.is_some())
         } else {
             Pages::new()
         };
@@ -132,7 +172,7 @@ impl Pager {
             limits: Limits::new(setup.frames, buffer as usize),
             zero_around: fault::ZeroAround::new(setup.zero_around),
             rescue_around: setup.rescue_around,
-            reclaim: setup.reclaim,
+            reclaim,
             ready: Chunk::with_capacity(buffer),
             pageout: setup.pageout,
             readahead: setup.readahead,
@@ -151,6 +191,11 @@ impl Pager {
             served: false,
             write_failures_in_a_row: 0,
             stats: Stats::default(),
+            daemon,
+            now: Nanos(0),
+            sleepers: Vec::new(),
+            flush: Flush::default(),
+            swap_objects: BTreeSet::new(),
         }
     }
 
@@ -159,17 +204,21 @@ impl Pager {
     /// # Panics
     /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped.
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
+        if self.daemon.is_some() {
+            return self.handle_under_daemon(now, event);
+        }
         match event {
             Event::Fault {
                 page,
+                access,
                 waiter,
                 extent,
-                ..
             } => {
                 self.fault(
                     now,
                     Demand {
                         page,
+                        access,
                         waiter,
                         extent,
                         retried: false,
@@ -225,7 +274,36 @@ impl Pager {
     /// happens. To be asked again after every event.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        None
+        self.daemon.as_ref().and_then(|daemon| daemon.deadline())
+    }
+
+    /// The daemon, if the reclaim policy is one: its levels, pass and counters.
+    #[must_use]
+    pub fn daemon(&self) -> Option<&Daemon> {
+        self.daemon.as_deref()
+    }
+
+    /// Pages on `queue`.
+    #[must_use]
+    pub fn queued(&self, queue: Queue) -> usize {
+        self.pages.queued(queue)
+    }
+
+    /// What is known of the page beside its state; `None` if it is untouched.
+    #[must_use]
+    pub fn place_of(&self, page: PageNo) -> Option<Place> {
+        let id = self.pages.find(page)?;
+        Some(Place {
+            queue: self.pages.queue(id),
+            slot: self.pages.slot(id),
+            age: self.pages.age(id),
+            dirty: self.pages.has(id, DIRTY) || self.pages.bit(id, Bit::Modified),
+            mapped: self.pages.bit(id, Bit::Mapped),
+            writable: self.pages.bit(id, Bit::Writable),
+            referenced: self.pages.bit(id, Bit::Referenced),
+            noted: self.pages.bit(id, Bit::Noted),
+            seen: self.pages.bit(id, Bit::Seen),
+        })
     }
 
     /// What a body with bits and without contents answers for a page that it detaches: a count of

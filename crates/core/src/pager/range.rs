@@ -43,7 +43,11 @@ impl Pager {
         if let Some(id) = op {
             self.actions.push_back(Action::Release { id });
         }
-        // Whoever waits for a frame for a page that is gone tries again.
+        self.wake_whose_page_is_gone(range);
+    }
+
+    /// Whoever waits for a frame for a page that is gone tries again.
+    pub(super) fn wake_whose_page_is_gone(&mut self, range: PageRange) {
         let mut at = 0;
         while at < self.pending.len() {
             if range.contains(self.pending[at].page) {

@@ -1,12 +1,14 @@
 //! Which pages leave: the policies of reclaim.
 //!
-//! A policy orders pages on the queues of [`Pages`]; the pager decides when and how many.
+//! A policy orders pages on the queues of [`Pages`]; the pager decides when and how many. A
+//! daemon ([`bsd`]) decides that by itself, as in the kernel that it comes from.
 
 use alloc::boxed::Box;
 
 use crate::contract::Body;
 use crate::page::{PageId, Pages};
 
+pub mod bsd;
 mod second_chance;
 
 pub use second_chance::SecondChance;
@@ -28,10 +30,6 @@ pub enum Mapped {
 pub trait Reclaim: Send {
     /// The name on the command line.
     fn name(&self) -> &'static str;
-    /// Whether the policy reads referenced bits, which a live body does not have.
-    fn needs_referenced(&self) -> bool {
-        false
-    }
     /// The page is mapped from now on.
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped);
     /// The page was detached; dirty or clean is in its flags.
@@ -50,6 +48,22 @@ pub trait Reclaim: Send {
     fn release(&mut self, pages: &mut Pages) -> Option<PageId>;
 }
 
+/// A policy, by who drives it.
+pub enum Policy {
+    /// The pager: whenever it needs victims, clean pages or frames.
+    Driven(Box<dyn Reclaim>),
+    /// It drives itself.
+    Daemon(bsd::Params),
+}
+
+impl Policy {
+    /// Whether the policy reads referenced bits, which a live body does not have.
+    #[must_use]
+    pub const fn needs_referenced(&self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+}
+
 /// One policy of the registry.
 pub struct Entry {
     /// The name on the command line.
@@ -61,17 +75,33 @@ pub struct Entry {
     /// Whether it reads referenced bits: only for bodies that have them.
     pub needs_referenced: bool,
     /// Makes one.
-    pub build: fn() -> Box<dyn Reclaim>,
+    pub build: fn() -> Policy,
 }
 
 /// Every reclaim policy.
-pub static REGISTRY: &[Entry] = &[Entry {
-    name: "second-chance",
-    summary: "FIFO of mapped pages; staged pages that are touched become active again",
-    source: "the two-list scheme of 4.4BSD, with staging in place of referenced bits",
-    needs_referenced: false,
-    build: || Box::new(SecondChance),
-}];
+pub static REGISTRY: &[Entry] = &[
+    Entry {
+        name: "second-chance",
+        summary: "FIFO of mapped pages; staged pages that are touched become active again",
+        source: "the two-list scheme of 4.4BSD, with staging in place of referenced bits",
+        needs_referenced: false,
+        build: || Policy::Driven(Box::new(SecondChance)),
+    },
+    Entry {
+        name: "bsd-6.2",
+        summary: "the page daemon of FreeBSD 6.2: four queues, passes, aged references",
+        source: "FreeBSD 6.2, vm_pageout.c; the baseline of MOC",
+        needs_referenced: true,
+        build: || Policy::Daemon(bsd::Params::new(bsd::Release::V6_2)),
+    },
+    Entry {
+        name: "bsd-8.2",
+        summary: "the page daemon of FreeBSD 8.2: as 6.2, with cached pages out of their objects",
+        source: "FreeBSD 8.2, vm_pageout.c; the baseline of mClustering",
+        needs_referenced: true,
+        build: || Policy::Daemon(bsd::Params::new(bsd::Release::V8_2)),
+    },
+];
 
 /// The policy called `name`.
 #[must_use]
