@@ -46,6 +46,8 @@ impl Pager {
             Event::Limit(frames) => {
                 self.limits.frames = frames;
                 self.daemon_mut().resize(frames);
+                let available = self.available();
+                self.daemon_mut().freed(available);
             }
             Event::Grown(range) => {
                 self.slots.add(range);
