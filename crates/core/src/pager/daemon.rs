@@ -7,6 +7,8 @@
 mod arrive;
 mod fault;
 mod launder;
+#[cfg(test)]
+mod tests;
 
 pub(super) use launder::Flush;
 
@@ -106,7 +108,7 @@ impl Pager {
             let daemon = self.daemon.as_mut().expect("under a daemon");
             match daemon.advance(now, &mut self.pages, memory) {
                 Step::Rest => return,
-                Step::Cache(id) => self.to_cache(id),
+                Step::Cache(id) => self.put_in_cache(id),
                 Step::Launder(id) => self.launder(id),
                 Step::Flush => self.flush_buffer(),
                 Step::FreeCached => self.reuse_cached(),
@@ -118,7 +120,7 @@ impl Pager {
     }
 
     /// A clean page that is on no queue is kept in the cache, or freed (`vm_page_cache`).
-    fn to_cache(&mut self, id: PageId) {
+    fn put_in_cache(&mut self, id: PageId) {
         bsd::unmap(&mut self.pages, id);
         let params = *self.daemon_mut().params();
         let keeps = params.clean == CleanPage::Cached

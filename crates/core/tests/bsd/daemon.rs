@@ -2,7 +2,7 @@
 
 use outpage_core::page::{Bit, DIRTY, PageId, Pages, Queue, State};
 use outpage_core::reclaim::bsd::{
-    AtLimit, Daemon, Laundered, Memory, Params, Release, SecondLook, ShortageUnit, Step,
+    AtLimit, Daemon, Laundered, LimitUnit, Memory, Params, Release, SecondLook, ShortageUnit, Step,
 };
 use outpage_core::units::Nanos;
 
@@ -20,6 +20,9 @@ struct World {
     made: u64,
     /// What laundering leads to: pages that are busy from then on.
     busy: bool,
+    /// Clusters of two pages, of which so many make a buffer.
+    clusters: u32,
+    buffered: u32,
 }
 
 impl World {
@@ -31,6 +34,8 @@ impl World {
             now: 0,
             made: 0,
             busy: true,
+            clusters: 1,
+            buffered: 0,
         }
     }
 
@@ -72,9 +77,10 @@ impl World {
                 if self.busy {
                     self.pages.set_state(id, State::Writing);
                 }
+                self.buffered += 1;
                 self.daemon.laundered(Laundered {
-                    cluster: 1,
-                    flushes: 1,
+                    cluster: 2,
+                    flushes: u32::from(self.buffered.is_multiple_of(self.clusters)),
                 });
             }
             _ => {}
@@ -193,16 +199,38 @@ fn the_papers_second_look_holds_in_every_pass() {
 }
 
 #[test]
-fn a_page_of_a_cluster_can_count_for_the_shortage() {
-    let mut world = World::new(Params {
-        shortage_unit: ShortageUnit::Page,
-        ..Params::new(Release::V8_2)
-    });
-    world.pages(300, Queue::Inactive, true);
-    world.daemon.wake();
-    world.scan();
-    // The world's clusters have a page each, so that both units agree.
-    assert_eq!(laundered(&world.scan()), 202);
+fn units_of_the_limit_and_of_the_shortage() {
+    let count = |limit_unit, shortage_unit, seen| {
+        let mut world = World::new(Params {
+            limit_unit,
+            shortage_unit,
+            ..Params::new(Release::V8_2)
+        });
+        world.clusters = 4;
+        for id in world.pages(1000, Queue::Inactive, true) {
+            world.pages.set_bit(id, Bit::Seen, seen);
+        }
+        world.daemon.wake();
+        if !seen {
+            world.scan();
+        }
+        laundered(&world.scan())
+    };
+    let missing = 202;
+    // Pass 0: 32 clusters, or 32 buffers of 4 of them.
+    let cluster = ShortageUnit::Cluster;
+    assert_eq!(count(LimitUnit::Cluster, cluster, true), 32);
+    assert_eq!(count(LimitUnit::Flush, cluster, true), 128);
+    // Pass 1: as many as the shortage takes, each counting one, a quarter, or its two pages.
+    assert_eq!(count(LimitUnit::Cluster, cluster, false), missing);
+    assert_eq!(
+        count(LimitUnit::Cluster, ShortageUnit::Flush, false),
+        4 * missing
+    );
+    assert_eq!(
+        count(LimitUnit::Cluster, ShortageUnit::Page, false),
+        missing / 2
+    );
 }
 
 #[test]

@@ -50,10 +50,6 @@ impl Plan {
         }
     }
 
-    pub fn pageout(self, pageout: &'static str) -> Self {
-        Self { pageout, ..self }
-    }
-
     pub fn start(&self) -> Machine {
         let pageout = pageout::find(self.pageout).unwrap();
         let ahead = readahead::find(self.readahead).unwrap();

@@ -105,7 +105,7 @@ impl Pager {
             pager.pages.set_flag(id, DIRTY, false);
             if pager.severe() {
                 pager.pages.unqueue(id);
-                pager.to_cache(id);
+                pager.put_in_cache(id);
             }
         });
     }

@@ -219,7 +219,7 @@ impl Pager {
         } else {
             self.daemon_mut().counters_mut().dropped_behind += 1;
             self.pages.unqueue(id);
-            self.to_cache(id);
+            self.put_in_cache(id);
         }
     }
 
