@@ -3,6 +3,7 @@
 
 mod any;
 mod daemon;
+mod driven;
 mod faults;
 mod levels;
 mod machine;
