@@ -5,7 +5,9 @@
 
 pub mod bounds;
 pub mod disk;
+pub mod paper;
 pub mod programs;
 pub mod rivals;
+pub mod sweep;
 pub mod trace;
 pub mod world;

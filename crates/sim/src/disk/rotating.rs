@@ -46,6 +46,9 @@ pub struct RotatingParams {
 
 const ZONES: u64 = 16;
 
+/// Share of a turn (8 ns at 7200 rpm) by which a block may seem to have passed because of rounding.
+const ROUNDING: f64 = 1e-6;
+
 #[derive(Clone, Copy)]
 struct Zone {
     first_block: f64,
@@ -88,8 +91,8 @@ pub struct Rotating {
     stream: Option<Stream>,
     read: VecDeque<(u64, u64)>,
     written: WriteCache,
-    /// When the last write came into the cache.
-    written_at: u64,
+    /// Since when there has been something in the write cache.
+    holding_since: u64,
 }
 
 impl Rotating {
@@ -136,7 +139,7 @@ impl Rotating {
             stream: None,
             read: VecDeque::new(),
             written: WriteCache::default(),
-            written_at: 0,
+            holding_since: 0,
         };
         disk.head_track = disk.place(0).track;
         disk
@@ -170,7 +173,11 @@ impl Rotating {
                 .seek
                 .time_ns(place.track.abs_diff(self.head_track), self.stroke);
         let angle = (arrive % self.turn_ns) as f64 / self.turn_ns as f64;
-        let wait = (place.angle - angle).rem_euclid(1.0) * self.turn_ns as f64;
+        let mut ahead = (place.angle - angle).rem_euclid(1.0);
+        if ahead > 1.0 - ROUNDING {
+            ahead = 0.0;
+        }
+        let wait = ahead * self.turn_ns as f64;
         let turns = blocks as f64 / place.blocks_per_track;
         let switches = (place.along + turns) as u64 - place.along as u64;
         let transfer = turns * self.turn_ns as f64;
@@ -234,7 +241,7 @@ impl Rotating {
     /// What the drive does by itself until `now`: puts cached writes in their places.
     fn catch_up(&mut self, now: u64) {
         while self.written.blocks() > 0 {
-            let start = self.free_at.max(self.written_at);
+            let start = self.free_at.max(self.holding_since);
             if start >= now {
                 return;
             }
@@ -280,12 +287,15 @@ impl Rotating {
         let limit = u64::from(self.params.buffer_kib) * 1024 / BLOCK_BYTES * 3 / 4;
         let mut room_at = ready;
         while self.written.blocks() + (end - start) > limit && self.written.blocks() > 0 {
-            self.destage(self.free_at.max(self.written_at).max(ready));
-            room_at = self.free_at;
+            self.destage(self.free_at.max(self.holding_since));
+            room_at = self.free_at.max(ready);
+        }
+        let done = room_at + bus;
+        if self.written.blocks() == 0 {
+            self.holding_since = done;
         }
         self.written.add(start, end);
-        self.written_at = room_at.max(ready) + bus;
-        self.written_at
+        done
     }
 }
 
@@ -398,7 +408,7 @@ mod tests {
             slow += u64::from(done - now > 2_000_000);
             now = done;
         }
-        assert!(slow > 50, "{slow} of 200 random writes waited for room");
+        assert!(slow > 30, "{slow} of 200 random writes waited for room");
     }
 
     #[test]

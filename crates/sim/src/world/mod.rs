@@ -11,7 +11,9 @@ mod report;
 mod setup;
 
 pub use report::{PhaseReport, ProgramReport, Report};
-pub use setup::{Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, WindowSetting};
+pub use setup::{
+    BsdSwitches, Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, ShortageSetting, WindowSetting,
+};
 
 use std::collections::VecDeque;
 

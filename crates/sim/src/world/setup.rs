@@ -66,6 +66,75 @@ pub enum LastrSetting {
     Off,
 }
 
+/// What lowers the page daemon's shortage of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShortageSetting {
+    /// Each cluster, by one: the kernel.
+    #[default]
+    Cluster,
+    /// Each write, by one.
+    Flush,
+    /// Each page.
+    Page,
+}
+
+/// Where the page daemon departs from the kernel, towards what the papers say. All off is the
+/// kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BsdSwitches {
+    /// The limit of launderings counts writes, not clusters.
+    pub limit_counts_writes: bool,
+    /// What lowers the shortage.
+    pub shortage: ShortageSetting,
+    /// Every dirty page is spared at its first visit, not in pass 0 only.
+    pub second_look_always: bool,
+    /// The walk ends at the limit.
+    pub stop_at_limit: bool,
+    /// Clean pages are freed, not cached.
+    pub free_clean: bool,
+    /// Buffered pages stay usable until their write begins.
+    pub revalidate: bool,
+    /// Requests for slots shrink by one, not by half.
+    pub shrink_by_one: bool,
+    /// Writes in flight at once; the kernel's 4 if absent.
+    pub writes_max: Option<u32>,
+    /// Page colours (6.2); the kernel's default of 32 if absent.
+    pub colours: Option<u32>,
+}
+
+impl BsdSwitches {
+    fn apply(&self, p: &mut reclaim::bsd::Params) {
+        use reclaim::bsd::{AtLimit, Buffered, CleanPage, LimitUnit, SecondLook, ShortageUnit};
+        if self.limit_counts_writes {
+            p.limit_unit = LimitUnit::Flush;
+        }
+        p.shortage_unit = match self.shortage {
+            ShortageSetting::Cluster => p.shortage_unit,
+            ShortageSetting::Flush => ShortageUnit::Flush,
+            ShortageSetting::Page => ShortageUnit::Page,
+        };
+        if self.second_look_always {
+            p.second_look = SecondLook::Always;
+        }
+        if self.stop_at_limit {
+            p.at_limit = AtLimit::Stop;
+        }
+        if self.free_clean {
+            p.clean = CleanPage::Freed;
+        }
+        if self.revalidate {
+            p.buffered = Buffered::Revalidated;
+        }
+        if self.shrink_by_one {
+            p.shrink = slots::ShrinkRule::ByOne;
+        }
+        p.writes_max = self.writes_max.map_or(p.writes_max, |n| n as usize);
+        p.colours = self.colours.map_or(p.colours, |n| n as usize);
+    }
+}
+
 /// Policies by their names in the registries, and their parameters.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -86,6 +155,8 @@ pub struct Policies {
     pub window: WindowSetting,
     /// For read-ahead `bsd`.
     pub lastr: LastrSetting,
+    /// For reclaim `bsd-6.2` and `bsd-8.2`: where it departs from the kernel.
+    pub bsd: BsdSwitches,
     /// The most pages of a zero-fill.
     pub zero_around: u32,
     /// Staged neighbours that come along with a rescue.
@@ -105,6 +176,7 @@ impl Default for Policies {
             max_window: None,
             window: WindowSetting::Kernel,
             lastr: LastrSetting::MajorFaults,
+            bsd: BsdSwitches::default(),
             zero_around: 64,
             rescue_around: 8,
         }
@@ -152,6 +224,24 @@ const fn quantum_ms() -> u32 {
 }
 
 impl Setup {
+    /// The page daemon of FreeBSD `release` (`6.2` or `8.2`) with page-out policy `pageout`, and all
+    /// else as that kernel has it.
+    #[must_use]
+    pub fn bsd(release: &str, pageout: &str, frames: u64, programs: Vec<Spec>) -> Self {
+        let old = release == "6.2";
+        let policies = Policies {
+            reclaim: format!("bsd-{release}"),
+            pageout: pageout.to_owned(),
+            readahead: "bsd".to_owned(),
+            slots: "blist".to_owned(),
+            lastr: if old { LastrSetting::EveryFault } else { LastrSetting::MajorFaults },
+            zero_around: 1,
+            rescue_around: 0,
+            ..Policies::default()
+        };
+        Self { policies, ..Self::live(frames, programs) }
+    }
+
     /// `program` with the live policies, 2 GiB of swap and the MOC paper's disk.
     #[must_use]
     pub fn live(frames: u64, programs: Vec<Spec>) -> Self {
@@ -252,8 +342,13 @@ impl Setup {
                 slots::REGISTRY.iter().map(|e| e.name),
             )
         })?;
+        let needs_referenced = reclaim.needs_referenced;
+        let mut reclaim = (reclaim.build)();
+        if let reclaim::Policy::Daemon(params) = &mut reclaim {
+            p.bsd.apply(params);
+        }
         let setup = pager::Setup {
-            reclaim: (reclaim.build)(),
+            reclaim,
             pageout: self.pageout()?,
             readahead: self.readahead()?,
             slots: slots.build,
@@ -268,7 +363,7 @@ impl Setup {
         let range = SlotRange::new(SlotNo(2), self.swap_slots.saturating_sub(2));
         pager.handle(Nanos(0), Event::Grown(range));
         pager.handle(Nanos(0), Event::Full);
-        Ok((pager, !reclaim.needs_referenced))
+        Ok((pager, !needs_referenced))
     }
 
     fn pageout(&self) -> Result<Box<dyn pageout::PageOut>, SetupError> {
