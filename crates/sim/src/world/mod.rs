@@ -9,10 +9,12 @@ mod act;
 mod process;
 mod report;
 mod setup;
+pub mod speed;
 
 pub use report::{PhaseReport, ProgramReport, Report};
 pub use setup::{
-    BsdSwitches, Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, ShortageSetting, WindowSetting,
+    BsdSwitches, Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, ShortageSetting,
+    WindowSetting,
 };
 
 use std::collections::VecDeque;

@@ -234,12 +234,19 @@ impl Setup {
             pageout: pageout.to_owned(),
             readahead: "bsd".to_owned(),
             slots: "blist".to_owned(),
-            lastr: if old { LastrSetting::EveryFault } else { LastrSetting::MajorFaults },
+            lastr: if old {
+                LastrSetting::EveryFault
+            } else {
+                LastrSetting::MajorFaults
+            },
             zero_around: 1,
             rescue_around: 0,
             ..Policies::default()
         };
-        Self { policies, ..Self::live(frames, programs) }
+        Self {
+            policies,
+            ..Self::live(frames, programs)
+        }
     }
 
     /// `program` with the live policies, 2 GiB of swap and the MOC paper's disk.
