@@ -68,6 +68,21 @@ fn decode(bytes: &[u8]) -> u64 {
     pages.fold(0, u64::wrapping_add)
 }
 
+/// Data references of a small real program, as lackey saw them.
+fn recorded(criterion: &mut Criterion) {
+    let bytes: &[u8] = include_bytes!("../tests/trace/data/sort.refs");
+    let runs = Reader::new(bytes).expect("a whole header");
+    let references: u64 = runs
+        .map(|run| u64::from(run.expect("a whole trace").count))
+        .sum();
+    let mut group = criterion.benchmark_group("trace");
+    group.throughput(Throughput::Elements(references));
+    group.bench_function("decode sort", |bencher| {
+        bencher.iter(|| decode(black_box(bytes)));
+    });
+    group.finish();
+}
+
 fn rates(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("trace");
     group.throughput(Throughput::Elements(REFERENCES));
@@ -75,7 +90,7 @@ fn rates(criterion: &mut Criterion) {
     for (name, references) in [("sweeps", sweeps()), ("scattered", scattered())] {
         let bytes = encode(&references);
         eprintln!(
-            "{name}: {:.3} bytes a reference",
+            "{name}: {:.5} bytes a reference",
             bytes.len() as f64 / REFERENCES as f64
         );
         group.bench_function(format!("decode {name}"), |bencher| {
@@ -86,6 +101,7 @@ fn rates(criterion: &mut Criterion) {
         });
     }
     group.finish();
+    recorded(criterion);
 }
 
 fn main() {

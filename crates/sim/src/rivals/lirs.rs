@@ -50,7 +50,8 @@ impl Lirs {
         }
     }
 
-    fn to_top(&mut self, page: u32) {
+    /// Puts `page` on the top of S.
+    fn raise(&mut self, page: u32) {
         if self.pages[page as usize].in_stack {
             self.stack.renew(&mut self.stack_links, page);
         } else {
@@ -85,7 +86,7 @@ impl Lirs {
 
     fn hit(&mut self, page: u32) {
         let Page { lir, in_stack, .. } = self.pages[page as usize];
-        self.to_top(page);
+        self.raise(page);
         match (lir, in_stack) {
             (true, _) => self.prune(),
             (false, true) => {
@@ -108,7 +109,7 @@ impl Lirs {
             // At first all pages get LIR status, until their share is used up.
             self.lirs += 1;
             self.pages[page as usize].lir = true;
-            self.to_top(page);
+            self.raise(page);
             return;
         }
         if self.queue.len() == self.hirs
@@ -117,7 +118,7 @@ impl Lirs {
             self.pages[victim as usize].resident = false;
         }
         let in_stack = self.pages[page as usize].in_stack;
-        self.to_top(page);
+        self.raise(page);
         if in_stack {
             self.promote(page);
         } else {

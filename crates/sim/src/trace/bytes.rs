@@ -51,9 +51,12 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        let numbers = [0, 1, -1, 63, -64, 64, 1 << 40, i64::MAX, i64::MIN];
+        let powers = (0..64).flat_map(|bit| [(1i64 << bit).wrapping_sub(1), 1 << bit]);
+        let numbers: Vec<i64> = powers
+            .flat_map(|power| [power, power.wrapping_neg()])
+            .collect();
         let mut out = Vec::new();
-        for number in numbers {
+        for &number in &numbers {
             put_signed(&mut out, number);
             put(&mut out, number as u64);
         }

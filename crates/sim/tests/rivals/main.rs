@@ -2,7 +2,9 @@
 
 mod agree;
 mod golden;
+mod libcachesim;
 mod naive;
 mod naive_lists;
 mod strings;
 mod table;
+mod variants;

@@ -39,7 +39,7 @@ impl LirsState {
         }
     }
 
-    fn to_top(&mut self, page: u64) {
+    fn raise(&mut self, page: u64) {
         self.s.retain(|&other| other != page);
         self.s.push(page);
     }
@@ -53,14 +53,14 @@ impl LirsState {
 
     fn access(&mut self, page: u64) -> bool {
         if self.lir.contains(&page) {
-            self.to_top(page);
+            self.raise(page);
             self.prune();
             return true;
         }
         let hit = self.q.contains(&page);
         if !hit && self.lir.len() < self.l_lirs {
             self.lir.push(page);
-            self.to_top(page);
+            self.raise(page);
             return false;
         }
         if !hit && self.q.len() == self.l_hirs {
@@ -68,7 +68,7 @@ impl LirsState {
         }
         self.q.retain(|&other| other != page);
         let in_s = self.s.contains(&page);
-        self.to_top(page);
+        self.raise(page);
         if in_s {
             self.lir.push(page);
             self.bottom_becomes_hir();
