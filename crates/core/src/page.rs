@@ -521,6 +521,44 @@ mod tests {
     }
 
     #[test]
+    fn a_requeued_page_is_last_and_a_place_is_kept() {
+        let order = |pages: &Pages| {
+            let mut indices = Vec::new();
+            let mut at = pages.head(Queue::Inactive);
+            while let Some(id) = at {
+                indices.push(pages.number(id).index());
+                at = pages.behind(id);
+            }
+            indices
+        };
+        let mut pages = Pages::new();
+        let ids: Vec<_> = (0..4)
+            .map(|i| pages.create(page(i), State::Resident))
+            .collect();
+        ids.iter().for_each(|&id| pages.push(Queue::Inactive, id));
+        pages.requeue(Queue::Inactive, ids[1]);
+        pages.requeue(Queue::Inactive, ids[0]);
+        assert_eq!(order(&pages), [2, 3, 1, 0]);
+        pages.requeue(Queue::Inactive, ids[0]);
+        assert_eq!(order(&pages), [2, 3, 1, 0]);
+        assert_eq!(pages.queued(Queue::Inactive), 4);
+        // Before a page that goes elsewhere, and at the end.
+        pages.keep_place(Some(ids[3]));
+        pages.requeue(Queue::Inactive, ids[3]);
+        assert_eq!(pages.take_place(), Some(ids[1]));
+        pages.keep_place(None);
+        pages.requeue(Queue::Inactive, ids[2]);
+        assert_eq!(
+            (pages.take_place(), order(&pages)),
+            (Some(ids[2]), Vec::from([1, 0, 3, 2]))
+        );
+        pages.keep_place(Some(ids[2]));
+        pages.unqueue(ids[2]);
+        pages.push(Queue::Inactive, ids[2]);
+        assert_eq!(pages.take_place(), Some(ids[2]), "it came to the place");
+    }
+
+    #[test]
     fn leaves_come_and_go() {
         let mut pages = Pages::new();
         for round in 0..3u64 {

@@ -40,6 +40,7 @@ const MAPPED: usize = Bit::Mapped as usize;
 const WRITABLE: usize = Bit::Writable as usize;
 const REFERENCED: usize = Bit::Referenced as usize;
 const MODIFIED: usize = Bit::Modified as usize;
+const NOTED: usize = Bit::Noted as usize;
 
 /// The bits of a leaf, by [`Bit`].
 type Words = [u64; 6];
@@ -156,6 +157,28 @@ impl Pages {
             let mask = 1u64 << id.offset();
             let word = &mut bits.words_mut(id.leaf())[bit as usize];
             *word = if on { *word | mask } else { *word & !mask };
+        }
+    }
+
+    /// Clears the noted and the referenced bit, and says which was set.
+    pub fn take_references(&mut self, id: PageId) -> (bool, bool) {
+        let Some(bits) = &mut self.bits else {
+            return (false, false);
+        };
+        let (words, bit) = (bits.words_mut(id.leaf()), 1u64 << id.offset());
+        let taken = (words[NOTED] & bit != 0, words[REFERENCED] & bit != 0);
+        words[NOTED] &= !bit;
+        words[REFERENCED] &= !bit;
+        taken
+    }
+
+    /// A fault ended with the page, which is mapped: writable, referenced in every way.
+    pub fn set_entered(&mut self, id: PageId) {
+        if let Some(bits) = &mut self.bits {
+            let (words, bit) = (bits.words_mut(id.leaf()), 1u64 << id.offset());
+            for word in [WRITABLE, REFERENCED, NOTED] {
+                words[word] |= bit;
+            }
         }
     }
 

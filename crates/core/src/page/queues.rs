@@ -97,6 +97,33 @@ impl Pages {
         leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
     }
 
+    /// Moves a page of `queue` to its end.
+    pub fn requeue(&mut self, queue: Queue, id: PageId) {
+        debug_assert!(self.queue(id) == queue, "requeued on another queue");
+        let tail = self.queues[queue as usize - 1].tail;
+        if tail == id {
+            return;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        let next = core::mem::replace(&mut leaf.next[id.offset()], PageId::NONE);
+        let prev = core::mem::replace(&mut leaf.prev[id.offset()], tail);
+        if id == self.place {
+            self.place = next;
+        } else if self.place_at_end && queue == Queue::Inactive {
+            (self.place, self.place_at_end) = (id, false);
+        }
+        self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+        self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        if prev.is_some() {
+            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.tail = id;
+        if !prev.is_some() {
+            ends.head = next;
+        }
+    }
+
     /// Takes the page off its queue, if it is on one.
     pub fn unqueue(&mut self, id: PageId) {
         let queue = self.queue(id);

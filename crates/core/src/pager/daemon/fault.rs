@@ -134,9 +134,7 @@ impl Pager {
             self.pages.set_state(id, State::Resident);
         }
         // An anonymous page that was read may be written too: its slot grows stale unnoticed.
-        self.pages.set_bit(id, Bit::Writable, true);
-        self.pages.set_bit(id, Bit::Referenced, true);
-        self.pages.set_bit(id, Bit::Noted, true);
+        self.pages.set_entered(id);
         self.pages.unqueue(id);
         bsd::activate(&mut self.pages, id);
         self.map_neighbours(id, demand.extent);

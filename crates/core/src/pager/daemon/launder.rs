@@ -10,7 +10,7 @@ use crate::page::{Bit, COLLECTED, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Inactive, Placement};
 use crate::reclaim::bsd::{self, Buffered, Laundered};
 use crate::slots::request;
-use crate::units::{PageNo, PageRange, SlotRange};
+use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 /// How far the chunk in `Pager::ready` has come.
 #[derive(Default)]
@@ -159,6 +159,7 @@ impl Pager {
         let slots = self.flush.run.take().expect("found before");
         let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
         self.ops[op.0 as usize].slots = slots;
+        let mut old: Option<SlotRange> = None;
         for slot in slots.iter() {
             let page = self.ready.pages[self.flush.at];
             self.flush.at += 1;
@@ -166,13 +167,14 @@ impl Pager {
             bsd::fold(&mut self.pages, id);
             self.pages.set_flag(id, COLLECTED, false);
             self.pages.set_state(id, State::Writing);
-            // Never in place: the old slot goes now, before the write is under way.
-            self.give_back_slot_under_daemon(id);
+            old = self.give_back_later(old, self.pages.slot(id));
             self.pages.set_slot(id, slot);
             self.slots.bind(slot, id);
             self.swap_objects.insert(page.object());
             self.ops[op.0 as usize].pages.push(page);
         }
+        // Never in place: the old slots go now, before the write is under way.
+        self.give_back_later(old, SlotNo::NONE);
         self.flush.started = true;
         self.writes += 1;
         let count = slots.slots;
@@ -181,6 +183,22 @@ impl Pager {
         self.stats.write_sizes[count.ilog2() as usize] += 1;
         self.stats.write_pages.0[count.min(64) as usize] += 1;
         self.actions.push_back(Action::PageOut { id: op, slots });
+    }
+
+    /// Gives back `run`, unless `slot` makes it longer; returns the run that is still to be given back.
+    fn give_back_later(&mut self, run: Option<SlotRange>, slot: SlotNo) -> Option<SlotRange> {
+        match run {
+            Some(run) if slot.is_some() && run.end() == slot => {
+                return Some(SlotRange::new(run.start, run.slots + 1));
+            }
+            Some(run) => {
+                self.slots.release_run(run);
+                let free = self.slots.free.available();
+                self.daemon_mut().slots_changed(true, free);
+            }
+            None => {}
+        }
+        slot.is_some().then(|| SlotRange::new(slot, 1))
     }
 
     /// The page's slot, if it has one, holds nothing that is wanted.

@@ -46,8 +46,8 @@ impl Daemon {
             self.counters.busy += 1;
             return None;
         }
-        let noted = u8::from(take(pages, id, Bit::Noted));
-        let referenced = u8::from(take(pages, id, Bit::Referenced));
+        let (noted, referenced) = pages.take_references(id);
+        let (noted, referenced) = (u8::from(noted), u8::from(referenced));
         if noted + referenced > 0 {
             activate(pages, id);
             pages.set_age(id, pages.age(id) + referenced + AGE_ADVANCE + noted);
@@ -59,8 +59,7 @@ impl Daemon {
         }
         let spares = self.pass == 0 || self.params.second_look == SecondLook::Always;
         if spares && !pages.bit(id, Bit::Seen) {
-            pages.unqueue(id);
-            pages.push(Queue::Inactive, id);
+            pages.requeue(Queue::Inactive, id);
             pages.set_bit(id, Bit::Seen, true);
             self.counters.spared += 1;
             return None;
@@ -89,7 +88,7 @@ impl Daemon {
                 self.counters.deactivated += 1;
                 shortage -= 1;
             } else {
-                requeue(pages, id);
+                pages.requeue(Queue::Active, id);
             }
         }
     }
@@ -134,35 +133,21 @@ impl Daemon {
             let (references, age) = (references(pages, id), pages.age(id));
             if references > 0 {
                 pages.set_age(id, (age + AGE_ADVANCE + references).min(AGE_MAX));
-                requeue(pages, id);
+                pages.requeue(Queue::Active, id);
             } else if age == 0 {
                 unmap(pages, id);
                 deactivate(pages, id);
                 self.counters.deactivated += 1;
             } else {
                 pages.set_age(id, age - AGE_DECLINE);
-                requeue(pages, id);
+                pages.requeue(Queue::Active, id);
             }
         }
     }
 }
 
-/// Clears the bit and says whether it was set.
-fn take(pages: &mut Pages, id: PageId, bit: Bit) -> bool {
-    let was = pages.bit(id, bit);
-    if was {
-        pages.set_bit(id, bit, false);
-    }
-    was
-}
-
 /// References since the last visit: the noted one and that of the mapping.
 fn references(pages: &mut Pages, id: PageId) -> u8 {
-    u8::from(take(pages, id, Bit::Noted)) + u8::from(take(pages, id, Bit::Referenced))
-}
-
-fn requeue(pages: &mut Pages, id: PageId) {
-    let queue = pages.queue(id);
-    pages.unqueue(id);
-    pages.push(queue, id);
+    let (noted, referenced) = pages.take_references(id);
+    u8::from(noted) + u8::from(referenced)
 }
