@@ -429,3 +429,18 @@ fn figures(runs: &Runs) -> Vec<Figure> {
     figures.extend(panels(runs, 4, "sor", sor));
     figures
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::runs::testing::alike;
+
+    #[test]
+    fn every_published_figure_has_an_answer() {
+        let runs = alike(setups());
+        for claim in section("mclustering", &SIZES) {
+            let ours = answer(&runs, "", &claim.keys());
+            assert_ne!(ours, Ours::None, "{:?}", claim.path);
+        }
+    }
+}

@@ -146,3 +146,24 @@ impl Measure {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+    use crate::programs::{MicroParams, Spec};
+    use crate::sweep::run;
+
+    /// The same short run under every key.
+    pub(in crate::paper) fn alike(setups: Vec<(RunKey, Setup)>) -> Runs {
+        let micro = Spec::Micro(MicroParams {
+            pages: 2000,
+            ..MicroParams::default()
+        });
+        let outcome = run(&Setup::live(500, vec![micro]));
+        assert!(outcome.is_ok());
+        let outcomes = setups.into_iter().map(|(key, _)| (key, outcome.clone()));
+        Runs {
+            outcomes: outcomes.collect(),
+        }
+    }
+}

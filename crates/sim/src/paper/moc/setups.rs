@@ -71,9 +71,10 @@ fn setup(memory: &str, workload: &str, policy: &str) -> Setup {
 
 const ALONE: &[&str] = &["ns2", "sor", "lu"];
 const PAGED: &[&str] = &["ns2", "sor", "lu", "all"];
-const MICRO: &[&str] = &[
-    "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10", "micro 12", "micro 14",
-    "micro 16",
+/// Everything that pages on 512 MB; the microbenchmarks from the fifth on.
+const PAGED_AND_MICRO: &[&str] = &[
+    "ns2", "sor", "lu", "all", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
+    "micro 12", "micro 14", "micro 16",
 ];
 
 /// The setting of the write cache, on the same disk.
@@ -112,13 +113,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "write cache of the disk",
         value: "off",
-        workloads: PAGED,
-        apply: write_cache_off,
-    },
-    Variation {
-        cause: "write cache of the disk",
-        value: "off",
-        workloads: MICRO,
+        workloads: PAGED_AND_MICRO,
         apply: write_cache_off,
     },
     Variation {
@@ -187,7 +182,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "runs of NS2 that move in a second",
         value: "none",
-        workloads: &["ns2"],
+        workloads: &["ns2", "all", "all_larger"],
         apply: |s| each_ns2(s, 0),
     },
     Variation {
@@ -220,7 +215,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
 pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
     let mut cases: Vec<(&str, &str)> = vec![(SMALL, "all"), (LARGE, "all_larger"), (LARGE, "all")];
     cases.extend(ALONE.iter().flat_map(|w| [(SMALL, *w), (LARGE, *w)]));
-    cases.extend(MICRO.iter().map(|w| (SMALL, *w)));
+    cases.extend(PAGED_AND_MICRO[4..].iter().map(|w| (SMALL, *w)));
     let mut setups = Vec::new();
     for (memory, workload) in cases {
         for policy in POLICIES {
@@ -233,12 +228,17 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
     for variation in VARIATIONS {
         for workload in variation.workloads {
             for policy in POLICIES {
-                let mut setup = setup(SMALL, workload, policy);
-                (variation.apply)(&mut setup);
-                setups.push((
-                    RunKey::new(SMALL, workload, policy).varied(&variation.name()),
-                    setup,
-                ));
+                let memories: &[&str] = match *workload {
+                    "all" => &[SMALL, LARGE],
+                    "all_larger" => &[LARGE],
+                    _ => &[SMALL],
+                };
+                for memory in memories {
+                    let mut setup = setup(memory, workload, policy);
+                    (variation.apply)(&mut setup);
+                    let key = RunKey::new(memory, workload, policy);
+                    setups.push((key.varied(&variation.name()), setup));
+                }
             }
         }
     }
