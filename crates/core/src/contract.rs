@@ -6,6 +6,14 @@
 use crate::page::ContentHash;
 use crate::units::{PageNo, PageRange, SlotRange};
 
+/// What a body can tell of the pages it maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Body {
+    /// Touches set bits: the body reports each one by [`crate::pager::Pager::touch`] and only those
+    /// that need help as a [`Event::Fault`]. Without them a touch of a mapped page goes unseen.
+    pub bits: bool,
+}
+
 /// Names an action until it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ActionId(pub u32);
@@ -65,6 +73,8 @@ pub enum Event<'a> {
     /// Nothing happened; time passed. To be reported a few times a second while faults wait or
     /// victims are refused: only then is what was refused tried again.
     Tick,
+    /// The time that [`crate::pager::Pager::next_deadline`] named has come.
+    Timer,
 }
 
 /// How an action went.
@@ -74,7 +84,8 @@ pub enum Outcome<'a> {
     Pages(&'a [PageOutcome]),
     /// Of [`Action::PageIn`]: the hash of each page read, in order.
     Read(&'a [ContentHash]),
-    /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done.
+    /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done. Of
+    /// [`Action::PageIn`]: the pages are read, and known to be intact.
     Done,
     /// Of [`Action::PageIn`] or [`Action::PageOut`]: the store failed.
     Failed(IoFailure),

@@ -12,16 +12,38 @@
 //! | PagedOut     |          |           |        |         | page-in |         |          | unmap     |          |
 //! | Poisoned     |          |           |        |         |         |         |          | unmap     |          |
 //!
+//! Under a daemon (`reclaim::bsd`) pages are mapped and unmapped by their bits alone, and are written
+//! where they are; it never detaches. These are allowed then too:
+//!
+//! | from \ to    | Resident | Staged | Writing |
+//! |--------------|----------|--------|---------|
+//! | Resident     |          | unmap  | page-out |
+//! | Staged       | soft fault |      |         |
+//! | Writing      | Done     |        |         |
+//! | Reading      | Done     |        |         |
+//!
+//! Mapped is Resident, and Writing where the page was mapped before; Staged is in memory and not mapped.
+//!
 //! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
 //!
 //! Memory: a leaf describes 64 neighbouring pages in 26.25 bytes each; the directory adds at most
 //! half a byte and the slot map 4 bytes a slot: below 32 bytes a touched page when neighbours are
-//! touched. Pages that were never touched have no entry.
+//! touched. Bits add 0.75 bytes, a daemon's ages 1 byte; a body without bits pays for neither. Pages
+//! that were never touched have no entry.
+
+mod bits;
+mod directory;
+mod queues;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::units::{PageNo, PageRange, SlotNo};
+pub use bits::Bit;
+use bits::Bits;
+use directory::Directory;
+use queues::Ends;
+pub use queues::Queue;
 
 /// Pages of one leaf.
 const LEAF_PAGES: usize = 64;
@@ -121,6 +143,15 @@ impl State {
                 | (Poisoned, Untouched)
         )
     }
+
+    /// Whether the second table above allows it besides.
+    const fn may_become_under_daemon(self, to: Self) -> bool {
+        use State::{Reading, Resident, Staged, Writing};
+        matches!(
+            (self, to),
+            (Resident, Staged | Writing) | (Staged | Writing | Reading, Resident)
+        )
+    }
 }
 
 /// The content in the frame differs from the slot, or there is no slot.
@@ -131,24 +162,6 @@ pub const READ_AHEAD: u8 = 2;
 pub const COLLECTED: u8 = 4;
 /// Zero-filled around a fault, not seen with content yet.
 pub const ZERO_AROUND: u8 = 8;
-
-/// The queue a page is on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Queue {
-    /// On none.
-    None = 0,
-    /// Mapped pages, oldest first.
-    Active,
-    /// Staged pages waiting for page-out or cache.
-    Inactive,
-    /// Clean staged pages: nearly free.
-    Cache,
-    /// Mapped pages that could not be detached: no victims for a while.
-    Refused,
-}
-
-const QUEUE_SHIFT: u32 = 5;
 
 struct Leaf {
     base: u64,
@@ -176,14 +189,6 @@ impl Leaf {
     }
 }
 
-/// One queue: ends and length; the links are in the leaves.
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    head: PageId,
-    tail: PageId,
-    pages: usize,
-}
-
 /// All touched pages, found by number in constant expected time.
 pub struct Pages {
     /// Never moved once made: growing the table in a fault must not copy it.
@@ -191,7 +196,12 @@ pub struct Pages {
     free: Vec<u32>,
     directory: Directory,
     queues: [Ends; 4],
+    /// The page behind the place that is kept on the inactive queue.
+    place: PageId,
+    place_at_end: bool,
     counts: [usize; State::ALL.len()],
+    /// `None` where the body has none.
+    bits: Option<Bits>,
 }
 
 impl Default for Pages {
@@ -214,7 +224,10 @@ impl Pages {
             free: Vec::new(),
             directory: Directory::new(),
             queues: [ends; 4],
+            place: PageId::NONE,
+            place_at_end: false,
             counts: [0; State::ALL.len()],
+            bits: None,
         }
     }
 
@@ -226,6 +239,9 @@ impl Pages {
                 u32::try_from(self.slabs.len() * SLAB_LEAVES).expect("fewer than 2^26 leaves");
             self.slabs
                 .push((0..SLAB_LEAVES).map(|_| Leaf::fresh(u64::MAX)).collect());
+            if let Some(bits) = &mut self.bits {
+                bits.add_slab();
+            }
             self.free.extend((first..first + SLAB_LEAVES as u32).rev());
         }
     }
@@ -248,6 +264,24 @@ impl Pages {
         let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
         let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
         (self.state(id) != State::Untouched).then_some(id)
+    }
+
+    /// The page `distance` pages further on in the same object, if it has an entry. Cheaper than
+    /// [`Self::find`] where both are in one leaf.
+    #[must_use]
+    pub fn neighbour(&self, id: PageId, distance: i64) -> Option<PageId> {
+        let offset = id.offset() as i64 + distance;
+        if (0..LEAF_PAGES as i64).contains(&offset) {
+            let id = PageId(id.0 & !(LEAF_PAGES as u32 - 1) | offset as u32);
+            return (self.state(id) != State::Untouched).then_some(id);
+        }
+        let page = self.number(id);
+        let other = if distance < 0 {
+            page.checked_sub(distance.unsigned_abs())
+        } else {
+            page.checked_add(distance.unsigned_abs())
+        };
+        self.find(other?)
     }
 
     /// The page's state; `Untouched` when it has no entry.
@@ -297,11 +331,15 @@ impl Pages {
         let leaf = self.leaf_mut(id.leaf());
         let o = id.offset();
         (leaf.flags[o], leaf.slot[o]) = (0, SlotNo::NONE);
+        leaf.hash[o] = ContentHash::default();
         leaf.used -= 1;
         if leaf.used == 0 {
             let base = core::mem::replace(&mut leaf.base, u64::MAX);
             self.directory.remove(base);
             self.free.push(id.leaf() as u32);
+            if let Some(bits) = &mut self.bits {
+                bits.gone(base);
+            }
         }
     }
 
@@ -324,7 +362,7 @@ impl Pages {
     pub fn set_state(&mut self, id: PageId, state: State) {
         let from = self.state(id);
         assert!(
-            from.may_become(state),
+            from.may_become(state) || self.under_daemon() && from.may_become_under_daemon(state),
             "page {:?}: {from:?} cannot become {state:?}",
             self.number(id)
         );
@@ -336,6 +374,9 @@ impl Pages {
         let from = core::mem::replace(cell, state as u8) as usize;
         self.counts[from] = self.counts[from].wrapping_sub(1);
         self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
+        if let Some(bits) = &mut self.bits {
+            bits.follow(id, state);
+        }
     }
 
     /// Pages in `state`; meaningless for `Untouched`.
@@ -388,76 +429,6 @@ impl Pages {
         self.leaf_mut(id.leaf()).hash[id.offset()] = hash;
     }
 
-    /// The queue the page is on.
-    #[must_use]
-    pub fn queue(&self, id: PageId) -> Queue {
-        match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
-            1 => Queue::Active,
-            2 => Queue::Inactive,
-            3 => Queue::Cache,
-            4 => Queue::Refused,
-            _ => Queue::None,
-        }
-    }
-
-    /// Pages on `queue`.
-    #[must_use]
-    pub fn queued(&self, queue: Queue) -> usize {
-        self.queues[queue as usize - 1].pages
-    }
-
-    /// The oldest page of `queue`.
-    #[must_use]
-    pub fn head(&self, queue: Queue) -> Option<PageId> {
-        let head = self.queues[queue as usize - 1].head;
-        head.is_some().then_some(head)
-    }
-
-    /// Appends the page to `queue`.
-    ///
-    /// # Panics
-    /// When it is on a queue already.
-    pub fn push(&mut self, queue: Queue, id: PageId) {
-        assert!(self.queue(id) == Queue::None, "page queued twice");
-        let ends = &mut self.queues[queue as usize - 1];
-        let tail = core::mem::replace(&mut ends.tail, id);
-        ends.pages += 1;
-        if !tail.is_some() {
-            ends.head = id;
-        } else {
-            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
-        }
-        let leaf = self.leaf_mut(id.leaf());
-        leaf.prev[id.offset()] = tail;
-        leaf.next[id.offset()] = PageId::NONE;
-        leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
-    }
-
-    /// Takes the page off its queue, if it is on one.
-    pub fn unqueue(&mut self, id: PageId) {
-        let queue = self.queue(id);
-        if queue == Queue::None {
-            return;
-        }
-        let leaf = self.leaf_mut(id.leaf());
-        let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
-        leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
-        if prev.is_some() {
-            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
-        }
-        if next.is_some() {
-            self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
-        }
-        let ends = &mut self.queues[queue as usize - 1];
-        ends.pages -= 1;
-        if !prev.is_some() {
-            ends.head = next;
-        }
-        if !next.is_some() {
-            ends.tail = prev;
-        }
-    }
-
     /// Calls `visit` for each page of `range` that has an entry, ascending within a leaf.
     ///
     /// Costs the smaller of the range's leaves and all leaves.
@@ -502,80 +473,7 @@ impl Pages {
         self.slabs.len() * SLAB_LEAVES * size_of::<Leaf>()
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
-    }
-}
-
-/// Leaf base to leaf index: open addressing, linear probing, at most half full.
-struct Directory {
-    cells: Vec<(u64, u32)>,
-    used: usize,
-}
-
-/// No leaf has this base: it is past the largest page number.
-const VACANT: u64 = u64::MAX;
-
-impl Directory {
-    fn new() -> Self {
-        Self {
-            cells: alloc::vec![(VACANT, 0); 64],
-            used: 0,
-        }
-    }
-
-    /// Fibonacci hashing: multiplication by 2^64 / golden ratio (Knuth, TAOCP vol. 3, 6.4).
-    fn home(&self, base: u64) -> usize {
-        let bits = self.cells.len().trailing_zeros();
-        (base.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits)) as usize
-    }
-
-    fn find(&self, base: u64) -> usize {
-        let mask = self.cells.len() - 1;
-        let mut at = self.home(base);
-        while self.cells[at].0 != base && self.cells[at].0 != VACANT {
-            at = (at + 1) & mask;
-        }
-        at
-    }
-
-    fn get(&self, base: u64) -> Option<u32> {
-        let (found, leaf) = self.cells[self.find(base)];
-        (found == base).then_some(leaf)
-    }
-
-    fn reserve(&mut self, more: usize) {
-        if (self.used + more) * 2 <= self.cells.len() {
-            return;
-        }
-        let size = ((self.used + more) * 2).next_power_of_two();
-        let old = core::mem::replace(&mut self.cells, alloc::vec![(VACANT, 0); size]);
-        self.used = 0;
-        for (base, leaf) in old.into_iter().filter(|c| c.0 != VACANT) {
-            self.insert(base, leaf);
-        }
-    }
-
-    fn insert(&mut self, base: u64, leaf: u32) {
-        self.reserve(1);
-        let at = self.find(base);
-        self.cells[at] = (base, leaf);
-        self.used += 1;
-    }
-
-    /// Backward-shift deletion: no tombstones, so probes stay short.
-    fn remove(&mut self, base: u64) {
-        let mask = self.cells.len() - 1;
-        let mut hole = self.find(base);
-        let mut at = (hole + 1) & mask;
-        while self.cells[at].0 != VACANT {
-            let home = self.home(self.cells[at].0);
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                self.cells[hole] = self.cells[at];
-                hole = at;
-            }
-            at = (at + 1) & mask;
-        }
-        self.cells[hole].0 = VACANT;
-        self.used -= 1;
+            + self.bits.as_ref().map_or(0, Bits::heap_bytes)
     }
 }
 
@@ -620,6 +518,44 @@ mod tests {
         }
         assert_eq!(order, [1, 3, 4, 0]);
         assert_eq!(pages.queued(Queue::Active), 0);
+    }
+
+    #[test]
+    fn a_requeued_page_is_last_and_a_place_is_kept() {
+        let order = |pages: &Pages| {
+            let mut indices = Vec::new();
+            let mut at = pages.head(Queue::Inactive);
+            while let Some(id) = at {
+                indices.push(pages.number(id).index());
+                at = pages.behind(id);
+            }
+            indices
+        };
+        let mut pages = Pages::new();
+        let ids: Vec<_> = (0..4)
+            .map(|i| pages.create(page(i), State::Resident))
+            .collect();
+        ids.iter().for_each(|&id| pages.push(Queue::Inactive, id));
+        pages.requeue(Queue::Inactive, ids[1]);
+        pages.requeue(Queue::Inactive, ids[0]);
+        assert_eq!(order(&pages), [2, 3, 1, 0]);
+        pages.requeue(Queue::Inactive, ids[0]);
+        assert_eq!(order(&pages), [2, 3, 1, 0]);
+        assert_eq!(pages.queued(Queue::Inactive), 4);
+        // Before a page that goes elsewhere, and at the end.
+        pages.keep_place(Some(ids[3]));
+        pages.requeue(Queue::Inactive, ids[3]);
+        assert_eq!(pages.take_place(), Some(ids[1]));
+        pages.keep_place(None);
+        pages.requeue(Queue::Inactive, ids[2]);
+        assert_eq!(
+            (pages.take_place(), order(&pages)),
+            (Some(ids[2]), Vec::from([1, 0, 3, 2]))
+        );
+        pages.keep_place(Some(ids[2]));
+        pages.unqueue(ids[2]);
+        pages.push(Queue::Inactive, ids[2]);
+        assert_eq!(pages.take_place(), Some(ids[2]), "it came to the place");
     }
 
     #[test]

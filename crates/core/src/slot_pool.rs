@@ -82,6 +82,19 @@ impl SlotPool {
         }
     }
 
+    /// The contents of all of `range` are not wanted any more.
+    pub fn release_run(&mut self, range: SlotRange) {
+        let plain = |slot| self.own.get(slot) && !self.kept.get(slot);
+        if range.iter().all(plain) {
+            let slots = range.start.0 as usize..range.end().0 as usize;
+            self.pages[slots].fill(PageId::NONE);
+            self.used -= range.slots as usize;
+            self.free.free(range);
+        } else {
+            range.iter().for_each(|slot| self.release(slot));
+        }
+    }
+
     /// `slot` failed and is never used again.
     pub fn retire(&mut self, slot: SlotNo) {
         self.pages[slot.0 as usize] = PageId::NONE;

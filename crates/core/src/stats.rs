@@ -19,7 +19,8 @@ impl Default for Sizes {
     }
 }
 
-/// Counters since the start.
+/// Counters since the start. What a FreeBSD kernel calls `v_swapout` is `page_out_writes` here,
+/// `v_swappgsout` is `page_outs`, `v_swapin` is `page_in_reads` and `v_swappgsin` is `page_ins`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Faults that read the store.

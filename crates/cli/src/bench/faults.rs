@@ -98,7 +98,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     'rounds: for round in 0..options.rounds {
         for measured in &mut all {
             let (what, cpus) = (measured.what, measured.cpus);
-            steps.begin(&format!("round {}: {what:?}, other CPUs {cpus:?}", round + 1));
+            steps.begin(&format!(
+                "round {}: {what:?}, other CPUs {cpus:?}",
+                round + 1
+            ));
             let result = match what {
                 What::Device => disk.reads(cpus),
                 _ => touches(options, what, cpus, &stats),
@@ -242,7 +245,14 @@ impl Disk {
 }
 
 fn render(all: &[Measured]) -> String {
-    let head = ["what", "other CPUs", "p50 us", "p99 us", "p99.9 us", "rounds"];
+    let head = [
+        "what",
+        "other CPUs",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+        "rounds",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for measured in all {
         let micros = |value: fn(&Latencies) -> u64| {
@@ -294,7 +304,10 @@ mod tests {
             cpus: Cpus::Busy,
             rounds: vec![latencies; 5],
         }]);
-        assert!(text.contains("61.50 [61.50-61.50]") && text.contains("one busy"), "{text}");
+        assert!(
+            text.contains("61.50 [61.50-61.50]") && text.contains("one busy"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -303,7 +316,10 @@ mod tests {
         match Disk::create(directory.path()) {
             Ok(disk) => {
                 let measured = disk.reads(Cpus::Idle).expect("reads");
-                assert!(measured.count == READS as u64 && measured.p50_ns > 0, "{measured:?}");
+                assert!(
+                    measured.count == READS as u64 && measured.p50_ns > 0,
+                    "{measured:?}"
+                );
             }
             Err(error) => eprintln!("SKIPPED: {error}"),
         }

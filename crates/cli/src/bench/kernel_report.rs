@@ -262,6 +262,7 @@ mod tests {
             checksum: "0".into(),
             verified: 0,
             total: phase("total"),
+            latencies: None,
         }
     }
 

@@ -152,7 +152,10 @@ impl Outcome {
             map.insert(name.into(), json!(value));
         }
         for (name, share) in rates(&self.counts) {
-            map.insert(format!("read_ahead_{}", name.replace(' ', "_")), json!(share));
+            map.insert(
+                format!("read_ahead_{}", name.replace(' ', "_")),
+                json!(share),
+            );
         }
         map.insert("write_histogram".into(), histogram(&self.counts));
         let settings = config.to_env().into_iter().map(|(name, value)| {

@@ -96,7 +96,7 @@ impl Chunk {
     }
 
     /// Takes `page` out, if it is here; its cluster falls apart into what lies before and after.
-    fn remove(&mut self, page: PageNo) {
+    pub(crate) fn remove(&mut self, page: PageNo) {
         let Some(at) = self.pages.iter().position(|&p| p == page) else {
             return;
         };

@@ -54,7 +54,7 @@ impl Pager {
     }
 
     /// The frame of a clean staged page is given up: only its slot is left.
-    fn paged_out_now(&mut self, id: PageId) {
+    pub(super) fn paged_out_now(&mut self, id: PageId) {
         if self.pages.has(id, READ_AHEAD) {
             self.stats.read_ahead_waste += 1;
             self.pages.set_flag(id, READ_AHEAD, false);
@@ -306,7 +306,7 @@ impl Pager {
         self.reclaim.not_written(&mut self.pages, id);
     }
 
-    fn grow(&mut self) {
+    pub(super) fn grow(&mut self) {
         if !self.growing {
             let slots = 2 * self.pageout.buffer_pages();
             self.growing = true;

@@ -1,15 +1,20 @@
 //! What a fault leads to.
 
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
-use crate::contract::{Action, Waiter};
+use crate::contract::{Access, Action, Waiter};
 use crate::page::{COLLECTED, PageId, READ_AHEAD, State, ZERO_AROUND};
 use crate::readahead::{Arrival, Touch};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+
+/// Pages that a rescue maps in all, where a stream of slots goes on with pages that are not neighbours:
+/// a quarter of the largest default window, so that later touches of a window are still seen.
+const STREAM_ALONG: u64 = 16;
 
 /// A fault that wants its page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub page: PageNo,
+    pub access: Access,
     pub waiter: Waiter,
     pub extent: PageRange,
     pub retried: bool,
@@ -118,7 +123,7 @@ impl Pager {
         }
     }
 
-    fn wait_for_frame(&mut self, demand: Demand) {
+    pub(super) fn wait_for_frame(&mut self, demand: Demand) {
         self.stats.waits_for_frame += u64::from(!demand.retried);
         self.pending.push_back(Demand {
             retried: true,
@@ -223,8 +228,42 @@ impl Pager {
     fn rescue(&mut self, now: Nanos, id: PageId, waiter: Waiter) {
         // Reading ahead may release clean pages: not this one.
         self.pages.unqueue(id);
+        let streams = self.pages.has(id, READ_AHEAD) && self.manner.arrival == Arrival::Mapped;
         self.hit(now, id, waiter);
-        self.map_around(id);
+        let run = self.map_around(id);
+        if streams {
+            self.map_stream(self.pages.slot(id), STREAM_ALONG.saturating_sub(run.pages));
+        }
+    }
+
+    /// Maps up to `left` pages that read-ahead brought from the slots next to `slot`: a program that
+    /// skips pages touches them next, for slots are in the order in which pages left.
+    fn map_stream(&mut self, slot: SlotNo, mut left: u64) {
+        for step in [1, -1] {
+            let mut at = slot;
+            while left > 0 {
+                let Some(next) = at.0.checked_add_signed(step).map(SlotNo) else {
+                    break;
+                };
+                let Some(id) = self.slots.page(next).filter(|&id| self.in_stream(id)) else {
+                    break;
+                };
+                let page = self.pages.number(id);
+                self.stats.read_ahead_mapped += 1;
+                self.objects.of(page.object()).mapped += 1;
+                self.take_for_map(id);
+                let (run, kind) = (PageRange::one(page), Kind::Map);
+                let op = self.start(kind, run);
+                self.actions.push_back(Action::Map { id: op, run });
+                (at, left) = (next, left - 1);
+            }
+        }
+    }
+
+    fn in_stream(&self, id: PageId) -> bool {
+        self.pages.state(id) == State::Staged
+            && self.pages.has(id, READ_AHEAD)
+            && !self.pages.has(id, COLLECTED)
     }
 
     /// A page that read-ahead brought is wanted: the stream goes on.
@@ -251,13 +290,19 @@ impl Pager {
     }
 
     /// Maps a staged page, with the neighbours that came along by read-ahead and a few others.
-    pub(super) fn map_around(&mut self, id: PageId) {
-        self.map_within(id, RUN_PAGES_MAX, RUN_PAGES_MAX, true);
+    pub(super) fn map_around(&mut self, id: PageId) -> PageRange {
+        self.map_within(id, RUN_PAGES_MAX, RUN_PAGES_MAX, true)
     }
 
     /// As [`Self::map_around`], at most `below` pages below the page and `above` above it;
-    /// `rescued` says that the page was staged before, not just read.
-    pub(super) fn map_within(&mut self, id: PageId, below: u64, above: u64, rescued: bool) {
+    /// `rescued` says that the page was staged before, not just read. Returns what is being mapped.
+    pub(super) fn map_within(
+        &mut self,
+        id: PageId,
+        below: u64,
+        above: u64,
+        rescued: bool,
+    ) -> PageRange {
         let page = self.pages.number(id);
         let mut run = PageRange::one(page);
         let mut others = u64::from(self.rescue_around);
@@ -282,6 +327,7 @@ impl Pager {
         self.stats.rescues += along + u64::from(rescued);
         let op = self.start(Kind::Map, run);
         self.actions.push_back(Action::Map { id: op, run });
+        run
     }
 
     fn joins_map(&mut self, page: PageNo, others: &mut u64) -> bool {

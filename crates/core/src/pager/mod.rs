@@ -3,6 +3,7 @@
 //! Feed it with [`Pager::handle`], then carry out what [`Pager::poll_action`] hands out until it
 //! is empty. The pager does nothing by itself.
 
+mod daemon;
 mod evict;
 mod fault;
 mod range;
@@ -11,26 +12,30 @@ mod tests;
 mod transfer;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use crate::contract::{Action, ActionId, Event, Outcome, Waiter};
+use crate::contract::{
+    Access, Action, ActionId, Body, Event, Outcome, PageOutcome, Refusal, Waiter,
+};
 use crate::limits::Limits;
-use crate::page::{ContentHash, PageId, Pages, State};
+use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Chunk, PageOut};
 use crate::readahead::{Manner, ReadAhead, SlotView};
-use crate::reclaim::Reclaim;
+use crate::reclaim::bsd::Daemon;
+use crate::reclaim::{Policy, Reclaim, SecondChance};
 use crate::slot_pool::SlotPool;
 use crate::slots::{Placed, Slots};
 use crate::stats::Stats;
 use crate::swap_cache::Objects;
-use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+use crate::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
+use daemon::Flush;
 use fault::Demand;
 
 /// What a pager is made of.
 pub struct Setup {
     /// Which pages leave.
-    pub reclaim: Box<dyn Reclaim>,
+    pub reclaim: Policy,
     /// How victims are grouped.
     pub pageout: Box<dyn PageOut>,
     /// What else comes back.
@@ -45,6 +50,8 @@ pub struct Setup {
     pub zero_around: u32,
     /// Staged neighbours that come along when a page is rescued.
     pub rescue_around: u32,
+    /// What the body can tell.
+    pub body: Body,
 }
 
 /// The most pages that one [`Action::Map`] or [`Action::Detach`] names.
@@ -72,6 +79,29 @@ enum Kind {
     PageOut,
     Release,
     Poison,
+}
+
+/// What is known of a page beside its state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The queue it is on.
+    pub queue: Queue,
+    /// Its slot, or `SlotNo::NONE`.
+    pub slot: SlotNo,
+    /// Its age, under a daemon.
+    pub age: u8,
+    /// It differs from its slot, or has none.
+    pub dirty: bool,
+    /// The program can read it ([`Bit::Mapped`]).
+    pub mapped: bool,
+    /// The program can write it, if it is mapped ([`Bit::Writable`]).
+    pub writable: bool,
+    /// Touched through its mapping ([`Bit::Referenced`]).
+    pub referenced: bool,
+    /// A reference was noted ([`Bit::Noted`]).
+    pub noted: bool,
+    /// Met dirty before ([`Bit::Seen`]).
+    pub seen: bool,
 }
 
 /// The brain. Deterministic: equal events give equal actions.
@@ -103,17 +133,41 @@ pub struct Pager {
     write_failures_in_a_row: u32,
     stats: Stats,
     objects: Objects,
+    /// The policy, when it drives itself; then `reclaim` has nothing to say.
+    daemon: Option<Box<Daemon>>,
+    /// Under a daemon: the time of the last event, faults whose page is busy, the chunk on its way,
+    /// and the objects that were paged out once.
+    now: Nanos,
+    sleepers: Vec<Demand>,
+    flush: Flush,
+    swap_objects: BTreeSet<ObjectId>,
 }
 
 impl Pager {
     /// A pager with no pages.
     ///
     /// # Panics
-    /// When `frames` is below [`crate::limits::FRAMES_MIN`].
+    /// When `frames` is below [`crate::limits::FRAMES_MIN`], or the policy needs bits that the body
+    /// does not have ([`crate::reclaim::offered`] says which do).
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let buffer = setup.pageout.buffer_pages();
-        let mut pages = Pages::new();
+        assert!(
+            setup.body.bits || !setup.reclaim.needs_referenced(),
+            "the reclaim policy needs a body with bits"
+        );
+        let (reclaim, daemon): (Box<dyn Reclaim>, _) = match setup.reclaim {
+            Policy::Driven(policy) => (policy, None),
+            Policy::Daemon(params) => {
+                let daemon = Daemon::new(params, setup.frames);
+                (Box::new(SecondChance), Some(Box::new(daemon)))
+            }
+        };
+        let mut pages = if setup.body.bits {
+            Pages::with_bits(daemon.is_some())
+        } else {
+            Pages::new()
+        };
         pages.reserve(256);
         Self {
             pages,
@@ -121,7 +175,7 @@ impl Pager {
             limits: Limits::new(setup.frames, buffer as usize),
             zero_around: fault::ZeroAround::new(setup.zero_around),
             rescue_around: setup.rescue_around,
-            reclaim: setup.reclaim,
+            reclaim,
             ready: Chunk::with_capacity(buffer),
             pageout: setup.pageout,
             manner: setup.readahead.manner(),
@@ -142,6 +196,11 @@ impl Pager {
             write_failures_in_a_row: 0,
             stats: Stats::default(),
             objects: Objects::default(),
+            daemon,
+            now: Nanos(0),
+            sleepers: Vec::new(),
+            flush: Flush::default(),
+            swap_objects: BTreeSet::new(),
         }
     }
 
@@ -150,17 +209,21 @@ impl Pager {
     /// # Panics
     /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped.
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
+        if self.daemon.is_some() {
+            return self.handle_under_daemon(now, event);
+        }
         match event {
             Event::Fault {
                 page,
+                access,
                 waiter,
                 extent,
-                ..
             } => {
                 self.fault(
                     now,
                     Demand {
                         page,
+                        access,
                         waiter,
                         extent,
                         retried: false,
@@ -185,6 +248,7 @@ impl Pager {
                 self.swap_full = false;
             }
             Event::Tick => self.tick(),
+            Event::Timer => {}
         }
         loop {
             self.retry_pending(now);
@@ -200,6 +264,68 @@ impl Pager {
     /// The next thing to do; `None` when all is done for now.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Touches the pages of `run` one after the other, until one needs an [`Event::Fault`]; returns
+    /// how many needed none. Sets their referenced bits, and their modified bits on writes.
+    ///
+    /// # Panics
+    /// When the body has no bits.
+    pub fn touch(&mut self, run: PageRange, access: Access) -> u64 {
+        self.pages.touch(run, access)
+    }
+
+    /// When the pager wants an [`Event::Timer`] at the latest; `None` for as long as nothing else
+    /// happens. To be asked again after every event.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.daemon.as_ref().and_then(|daemon| daemon.deadline())
+    }
+
+    /// The daemon, if the reclaim policy is one: its levels, pass and counters.
+    #[must_use]
+    pub fn daemon(&self) -> Option<&Daemon> {
+        self.daemon.as_deref()
+    }
+
+    /// Pages on `queue`.
+    #[must_use]
+    pub fn queued(&self, queue: Queue) -> usize {
+        self.pages.queued(queue)
+    }
+
+    /// What is known of the page beside its state; `None` if it is untouched.
+    #[must_use]
+    pub fn place_of(&self, page: PageNo) -> Option<Place> {
+        let id = self.pages.find(page)?;
+        Some(Place {
+            queue: self.pages.queue(id),
+            slot: self.pages.slot(id),
+            age: self.pages.age(id),
+            dirty: self.pages.has(id, DIRTY) || self.pages.bit(id, Bit::Modified),
+            mapped: self.pages.bit(id, Bit::Mapped),
+            writable: self.pages.bit(id, Bit::Writable),
+            referenced: self.pages.bit(id, Bit::Referenced),
+            noted: self.pages.bit(id, Bit::Noted),
+            seen: self.pages.bit(id, Bit::Seen),
+        })
+    }
+
+    /// What a body with bits and without contents answers for a page that it detaches: a count of
+    /// the times that the page was found written in place of a hash, and whether it never was.
+    #[must_use]
+    pub fn detached_version(&self, page: PageNo) -> PageOutcome {
+        let Some(id) = self.pages.find(page) else {
+            return PageOutcome::Refused(Refusal::Absent);
+        };
+        let mut hash = self.pages.hash(id);
+        if self.pages.bit(id, Bit::Modified) {
+            hash.0[0] = hash.0[0].wrapping_add(1).max(1);
+        }
+        PageOutcome::Detached {
+            hash,
+            zero: hash == ContentHash::default(),
+        }
     }
 
     /// The pages of an unanswered [`Action::PageIn`], [`Action::PageOut`] or [`Action::Release`], in order.
@@ -333,6 +459,7 @@ impl Pager {
             (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
             (Kind::Detach, Outcome::Pages(o)) => self.detached(id, o),
             (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, hashes),
+            (Kind::PageIn, Outcome::Done) => self.paged_in_intact(id),
             (Kind::PageIn, Outcome::Failed(_)) => self.page_in_failed(id),
             (Kind::PageOut, Outcome::Done) => self.paged_out(id),
             (Kind::PageOut, Outcome::Failed(why)) => self.page_out_failed(id, why),

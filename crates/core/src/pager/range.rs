@@ -2,7 +2,7 @@
 
 use super::{Kind, Pager};
 use crate::contract::Action;
-use crate::page::State;
+use crate::page::{Bit, State};
 use crate::reclaim::Mapped;
 use crate::units::PageRange;
 
@@ -12,6 +12,7 @@ impl Pager {
         for page in range.iter() {
             if self.pages.find(page).is_none() {
                 let id = self.pages.create(page, State::Resident);
+                self.pages.set_bit(id, Bit::Modified, true);
                 self.reclaim.mapped(&mut self.pages, id, Mapped::Fresh);
             }
         }
@@ -42,7 +43,11 @@ impl Pager {
         if let Some(id) = op {
             self.actions.push_back(Action::Release { id });
         }
-        // Whoever waits for a frame for a page that is gone tries again.
+        self.wake_whose_page_is_gone(range);
+    }
+
+    /// Whoever waits for a frame for a page that is gone tries again.
+    pub(super) fn wake_whose_page_is_gone(&mut self, range: PageRange) {
         let mut at = 0;
         while at < self.pending.len() {
             if range.contains(self.pending[at].page) {

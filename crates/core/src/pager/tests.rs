@@ -21,6 +21,7 @@ fn pager(zero_around: u32) -> Pager {
         slots_max: 1 << 16,
         zero_around,
         rescue_around: 0,
+        body: Body::default(),
     })
 }
 

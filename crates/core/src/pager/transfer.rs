@@ -176,6 +176,14 @@ impl Pager {
         self.ops[op.0 as usize].pages = pages;
     }
 
+    /// Pages were read, and the body vouches for their contents.
+    pub(super) fn paged_in_intact(&mut self, op: ActionId) {
+        let known = |page: &PageNo| self.expected_hash(*page).unwrap_or_default();
+        let hashes: alloc::vec::Vec<ContentHash> =
+            self.ops[op.0 as usize].pages.iter().map(known).collect();
+        self.paged_in(op, &hashes);
+    }
+
     /// The store could not give the pages back. Each one may still be read by itself, so that
     /// one bad slot does not cost its neighbours.
     pub(super) fn page_in_failed(&mut self, op: ActionId) {

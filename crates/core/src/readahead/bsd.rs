@@ -14,7 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "bsd",
     summary: "pages next to the faulted one both in memory and in the store",
     source: "FreeBSD 6.2 to 8.2, vm_fault and swap_pager_haspage",
-    // 7 before (SWB_NPAGES / 2, exclusive), the page, 7 after.
+    // 7 before (SWB_NPAGES / 2, exclusive), the page, 7 after. 16 gives the 15 others that the
+    // papers tell of: 8 after.
     defaults: Params {
         max_window: 15,
         ..Params::DEFAULT
@@ -30,10 +31,15 @@ const SEQUENTIAL_PAGES: u64 = 16;
 /// most recently faulted objects stand in for that without allocating memory in a fault.
 const OBJECTS: usize = 64;
 
+/// Pages that a sequential fault puts away below it.
+const BEHIND_PAGES: u32 = 32;
+
 struct Bsd {
-    /// Pages on each side.
-    reach: u32,
+    /// Pages before the fault, and after it.
+    reach: (u32, u32),
     rule: LastrRule,
+    /// The last fault was sequential.
+    sequential: bool,
     /// (object, index after the last read), most recently used first.
     lastr: [(ObjectId, u64); OBJECTS],
     known: usize,
@@ -41,24 +47,36 @@ struct Bsd {
 
 impl Bsd {
     fn new(params: Params) -> Self {
+        let others = params.checked().max_window - 1;
         Self {
-            reach: (params.checked().max_window - 1) / 2,
+            reach: (others / 2, others - others / 2),
             rule: params.lastr,
+            sequential: false,
             lastr: [(ObjectId(0), 0); OBJECTS],
             known: 0,
         }
     }
 
     /// Whether a fault on `page` continues the last read of its object.
-    fn sequential(&self, page: PageNo) -> bool {
+    fn continues(&self, page: PageNo) -> bool {
         let entry = self.lastr[..self.known]
             .iter()
             .find(|entry| entry.0 == page.object());
         entry.is_some_and(|&(_, last)| (last..last + SEQUENTIAL_PAGES).contains(&page.index()))
     }
 
-    /// Expects the next sequential fault of `object` from index `next` on.
-    fn expect(&mut self, object: ObjectId, next: u64) {
+    /// Notes a fault on `page` that read `pages` pages, 0 where there was nothing to read. The next
+    /// sequential one is expected behind them, counted from the first page that was asked for.
+    fn note(&mut self, page: PageNo, pages: u32) {
+        let asked_before = if self.sequential {
+            0
+        } else {
+            page.index().min(u64::from(self.reach.0))
+        };
+        let (object, next) = (
+            page.object(),
+            page.index() - asked_before + u64::from(pages),
+        );
         let found = self.lastr[..self.known]
             .iter()
             .position(|entry| entry.0 == object);
@@ -77,32 +95,35 @@ impl ReadAhead for Bsd {
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
-        let before = if self.sequential(fault.page) {
+        self.sequential = self.rule != LastrRule::Off && self.continues(fault.page);
+        let before = if self.sequential {
             0
         } else {
-            neighbours(self.reach, view, |n| {
+            neighbours(self.reach.0, view, |n| {
                 let slot = fault.slot.0.checked_sub(n)?;
                 Some((fault.page.checked_sub(u64::from(n))?, SlotNo(slot)))
             })
         };
-        let after = neighbours(self.reach, view, |n| {
+        let after = neighbours(self.reach.1, view, |n| {
             let slot = fault.slot.0.checked_add(n)?;
             Some((fault.page.checked_add(u64::from(n))?, SlotNo(slot)))
         });
         if self.rule != LastrRule::Off {
-            self.expect(
-                fault.page.object(),
-                fault.page.index() + 1 + u64::from(after),
-            );
+            self.note(fault.page, before + 1 + after);
         }
         let start = SlotNo(fault.slot.0 - before);
         Window::run(SlotRange::new(start, before + 1 + after))
     }
 
     fn untouched_fault(&mut self, page: PageNo) {
+        self.sequential = self.rule != LastrRule::Off && self.continues(page);
         if self.rule == LastrRule::EveryFault {
-            self.expect(page.object(), page.index());
+            self.note(page, 0);
         }
+    }
+
+    fn drops_behind(&self) -> u32 {
+        if self.sequential { BEHIND_PAGES } else { 0 }
     }
 }
 

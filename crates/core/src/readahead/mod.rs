@@ -110,6 +110,12 @@ pub trait ReadAhead: Send {
     fn untouched_fault(&mut self, page: PageNo) {
         let _ = page;
     }
+
+    /// How many pages below the last fault are not wanted any more, because it was sequential. A
+    /// daemon that drops pages behind faults puts them away.
+    fn drops_behind(&self) -> u32 {
+        0
+    }
 }
 
 /// A policy in the registry.

@@ -19,7 +19,7 @@ mod replay;
 
 use alloc::vec::Vec;
 
-use crate::contract::{Action, Event, IoFailure, Outcome, PageOutcome, Refusal};
+use crate::contract::{Action, Body, Event, IoFailure, Outcome, PageOutcome, Refusal};
 use crate::page::ContentHash;
 use crate::pageout::ClusterWindow;
 use crate::pager::Setup;
@@ -104,10 +104,11 @@ pub struct Header<'a> {
 }
 
 impl Header<'_> {
-    /// The same pager anew; `None` when a policy is unknown here or a parameter out of its range.
+    /// The same pager anew, for a body without bits: touches are not in a trace. `None` when a policy
+    /// is unknown here or needs bits, or a parameter is out of its range.
     #[must_use]
     pub fn setup(&self) -> Option<Setup> {
-        let reclaim = reclaim::find(self.reclaim)?;
+        let reclaim = reclaim::find_for(self.reclaim, Body::default()).ok()?;
         let pageout = pageout::find(self.pageout)?;
         let readahead = readahead::find(self.readahead)?;
         let slots = slots::find(self.slots)?;
@@ -124,6 +125,7 @@ impl Header<'_> {
             slots_max: self.slots_max,
             zero_around: self.zero_around,
             rescue_around: self.rescue_around,
+            body: Body::default(),
         })
     }
 
@@ -160,6 +162,7 @@ mod tag {
     pub const FORKED: u8 = 10;
     pub const CHILDREN_GONE: u8 = 11;
     pub const TICK: u8 = 12;
+    pub const TIMER: u8 = 13;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -243,6 +246,7 @@ impl Recorder {
             Event::Forked => tag::FORKED,
             Event::ChildrenGone => tag::CHILDREN_GONE,
             Event::Tick => tag::TICK,
+            Event::Timer => tag::TIMER,
         };
         self.entry.push(tag);
         put_step(&mut self.entry, self.now, now.0);
@@ -267,7 +271,12 @@ impl Recorder {
             Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => self.run(range),
             Event::Grown(range) => self.slots(range),
             Event::Limit(frames) => put(&mut self.entry, frames as u64),
-            Event::Full | Event::Forking | Event::Forked | Event::ChildrenGone | Event::Tick => {}
+            Event::Full
+            | Event::Forking
+            | Event::Forked
+            | Event::ChildrenGone
+            | Event::Tick
+            | Event::Timer => {}
         }
         self.finish(sink);
     }

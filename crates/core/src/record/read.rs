@@ -180,6 +180,7 @@ impl<'a> Reader<'a> {
             tag::FORKED => Event::Forked,
             tag::CHILDREN_GONE => Event::ChildrenGone,
             tag::TICK => Event::Tick,
+            tag::TIMER => Event::Timer,
             _ => return Err(Why::Corrupt),
         }))
     }

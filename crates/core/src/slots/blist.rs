@@ -30,6 +30,13 @@ struct Summary {
     best: u32,
 }
 
+impl Summary {
+    /// All but the count.
+    const fn shape(self) -> (u8, u32, u32, u32) {
+        (self.longest, self.head, self.tail, self.best)
+    }
+}
+
 /// A slot allocator over slots `0..capacity`, all of them unavailable at first.
 ///
 /// After construction nothing here allocates heap memory. Allocating and freeing a run of `n`
@@ -203,6 +210,9 @@ impl Blist {
         }
         let first = (range.start.0 / LEAF_SLOTS) as usize;
         let last = ((end - 1) as u32 / LEAF_SLOTS) as usize;
+        let shape =
+            |blist: &Self, leaf: usize| (blist.longest[leaf], blist.leaves[leaf] == u32::MAX);
+        let shape_before = shape(self, first);
         for leaf in first..=last {
             let low = range.start.0.saturating_sub(leaf as u32 * LEAF_SLOTS);
             let high = (end - leaf as u64 * u64::from(LEAF_SLOTS)).min(u64::from(LEAF_SLOTS));
@@ -215,11 +225,25 @@ impl Blist {
             *bits ^= mask;
             self.longest[leaf] = longest_run(*bits);
         }
+        let mut reshaped = first != last || shape(self, first) != shape_before;
         let (mut low, mut high) = (first, last);
         for level in 0..self.levels.len() {
             (low, high) = (low / RADIX, high / RADIX);
+            if low == high && !reshaped {
+                // Only the count differs, which is most often so.
+                let count = &mut self.levels[level][low].free;
+                *count = if free {
+                    *count + range.slots
+                } else {
+                    *count - range.slots
+                };
+                continue;
+            }
+            reshaped = false;
             for node in low..=high {
-                self.levels[level][node] = self.sum(level, node);
+                let sum = self.sum(level, node);
+                let before = core::mem::replace(&mut self.levels[level][node], sum);
+                reshaped |= before.shape() != sum.shape();
             }
         }
     }

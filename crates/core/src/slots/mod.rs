@@ -6,7 +6,7 @@ mod place;
 
 pub use blist::{Blist, LEAF_SLOTS};
 pub use log::Log;
-pub use place::{Placed, ShrinkRule, place, place_with};
+pub use place::{Placed, ShrinkRule, place, place_with, request};
 
 use alloc::boxed::Box;
 

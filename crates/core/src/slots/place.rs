@@ -68,21 +68,33 @@ fn shrink(first: u32, pages: u32, rule: ShrinkRule, slots: &mut dyn Slots, out: 
     let end = first + pages;
     let mut at = first;
     while at < end && slots.available() > 0 {
-        let mut ask = end - at;
-        loop {
-            if let Some(run) = slots.alloc(ask) {
+        at += match request(end - at, rule, slots) {
+            Ok(run) => {
                 out.push(Placed {
                     first: at as usize,
                     slots: run,
                 });
-                break;
+                run.slots
             }
-            ask = match rule {
-                ShrinkRule::Halve if ask > HALVING_FLOOR => ask / 2,
-                ShrinkRule::ByOne if ask > 1 => ask - 1,
-                _ => break,
-            };
+            Err(given_up) => given_up,
+        };
+    }
+}
+
+/// One request for `slots` slots, made smaller while there is no such run.
+///
+/// # Errors
+/// With the size of the last request when that failed too: so many pages find no space.
+pub fn request(slots: u32, rule: ShrinkRule, free: &mut dyn Slots) -> Result<SlotRange, u32> {
+    let mut ask = slots;
+    loop {
+        if let Some(run) = free.alloc(ask) {
+            return Ok(run);
         }
-        at += ask;
+        ask = match rule {
+            ShrinkRule::Halve if ask > HALVING_FLOOR => ask / 2,
+            ShrinkRule::ByOne if ask > 1 => ask - 1,
+            _ => return Err(ask),
+        };
     }
 }

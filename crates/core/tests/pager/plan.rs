@@ -1,5 +1,6 @@
 //! What a run of the model is made of: policies, sizes, and how badly the world behaves.
 
+use outpage_core::contract::Body;
 use outpage_core::pager::Setup;
 use outpage_core::readahead::Arrival;
 use outpage_core::record::Header;
@@ -114,6 +115,7 @@ impl Plan {
             slots_max: self.slots_max,
             zero_around: self.zero_around,
             rescue_around: self.rescue_around,
+            body: Body::default(),
         }
     }
 }

@@ -125,7 +125,9 @@ fn lastr_rules_differ_on_untouched_pages() {
         (LastrRule::Off, 93),
     ] {
         let mut policy = bsd(rule);
+        // The first asks for the 7 pages before it too; the second continues it.
         policy.untouched_fault(page(1, 90));
+        policy.untouched_fault(page(1, 91));
         let read = fault(&mut *policy, page(1, 100), &mut store(1000));
         assert_eq!(read[0], page(1, first), "{rule:?}");
     }

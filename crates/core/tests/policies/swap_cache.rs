@@ -48,6 +48,7 @@ impl Body {
             slots_max: 1 << 16,
             zero_around: 1,
             rescue_around: 0,
+            body: outpage_core::contract::Body { bits: false },
         };
         Self {
             pager: Pager::new(setup),

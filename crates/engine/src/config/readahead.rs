@@ -141,9 +141,17 @@ mod tests {
             assert!(refused.contains(allowed), "{refused}");
         }
         let small = with("asp", Some(4)).readahead_params(Mechanism::Move);
-        assert!(small.expect_err("window above max").reason.contains("at most 4"));
+        assert!(
+            small
+                .expect_err("window above max")
+                .reason
+                .contains("at most 4")
+        );
         let unseen = with("asp", None).readahead_params(Mechanism::WriteProtect);
         let reason = unseen.expect_err("touches are not seen").reason;
-        assert!(reason.contains("arrival=mapped") && reason.contains("stream"), "{reason}");
+        assert!(
+            reason.contains("arrival=mapped") && reason.contains("stream"),
+            "{reason}"
+        );
     }
 }

@@ -106,6 +106,9 @@ mod tests {
     #[test]
     fn a_difference_within_the_noise_moves_nobody() {
         let mut trials = Trials::default();
-        assert_eq!(round(&mut trials, 1, |cpu| 60_000 - u64::from(cpu)), Some(2));
+        assert_eq!(
+            round(&mut trials, 1, |cpu| 60_000 - u64::from(cpu)),
+            Some(2)
+        );
     }
 }

@@ -1,0 +1,154 @@
+//! The queues that pages are on, linked through the leaves.
+
+use super::{PageId, Pages};
+
+/// The queue a page is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Queue {
+    /// On none.
+    None = 0,
+    /// Mapped pages, oldest first. Under a daemon: recently used ones.
+    Active,
+    /// Staged pages waiting for page-out or cache. Under a daemon: candidates for that, mapped or not.
+    Inactive,
+    /// Clean staged pages: nearly free.
+    Cache,
+    /// Mapped pages that could not be detached: no victims for a while.
+    Refused,
+}
+
+const QUEUE_SHIFT: u32 = 5;
+
+/// One queue: ends and length; the links are in the leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) head: PageId,
+    pub(super) tail: PageId,
+    pub(super) pages: usize,
+}
+
+impl Pages {
+    /// The queue the page is on.
+    #[must_use]
+    pub fn queue(&self, id: PageId) -> Queue {
+        match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
+            1 => Queue::Active,
+            2 => Queue::Inactive,
+            3 => Queue::Cache,
+            4 => Queue::Refused,
+            _ => Queue::None,
+        }
+    }
+
+    /// Pages on `queue`.
+    #[must_use]
+    pub fn queued(&self, queue: Queue) -> usize {
+        self.queues[queue as usize - 1].pages
+    }
+
+    /// The oldest page of `queue`.
+    #[must_use]
+    pub fn head(&self, queue: Queue) -> Option<PageId> {
+        let head = self.queues[queue as usize - 1].head;
+        head.is_some().then_some(head)
+    }
+
+    /// The page behind this one on its queue.
+    #[must_use]
+    pub fn behind(&self, id: PageId) -> Option<PageId> {
+        let next = self.leaf(id.leaf()).next[id.offset()];
+        next.is_some().then_some(next)
+    }
+
+    /// Keeps a place on the inactive queue, before `next` or at its end, whatever comes and goes.
+    pub fn keep_place(&mut self, next: Option<PageId>) {
+        self.place = next.unwrap_or(PageId::NONE);
+        self.place_at_end = next.is_none();
+    }
+
+    /// Gives up the place that was kept, and returns the page behind it.
+    pub fn take_place(&mut self) -> Option<PageId> {
+        self.place_at_end = false;
+        let next = core::mem::replace(&mut self.place, PageId::NONE);
+        next.is_some().then_some(next)
+    }
+
+    /// Appends the page to `queue`.
+    ///
+    /// # Panics
+    /// When it is on a queue already.
+    pub fn push(&mut self, queue: Queue, id: PageId) {
+        assert!(self.queue(id) == Queue::None, "page queued twice");
+        if self.place_at_end && queue == Queue::Inactive {
+            (self.place, self.place_at_end) = (id, false);
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        let tail = core::mem::replace(&mut ends.tail, id);
+        ends.pages += 1;
+        if !tail.is_some() {
+            ends.head = id;
+        } else {
+            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        leaf.prev[id.offset()] = tail;
+        leaf.next[id.offset()] = PageId::NONE;
+        leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
+    }
+
+    /// Moves a page of `queue` to its end.
+    pub fn requeue(&mut self, queue: Queue, id: PageId) {
+        debug_assert!(self.queue(id) == queue, "requeued on another queue");
+        let tail = self.queues[queue as usize - 1].tail;
+        if tail == id {
+            return;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        let next = core::mem::replace(&mut leaf.next[id.offset()], PageId::NONE);
+        let prev = core::mem::replace(&mut leaf.prev[id.offset()], tail);
+        if id == self.place {
+            self.place = next;
+        } else if self.place_at_end && queue == Queue::Inactive {
+            (self.place, self.place_at_end) = (id, false);
+        }
+        self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+        self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        if prev.is_some() {
+            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.tail = id;
+        if !prev.is_some() {
+            ends.head = next;
+        }
+    }
+
+    /// Takes the page off its queue, if it is on one.
+    pub fn unqueue(&mut self, id: PageId) {
+        let queue = self.queue(id);
+        if queue == Queue::None {
+            return;
+        }
+        let leaf = self.leaf_mut(id.leaf());
+        let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
+        leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
+        if id == self.place {
+            (self.place, self.place_at_end) = (next, !next.is_some());
+        }
+        if prev.is_some() {
+            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+        }
+        if next.is_some() {
+            self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.pages -= 1;
+        if !prev.is_some() {
+            ends.head = next;
+        }
+        if !next.is_some() {
+            ends.tail = prev;
+        }
+    }
+}

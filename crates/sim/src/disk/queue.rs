@@ -1,0 +1,148 @@
+//! A device behind a scheduler.
+
+use super::{Device, Next, Op, Request, Scheduler};
+
+/// A request that is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Finished {
+    /// Which.
+    pub request: Request,
+    /// When it was submitted.
+    pub since: u64,
+}
+
+/// What a disk did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct QueueStats {
+    /// Reads.
+    pub reads: u64,
+    /// Blocks read.
+    pub blocks_read: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Blocks written.
+    pub blocks_written: u64,
+    /// Nanoseconds during which a command was in service.
+    pub busy_ns: u64,
+    /// Nanoseconds from submission to completion, over all reads.
+    pub read_wait_ns: u64,
+    /// The same over all writes.
+    pub write_wait_ns: u64,
+}
+
+struct InService {
+    request: Request,
+    since: u64,
+    begun: u64,
+    ends: u64,
+}
+
+/// A disk: what waits, what is in service, what it did.
+pub struct Queue {
+    device: Box<dyn Device>,
+    scheduler: Box<dyn Scheduler>,
+    in_service: Vec<InService>,
+    /// (id, when submitted) of what waits.
+    submitted: Vec<(u32, u64)>,
+    wake: Option<u64>,
+    stats: QueueStats,
+}
+
+impl Queue {
+    /// With nothing to do.
+    #[must_use]
+    pub fn new(device: Box<dyn Device>, scheduler: Box<dyn Scheduler>) -> Self {
+        Self {
+            device,
+            scheduler,
+            in_service: Vec::new(),
+            submitted: Vec::new(),
+            wake: None,
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// A request arrives. Ids of requests that are not complete differ.
+    pub fn submit(&mut self, now: u64, request: Request) {
+        self.submitted.push((request.id, now));
+        self.scheduler.push(now, request);
+        self.dispatch(now);
+    }
+
+    /// When something happens next, if nothing arrives.
+    #[must_use]
+    pub fn next_event(&self) -> Option<u64> {
+        let ends = self.in_service.iter().map(|s| s.ends).min();
+        ends.into_iter().chain(self.wake).min()
+    }
+
+    /// What is complete at `now`, one at a time, the earliest first.
+    pub fn poll(&mut self, now: u64) -> Option<Finished> {
+        let first = (0..self.in_service.len()).min_by_key(|&at| self.in_service[at].ends);
+        match first {
+            Some(at) if self.in_service[at].ends <= now => {
+                let s = self.in_service.swap_remove(at);
+                self.scheduler.completed(s.ends, &s.request);
+                self.count(&s);
+                self.dispatch(s.ends);
+                Some(Finished {
+                    request: s.request,
+                    since: s.since,
+                })
+            }
+            _ => {
+                if self.wake.is_some_and(|wake| wake <= now) {
+                    self.dispatch(now);
+                }
+                None
+            }
+        }
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub const fn stats(&self) -> &QueueStats {
+        &self.stats
+    }
+
+    fn count(&mut self, s: &InService) {
+        let (blocks, waited) = (u64::from(s.request.blocks), s.ends - s.since);
+        match s.request.op {
+            Op::Read => {
+                self.stats.reads += 1;
+                self.stats.blocks_read += blocks;
+                self.stats.read_wait_ns += waited;
+            }
+            Op::Write => {
+                self.stats.writes += 1;
+                self.stats.blocks_written += blocks;
+                self.stats.write_wait_ns += waited;
+            }
+        }
+        self.stats.busy_ns += s.ends - s.begun;
+    }
+
+    fn dispatch(&mut self, now: u64) {
+        self.wake = None;
+        while self.in_service.len() < self.device.depth() as usize {
+            match self.scheduler.next(now) {
+                Next::Dispatch(request) => {
+                    let at = self.submitted.iter().position(|s| s.0 == request.id);
+                    let (_, since) = self.submitted.swap_remove(at.expect("it was submitted"));
+                    let ends = self.device.begin(now, &request);
+                    self.in_service.push(InService {
+                        request,
+                        since,
+                        begun: now,
+                        ends,
+                    });
+                }
+                Next::Wait(until) => {
+                    self.wake = Some(until);
+                    return;
+                }
+                Next::Empty => return,
+            }
+        }
+    }
+}

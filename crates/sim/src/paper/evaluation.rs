@@ -1,0 +1,219 @@
+//! An evaluation: rows, tables, figures, and what explains the deviations.
+
+use std::collections::BTreeMap;
+
+use super::chart::Chart;
+use super::claims::{Claim, Published};
+use super::runs::{RunKey, Runs, Variation};
+use crate::sweep::Outcome;
+
+/// Deviations above this are explained: points for percentages, percent of the published value for
+/// everything else.
+const EXPLAINED: f64 = 10.0;
+
+/// What we got for a claim.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ours {
+    /// A number.
+    Number(f64),
+    /// Words, and whether they agree with the published ones; `None` where nothing can be said.
+    Text(String, Option<bool>),
+    /// The runs did not come to their ends.
+    None,
+}
+
+/// One claim, ours, and why they differ.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// The claim.
+    pub claim: Claim,
+    /// What we got.
+    pub ours: Ours,
+    /// The difference: points where `points`, else percent of the published value.
+    pub deviation: Option<f64>,
+    /// Whether the claim is a percentage.
+    pub points: bool,
+    /// What explains a deviation above 10, with the runs that show it.
+    pub note: String,
+}
+
+impl Row {
+    /// Whether it deviates by more than 10 (or disagrees, in words).
+    #[must_use]
+    pub fn deviates(&self) -> bool {
+        match &self.ours {
+            Ours::Number(_) => self.deviation.is_none_or(|d| d.abs() > EXPLAINED),
+            Ours::Text(_, agrees) => *agrees == Some(false),
+            Ours::None => true,
+        }
+    }
+}
+
+/// A table of the paper, with our figures beside the published ones.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Column heads.
+    pub head: Vec<String>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A figure of the paper, redrawn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// The chart.
+    pub chart: Chart,
+    /// What the paper says about it, and what we see.
+    pub text: String,
+}
+
+/// A whole evaluation.
+pub struct Evaluation {
+    /// The paper.
+    pub title: &'static str,
+    /// The constants of all runs, one a line.
+    pub constants: Vec<String>,
+    /// Every claim.
+    pub rows: Vec<Row>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Figures.
+    pub figures: Vec<Figure>,
+    /// Every run: its key and what became of it.
+    pub runs: BTreeMap<RunKey, Outcome>,
+}
+
+/// What an evaluation answers claims with.
+pub(super) struct Answers<'a> {
+    pub runs: &'a Runs,
+    pub variations: &'a [Variation],
+    /// The answer to a claim from the runs of a variant.
+    pub answer: fn(&Runs, &str, &[&str]) -> Ours,
+    /// What is said of a deviating claim besides the variations.
+    pub remark: fn(&[&str]) -> &'static str,
+}
+
+impl Answers<'_> {
+    pub fn rows(&self, claims: Vec<Claim>) -> Vec<Row> {
+        claims.into_iter().map(|claim| self.row(claim)).collect()
+    }
+
+    fn row(&self, claim: Claim) -> Row {
+        let ours = (self.answer)(self.runs, "", &claim.keys());
+        let points = claim.path.iter().any(|key| key.contains("percent"));
+        let deviation = match (&claim.published, &ours) {
+            (Published::Number(p), Ours::Number(o)) => deviation(*p, *o, points),
+            _ => None,
+        };
+        let mut row = Row {
+            claim,
+            ours,
+            deviation,
+            points,
+            note: String::new(),
+        };
+        if row.deviates() {
+            row.note = self.note(&row);
+        }
+        row
+    }
+
+    /// The remark, then for each varied cause the range that our figure takes.
+    fn note(&self, row: &Row) -> String {
+        let keys = row.claim.keys();
+        let mut parts: Vec<String> = Vec::new();
+        let remark = (self.remark)(&keys);
+        if !remark.is_empty() {
+            parts.push(remark.to_owned());
+        }
+        let (Published::Number(published), Ours::Number(base)) = (&row.claim.published, &row.ours)
+        else {
+            return parts.join(" ");
+        };
+        let mut causes: Vec<(&str, Vec<String>, f64, f64)> = Vec::new();
+        for variation in self.variations {
+            let Ours::Number(ours) = (self.answer)(self.runs, &variation.name(), &keys) else {
+                continue;
+            };
+            let value = format!("{} gives {}", variation.value, short(ours));
+            match causes.iter_mut().find(|c| c.0 == variation.cause) {
+                Some(cause) => {
+                    cause.1.push(value);
+                    (cause.2, cause.3) = (cause.2.min(ours), cause.3.max(ours));
+                }
+                None => causes.push((variation.cause, vec![value], base.min(ours), base.max(ours))),
+            }
+        }
+        let reaches = |c: &(&str, Vec<String>, f64, f64)| (c.2..=c.3).contains(published);
+        let mut reaching: Vec<&str> = causes.iter().filter(|c| reaches(c)).map(|c| c.0).collect();
+        reaching.dedup();
+        for (cause, values, ..) in &causes {
+            parts.push(format!("{cause}: {}.", values.join(", ")));
+        }
+        parts.push(match (causes.is_empty(), reaching.is_empty()) {
+            (true, _) => "Nothing was varied for this figure.".to_owned(),
+            (false, true) => "No varied cause reaches the published figure.".to_owned(),
+            (false, false) => format!(
+                "The published figure lies within what is had by: {}.",
+                reaching.join("; ")
+            ),
+        });
+        parts.join(" ")
+    }
+}
+
+/// Points, or percent of the published value; `None` where nothing was published but 0 and ours is
+/// not 0.
+fn deviation(published: f64, ours: f64, points: bool) -> Option<f64> {
+    if points {
+        Some(ours - published)
+    } else if published != 0.0 {
+        Some(100.0 * (ours / published - 1.0))
+    } else {
+        (ours == 0.0).then_some(0.0)
+    }
+}
+
+/// A number in as few digits as say something.
+pub(super) fn short(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        let digits = format!("{value:.0}");
+        let (sign, digits) = digits
+            .strip_prefix('-')
+            .map_or(("", digits.as_str()), |d| ("-", d));
+        let first = (digits.len() - 1) % 3 + 1;
+        let mut out = format!("{sign}{}", &digits[..first]);
+        for group in digits.as_bytes()[first..].chunks(3) {
+            out.push(',');
+            out.push_str(core::str::from_utf8(group).expect("digits"));
+        }
+        out
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [0.0, 7.0, 12.34, 999.96, 1000.0, 2_891_037.0, -1234.0].map(short),
+            ["0", "7", "12.3", "1000.0", "1,000", "2,891,037", "-1,234"]
+        );
+    }
+
+    #[test]
+    fn percentages_deviate_in_points_and_nothing_against_nothing_agrees() {
+        assert_eq!(deviation(75.0, 80.0, true), Some(5.0));
+        assert_eq!(deviation(200.0, 150.0, false), Some(-25.0));
+        assert_eq!(deviation(0.0, 0.0, false), Some(0.0));
+        assert_eq!(deviation(0.0, 3.0, false), None);
+    }
+}

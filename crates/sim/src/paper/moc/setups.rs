@@ -1,0 +1,272 @@
+//! The runs of the MOC paper's evaluation, and what is varied in them.
+
+use crate::disk::{self, Params};
+use crate::paper::runs::{RunKey, Variation};
+use crate::programs::{Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
+use crate::world::{DiskSpec, LastrSetting, Setup, WindowSetting};
+
+/// Pages that programs can have of 512 MB: the 126,000 that FreeBSD hands to its virtual memory
+/// less 6,000 (24 MB) for what the kernel and an idle system keep wired. The latter is a guess;
+/// 114,000 to 126,000 are shown.
+const FRAMES_512: u64 = 120_000;
+/// The same of 1 GB: 254,000 less 6,000.
+const FRAMES_1G: u64 = 248_000;
+/// 2 GB of swap.
+const SWAP_SLOTS: u32 = 1 << 19;
+
+pub(super) const SMALL: &str = "512 MB";
+pub(super) const LARGE: &str = "1 GB";
+pub(super) const POLICIES: [&str; 2] = ["bsd", "moc"];
+pub(super) const CLUSTERS: [u64; 9] = [1, 2, 4, 6, 8, 10, 12, 14, 16];
+
+/// The programs of a workload, by its name in the table of claims.
+fn programs(workload: &str) -> Vec<Spec> {
+    let sor = |n| {
+        Spec::Sor(SorParams {
+            n,
+            ..SorParams::default()
+        })
+    };
+    let lu = |n| {
+        Spec::Lu(LuParams {
+            n,
+            ..LuParams::default()
+        })
+    };
+    let ns2 = Spec::Ns2(Ns2Params::default());
+    match workload {
+        "ns2" => vec![ns2],
+        "sor" => vec![sor(8000)],
+        "lu" => vec![lu(10_000)],
+        "all" => vec![ns2, sor(8000), lu(10_000)],
+        "all_larger" => vec![
+            Spec::Ns2(Ns2Params::thousand_nodes()),
+            sor(10_000),
+            lu(11_000),
+        ],
+        micro => {
+            let cluster_pages = micro
+                .trim_start_matches("micro ")
+                .parse()
+                .expect("a cluster size");
+            vec![Spec::Micro(MicroParams {
+                cluster_pages,
+                ..MicroParams::default()
+            })]
+        }
+    }
+}
+
+fn setup(memory: &str, workload: &str, policy: &str) -> Setup {
+    let frames = if memory == SMALL {
+        FRAMES_512
+    } else {
+        FRAMES_1G
+    };
+    Setup {
+        swap_slots: SWAP_SLOTS,
+        ..Setup::bsd("6.2", policy, frames, programs(workload))
+    }
+}
+
+const ALONE: &[&str] = &["ns2", "sor", "lu"];
+const PAGED: &[&str] = &["ns2", "sor", "lu", "all"];
+/// Everything that pages on 512 MB; the microbenchmarks from the fifth on.
+const PAGED_AND_MICRO: &[&str] = &[
+    "ns2", "sor", "lu", "all", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
+    "micro 12", "micro 14", "micro 16",
+];
+
+/// The setting of the write cache, on the same disk.
+fn write_cache_off(setup: &mut Setup) {
+    let model = disk::model("barracuda-7200.9-nowc").expect("registered");
+    setup.disk = DiskSpec::Named(model.name.to_owned());
+}
+
+fn each_sor(setup: &mut Setup, change: impl Fn(&mut SorParams)) {
+    for program in &mut setup.programs {
+        if let Spec::Sor(params) = program {
+            change(params);
+        }
+    }
+}
+
+fn each_ns2(setup: &mut Setup, moved_percent: u32) {
+    for program in &mut setup.programs {
+        if let Spec::Ns2(params) = program {
+            params.moved_percent = moved_percent;
+        }
+    }
+}
+
+fn disk_with(setup: &mut Setup, change: impl Fn(&mut disk::RotatingParams)) {
+    let Params::Rotating(mut params) = disk::model("barracuda-7200.9").expect("registered").params
+    else {
+        return;
+    };
+    change(&mut params);
+    setup.disk = DiskSpec::Params(Params::Rotating(params));
+}
+
+/// What is not known of the paper's machine, kernel and programs.
+pub(super) const VARIATIONS: &[Variation] = &[
+    Variation {
+        cause: "write cache of the disk",
+        value: "off",
+        workloads: PAGED_AND_MICRO,
+        apply: write_cache_off,
+    },
+    Variation {
+        cause: "usable memory",
+        value: "114,000 pages",
+        workloads: ALONE,
+        apply: |s| s.frames = 114_000,
+    },
+    Variation {
+        cause: "usable memory",
+        value: "126,000 pages",
+        workloads: ALONE,
+        apply: |s| s.frames = 126_000,
+    },
+    Variation {
+        cause: "a scan that ends at its limit, and spares every dirty page once, as the paper says",
+        value: "both",
+        workloads: PAGED,
+        apply: |s| {
+            s.policies.bsd.stop_at_limit = true;
+            s.policies.bsd.second_look_always = true;
+        },
+    },
+    Variation {
+        cause: "the limit of a scan counted in writes, as in the paper's figure 8",
+        value: "counted so",
+        workloads: ALONE,
+        apply: |s| s.policies.bsd.limit_counts_writes = true,
+    },
+    Variation {
+        cause: "clusters of 8 pages to each side of the victim",
+        value: "so",
+        workloads: ALONE,
+        apply: |s| s.policies.window = WindowSetting::Paper,
+    },
+    Variation {
+        cause: "when a fault counts as sequential",
+        value: "after a read only",
+        workloads: ALONE,
+        apply: |s| s.policies.lastr = LastrSetting::MajorFaults,
+    },
+    Variation {
+        cause: "when a fault counts as sequential",
+        value: "never",
+        workloads: ALONE,
+        apply: |s| s.policies.lastr = LastrSetting::Off,
+    },
+    Variation {
+        cause: "sweeps of SOR",
+        value: "3",
+        workloads: &["sor"],
+        apply: |s| each_sor(s, |p| p.sweeps = 3),
+    },
+    Variation {
+        cause: "sweeps of SOR",
+        value: "15",
+        workloads: &["sor"],
+        apply: |s| each_sor(s, |p| p.sweeps = 15),
+    },
+    Variation {
+        cause: "rows of SOR",
+        value: "as glibc lays them out",
+        workloads: &["sor"],
+        apply: |s| each_sor(s, |p| p.layout = Layout::Glibc),
+    },
+    Variation {
+        cause: "runs of NS2 that move in a second",
+        value: "none",
+        workloads: &["ns2", "all", "all_larger"],
+        apply: |s| each_ns2(s, 0),
+    },
+    Variation {
+        cause: "runs of NS2 that move in a second",
+        value: "20 %",
+        workloads: &["ns2"],
+        apply: |s| each_ns2(s, 20),
+    },
+    Variation {
+        cause: "runs of NS2 that move in a second",
+        value: "30 %",
+        workloads: &["ns2"],
+        apply: |s| each_ns2(s, 30),
+    },
+    Variation {
+        cause: "command overhead of the disk",
+        value: "1 ms",
+        workloads: ALONE,
+        apply: |s| disk_with(s, |p| p.overhead_us = 1_000),
+    },
+    Variation {
+        cause: "scheduler",
+        value: "in order of arrival",
+        workloads: ALONE,
+        apply: |s| s.scheduler = "fifo".to_owned(),
+    },
+];
+
+/// Every run of the evaluation: the paper's, then the variations.
+pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
+    let mut cases: Vec<(&str, &str)> = vec![(SMALL, "all"), (LARGE, "all_larger"), (LARGE, "all")];
+    cases.extend(ALONE.iter().flat_map(|w| [(SMALL, *w), (LARGE, *w)]));
+    cases.extend(PAGED_AND_MICRO[4..].iter().map(|w| (SMALL, *w)));
+    let mut setups = Vec::new();
+    for (memory, workload) in cases {
+        for policy in POLICIES {
+            setups.push((
+                RunKey::new(memory, workload, policy),
+                setup(memory, workload, policy),
+            ));
+        }
+    }
+    for variation in VARIATIONS {
+        for workload in variation.workloads {
+            for policy in POLICIES {
+                let memories: &[&str] = match *workload {
+                    "all" => &[SMALL, LARGE],
+                    "all_larger" => &[LARGE],
+                    _ => &[SMALL],
+                };
+                for memory in memories {
+                    let mut setup = setup(memory, workload, policy);
+                    (variation.apply)(&mut setup);
+                    let key = RunKey::new(memory, workload, policy);
+                    setups.push((key.varied(&variation.name()), setup));
+                }
+            }
+        }
+    }
+    setups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_a_name_of_its_own() {
+        let mut keys: Vec<_> = setups().into_iter().map(|s| s.0).collect();
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn runs_of_the_evaluation_differ_in_memory_programs_and_page_out_only() {
+        let all = setups();
+        let one = &all[0].1;
+        for (key, setup) in all.iter().filter(|(key, _)| key.variant.is_empty()) {
+            let mut same = setup.clone();
+            (same.frames, same.programs) = (one.frames, one.programs.clone());
+            same.policies.pageout.clone_from(&one.policies.pageout);
+            assert_eq!(&same, one, "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The evaluations of the papers, run again: published figures beside ours.
+//!
+//! [`moc`] and [`mclustering`] run everything and return an [`Evaluation`], which writes itself as
+//! a page of HTML with charts, as Markdown and as CSV. One set of constants serves all runs of a
+//! paper; what is not known of the papers' machines is varied, and each deviation says how far the
+//! variations move it.
+
+mod chart;
+mod claims;
+mod evaluation;
+mod mclustering;
+mod moc;
+mod output;
+mod runs;
+
+pub use chart::{Chart, Series};
+pub use claims::{Claim, Published};
+pub use evaluation::{Evaluation, Figure, Ours, Row, Table};
+pub use runs::{Measure, RunKey, Runs, Variation};
+
+/// A paper that can be run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Paper {
+    /// Yang, Ahn and Oh, 2009.
+    Moc,
+    /// Ahn, Choi, Oh, Lim and Kim, 2014.
+    MClustering,
+}
+
+impl Paper {
+    /// The paper called `name` on the command line.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "moc" => Some(Self::Moc),
+            "mclustering" => Some(Self::MClustering),
+            _ => None,
+        }
+    }
+
+    /// How many runs its evaluation makes.
+    #[must_use]
+    pub fn runs(self) -> usize {
+        match self {
+            Self::Moc => moc::setups().len(),
+            Self::MClustering => mclustering::setups().len(),
+        }
+    }
+
+    /// Runs the evaluation on `threads` threads. `progress` is told how many runs are done.
+    #[must_use]
+    pub fn evaluate(self, threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Evaluation {
+        match self {
+            Self::Moc => moc::evaluate(threads, progress),
+            Self::MClustering => mclustering::evaluate(threads, progress),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The runs of an evaluation, and what is measured of them.
+
+use std::collections::BTreeMap;
+
+use crate::sweep::{Outcome, run_all};
+use crate::world::{Report, Setup};
+
+/// Names a run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RunKey {
+    /// The variation; empty for the evaluation itself.
+    pub variant: String,
+    /// Memory size, of the machine or of the program: whatever the paper varies.
+    pub memory: String,
+    /// What ran.
+    pub workload: String,
+    /// Page-out policy.
+    pub policy: String,
+}
+
+impl RunKey {
+    /// A run of the evaluation itself.
+    #[must_use]
+    pub fn new(memory: &str, workload: &str, policy: &str) -> Self {
+        Self {
+            variant: String::new(),
+            memory: memory.to_owned(),
+            workload: workload.to_owned(),
+            policy: policy.to_owned(),
+        }
+    }
+
+    /// The same run under a variation.
+    #[must_use]
+    pub fn varied(&self, variant: &str) -> Self {
+        Self {
+            variant: variant.to_owned(),
+            ..self.clone()
+        }
+    }
+}
+
+/// One thing that is not known of the paper's machine, at another value.
+#[derive(Clone, Copy)]
+pub struct Variation {
+    /// What is varied: several values of one thing share it.
+    pub cause: &'static str,
+    /// The value.
+    pub value: &'static str,
+    /// For which workloads.
+    pub workloads: &'static [&'static str],
+    /// Makes it so.
+    pub apply: fn(&mut Setup),
+}
+
+impl Variation {
+    /// The variant's name in [`RunKey`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}: {}", self.cause, self.value)
+    }
+}
+
+/// Finished runs.
+pub struct Runs {
+    outcomes: BTreeMap<RunKey, Outcome>,
+}
+
+impl Runs {
+    /// Runs them all on `threads` threads.
+    #[must_use]
+    pub fn run(
+        setups: Vec<(RunKey, Setup)>,
+        threads: usize,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Self {
+        let (keys, setups): (Vec<_>, Vec<_>) = setups.into_iter().unzip();
+        let outcomes = run_all(&setups, threads, progress);
+        let outcomes = keys.into_iter().zip(outcomes).collect();
+        Self { outcomes }
+    }
+
+    /// The report of a run, if there is such a run and it came to its end.
+    #[must_use]
+    pub fn get(&self, key: &RunKey) -> Option<&Report> {
+        self.outcomes.get(key)?.as_ref().ok()
+    }
+
+    /// The report of a run under `variant`.
+    #[must_use]
+    pub fn report(
+        &self,
+        variant: &str,
+        memory: &str,
+        workload: &str,
+        policy: &str,
+    ) -> Option<&Report> {
+        self.get(&RunKey::new(memory, workload, policy).varied(variant))
+    }
+
+    /// Runs that did not come to their ends, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&RunKey, &str)> {
+        let failed = self.outcomes.iter();
+        failed.filter_map(|(key, outcome)| Some((key, outcome.as_ref().err()?.as_str())))
+    }
+
+    /// All runs.
+    pub fn all(&self) -> impl Iterator<Item = (&RunKey, &Outcome)> {
+        self.outcomes.iter()
+    }
+}
+
+/// What is measured of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// Seconds.
+    Seconds,
+    /// Pages written.
+    PagesWritten,
+    /// Writes.
+    Writes,
+    /// Reads.
+    Reads,
+}
+
+impl Measure {
+    /// The figure.
+    #[must_use]
+    pub fn of(self, report: &Report) -> f64 {
+        match self {
+            Self::Seconds => report.seconds(),
+            Self::PagesWritten => report.page_outs as f64,
+            Self::Writes => report.page_out_writes as f64,
+            Self::Reads => report.page_in_reads as f64,
+        }
+    }
+
+    /// What the second run saves of the first, percent. 0 when the first has nothing.
+    #[must_use]
+    pub fn saved_percent(self, first: &Report, second: &Report) -> f64 {
+        let (first, second) = (self.of(first), self.of(second));
+        if first == 0.0 {
+            0.0
+        } else {
+            100.0 * (1.0 - second / first)
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+    use crate::programs::{MicroParams, Spec};
+    use crate::sweep::run;
+
+    /// The same short run under every key.
+    pub(in crate::paper) fn alike(setups: Vec<(RunKey, Setup)>) -> Runs {
+        let micro = Spec::Micro(MicroParams {
+            pages: 2000,
+            ..MicroParams::default()
+        });
+        let outcome = run(&Setup::live(500, vec![micro]));
+        assert!(outcome.is_ok());
+        let outcomes = setups.into_iter().map(|(key, _)| (key, outcome.clone()));
+        Runs {
+            outcomes: outcomes.collect(),
+        }
+    }
+}

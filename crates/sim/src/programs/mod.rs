@@ -1,0 +1,108 @@
+//! Programs as generators of page references.
+//!
+//! A program is a sequence of [`Step`]s; touches are runs of pages, so that a generator costs time
+//! by the run, not by the page. All programs are closed forms: nothing is recorded.
+
+mod layout;
+mod lu;
+mod micro;
+mod nbench_rng;
+mod ns2;
+mod sor;
+mod spec;
+
+pub use layout::{Layout, Rows};
+pub use lu::{Lu, LuParams};
+pub use micro::{Micro, MicroParams};
+pub use nbench_rng::NbenchRng;
+pub use ns2::{Ns2, Ns2Params, RUN_SHARES};
+pub use sor::{Sor, SorParams};
+pub use spec::{NAMES, Spec};
+
+use outpage_core::contract::Access;
+use outpage_core::units::{ObjectId, PageNo, PageRange};
+
+/// What a program does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Touches the pages of a run in ascending order.
+    Touch {
+        /// Which.
+        run: PageRange,
+        /// Read or write.
+        access: Access,
+        /// CPU time a page, nanoseconds.
+        page_ns: u32,
+    },
+    /// Touches up to four runs in step: the first page of each, then the second of each, and so
+    /// on; runs of no page are left out, and a shorter one ends earlier.
+    Together {
+        /// The runs.
+        runs: [(PageRange, Access); 4],
+        /// CPU time for each round of pages, nanoseconds.
+        page_ns: u32,
+    },
+    /// Computes without touching memory, nanoseconds.
+    Compute(u64),
+    /// The range is memory of the program's from now on, all zeroes.
+    Map(PageRange),
+    /// The range is no longer.
+    Unmap(PageRange),
+    /// The contents are not wanted any more; the next touch gives zeroes.
+    Discard(PageRange),
+    /// What follows is counted under this name.
+    Phase(&'static str),
+    /// The program ends.
+    End,
+}
+
+impl Step {
+    /// A run that [`Step::Together`] leaves out.
+    pub const NO_RUN: (PageRange, Access) = (PageRange::new(PageNo::from_raw(0), 0), Access::Read);
+}
+
+/// A generator of steps.
+pub trait Program: Send {
+    /// What it is called in reports.
+    fn name(&self) -> &'static str;
+    /// The next step; [`Step::End`] for ever once it has ended.
+    fn step(&mut self) -> Step;
+    /// The most pages it has at once.
+    fn footprint(&self) -> u64;
+}
+
+/// The page at `index` of `object`.
+fn page(object: u32, index: u64) -> PageNo {
+    PageNo::new(ObjectId(object), index)
+}
+
+/// `pages` pages of `object` from `index` on.
+fn run(object: u32, index: u64, pages: u64) -> PageRange {
+    PageRange::new(page(object, index), pages)
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// (reads, writes) of pages, over the whole program.
+    pub fn touches(program: &mut dyn Program) -> (u64, u64) {
+        let (mut reads, mut writes) = (0, 0);
+        let mut count = |access, pages| match access {
+            Access::Read => reads += pages,
+            Access::Write => writes += pages,
+        };
+        loop {
+            match program.step() {
+                Step::Touch { run, access, .. } => count(access, run.pages),
+                Step::Together { runs, .. } => {
+                    for (run, access) in runs {
+                        count(access, run.pages);
+                    }
+                }
+                Step::End => return (reads, writes),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Carrying out what the pager says.
+
+use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
+use outpage_core::units::{Nanos, SlotRange};
+
+use super::process::State;
+use super::{RunError, World};
+use crate::disk::{DAEMON, Op, Request};
+
+/// As many pages as one action can name.
+static MAPPED: [PageOutcome; 256] = [PageOutcome::Done; 256];
+
+impl World {
+    /// Carries out all actions, and asks when the pager wants to be woken.
+    pub(super) fn act(&mut self) {
+        while let Some(action) = self.pager.poll_action() {
+            match action {
+                Action::ZeroFill { id, run } => {
+                    self.now += u64::from(self.costs.zero_fill_ns) * run.pages;
+                    self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
+                }
+                Action::Map { id, run } => {
+                    self.now += u64::from(self.costs.soft_fault_ns);
+                    self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
+                }
+                Action::Detach { id, run } => {
+                    let outcomes: Vec<_> =
+                        run.iter().map(|p| self.pager.detached_version(p)).collect();
+                    self.done(id, Outcome::Pages(&outcomes));
+                }
+                Action::PageIn { id, slots } => self.submit(id, slots, Op::Read),
+                Action::PageOut { id, slots } => self.submit(id, slots, Op::Write),
+                Action::Release { id } | Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
+                Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),
+                Action::Exhausted { swap_full } => {
+                    let now_ns = self.now;
+                    self.exhausted
+                        .get_or_insert(RunError::Exhausted { now_ns, swap_full });
+                    self.due = 0;
+                }
+            }
+        }
+        self.deadline = self.pager.next_deadline().map(|at| at.0);
+    }
+
+    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        self.pager
+            .handle(Nanos(self.now), Event::Done { id, outcome });
+    }
+
+    /// Hands a transfer to the disk, and counts it for the programs whose pages it moves.
+    fn submit(&mut self, id: ActionId, slots: SlotRange, op: Op) {
+        self.now += u64::from(self.costs.io_ns);
+        let mut from = DAEMON;
+        for page in self.pager.pages_of(id) {
+            let owner = page.object().0 as usize - 1;
+            let Some(process) = self.processes.get_mut(owner) else {
+                continue;
+            };
+            match op {
+                Op::Read => {
+                    process.reads += u64::from(from == DAEMON);
+                    process.pages_in += 1;
+                    from = owner as u32;
+                }
+                Op::Write => process.pages_out += 1,
+            }
+        }
+        let request = Request {
+            id: id.0,
+            op,
+            block: u64::from(slots.start.0),
+            blocks: slots.slots,
+            from,
+        };
+        self.disk.submit(self.now, request);
+    }
+
+    /// A transfer is complete.
+    pub(super) fn finished(&mut self, id: u32) {
+        self.now += u64::from(self.costs.io_done_ns);
+        self.done(ActionId(id), Outcome::Done);
+        self.act();
+    }
+
+    /// A program that waited goes on, before those that compute: a thread that wakes from a wait
+    /// for a page has the better priority under 4BSD scheduling.
+    fn wake(&mut self, who: usize) {
+        let process = &mut self.processes[who];
+        if process.state != State::Waiting {
+            return;
+        }
+        process.state = State::Ready;
+        process.wait_ns += self.now - process.since;
+        if !self.ready.contains(&who) {
+            self.ready.push_front(who);
+            self.slice_ends = self.now + self.quantum_ns;
+        }
+    }
+}

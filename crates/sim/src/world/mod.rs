@@ -1,0 +1,398 @@
+//! Virtual time, and the driver that owns a pager.
+//!
+//! One CPU, several programs that share the memory, one disk. A program runs until it faults on a
+//! page that has to be waited for, until its time slice is over, or until something is due: a
+//! request of the disk, the pager's timer. Touches of mapped pages cost two bit operations; only
+//! faults reach the pager.
+
+mod act;
+mod process;
+mod report;
+mod setup;
+pub mod speed;
+
+pub use report::{PhaseReport, ProgramReport, Report};
+pub use setup::{
+    BsdSwitches, Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, ShortageSetting,
+    WindowSetting,
+};
+
+use std::collections::VecDeque;
+
+use outpage_core::contract::{Access, Event, Waiter};
+use outpage_core::pager::Pager;
+use outpage_core::units::{Nanos, PageRange};
+
+use crate::disk::Queue;
+use crate::programs::{Program, Step};
+use process::{Process, State};
+
+/// Live policies want to be told of passing time a few times a second.
+const TICK_NS: u64 = 100_000_000;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Virtual time.
+    pub now_ns: u64,
+    /// Pages written so far.
+    pub page_outs: u64,
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// No frame can be had and nothing can be written: the kernel would kill a program.
+    Exhausted {
+        /// When.
+        now_ns: u64,
+        /// The swap space is full.
+        swap_full: bool,
+    },
+    /// Programs wait and nothing is under way: a policy lost somebody.
+    Stuck {
+        /// When.
+        now_ns: u64,
+    },
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exhausted { now_ns, swap_full } => {
+                let why = if *swap_full {
+                    "swap is full"
+                } else {
+                    "no page can leave"
+                };
+                write!(f, "out of memory after {} s: {why}", now_ns / 1_000_000_000)
+            }
+            Self::Stuck { now_ns } => {
+                write!(
+                    f,
+                    "programs wait for ever from {} s on",
+                    now_ns / 1_000_000_000
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// The simulated body.
+pub struct World {
+    pager: Pager,
+    disk: Queue,
+    processes: Vec<Process>,
+    /// Who can run; the front one has the CPU.
+    ready: VecDeque<usize>,
+    costs: Costs,
+    quantum_ns: u64,
+    now: u64,
+    slice_ends: u64,
+    deadline: Option<u64>,
+    next_tick: Option<u64>,
+    /// When something is due, at the earliest.
+    due: u64,
+    idle_ns: u64,
+    phases: Vec<PhaseReport>,
+    exhausted: Option<RunError>,
+}
+
+impl World {
+    /// A world at time 0.
+    ///
+    /// # Errors
+    /// When the set-up names what there is not, or makes no sense.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let programs = (1..)
+            .zip(&setup.programs)
+            .map(|(object, spec)| spec.build(object));
+        Self::with_programs(setup, programs.collect())
+    }
+
+    /// The same with programs that are made elsewhere; `setup.programs` is not looked at. Each has
+    /// memory objects of its own.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn with_programs(
+        setup: &Setup,
+        programs: Vec<Box<dyn Program>>,
+    ) -> Result<Self, SetupError> {
+        let (pager, ticks) = setup.pager()?;
+        let disk = setup.queue()?;
+        let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
+        let mut world = Self {
+            pager,
+            disk,
+            ready: (0..processes.len()).collect(),
+            processes,
+            costs: setup.costs,
+            quantum_ns: u64::from(setup.quantum_ms.max(1)) * 1_000_000,
+            now: 0,
+            slice_ends: 0,
+            deadline: None,
+            next_tick: ticks.then_some(TICK_NS),
+            due: 0,
+            idle_ns: 0,
+            phases: Vec::new(),
+            exhausted: None,
+        };
+        world.slice_ends = world.quantum_ns;
+        world.act();
+        Ok(world)
+    }
+
+    /// Runs all programs to their ends. `progress` is told now and then.
+    ///
+    /// # Errors
+    /// When memory and swap are exhausted, or programs wait for ever.
+    pub fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<Report, RunError> {
+        let mut told = 0;
+        while self.processes.iter().any(|p| p.state != State::Ended) {
+            if self.now >= self.due {
+                self.deliver();
+            }
+            if let Some(error) = self.exhausted.take() {
+                return Err(error);
+            }
+            match self.ready.front() {
+                Some(&who) => self.run_program(who),
+                None => self.wait()?,
+            }
+            if self.now >= told + 1_000_000_000 {
+                told = self.now;
+                let page_outs = self.pager.stats().page_outs;
+                progress(Progress {
+                    now_ns: self.now,
+                    page_outs,
+                });
+            }
+        }
+        Ok(self.report())
+    }
+
+    /// Nobody can run: time goes on to what is due next.
+    fn wait(&mut self) -> Result<(), RunError> {
+        if self.due == u64::MAX {
+            return Err(RunError::Stuck { now_ns: self.now });
+        }
+        let next = self.due.max(self.now);
+        self.idle_ns += next - self.now;
+        self.now = next;
+        Ok(())
+    }
+
+    fn set_due(&mut self) {
+        let due = [self.disk.next_event(), self.deadline, self.next_tick];
+        self.due = due.into_iter().flatten().min().unwrap_or(u64::MAX);
+    }
+
+    /// Tells the pager what is due.
+    fn deliver(&mut self) {
+        while let Some(finished) = self.disk.poll(self.now) {
+            self.finished(finished.request.id);
+        }
+        if self.deadline.is_some_and(|at| at <= self.now) {
+            self.pager.handle(Nanos(self.now), Event::Timer);
+            self.act();
+        }
+        if let Some(at) = self.next_tick
+            && at <= self.now
+        {
+            // Only waiting programs need them; a world without any would never end its waiting.
+            let alive = self.disk.next_event().is_some() || !self.ready.is_empty();
+            self.next_tick = (alive || self.now < at + 100 * TICK_NS).then_some(self.now + TICK_NS);
+            self.pager.handle(Nanos(self.now), Event::Tick);
+            self.act();
+        }
+        self.set_due();
+    }
+
+    /// Lets program `who` run to its next wait, the end of its slice, or the next thing due.
+    fn run_program(&mut self, who: usize) {
+        while self.now < self.due {
+            if self.now >= self.slice_ends {
+                self.slice_ends = self.now + self.quantum_ns;
+                if self.ready.len() > 1 {
+                    self.ready.rotate_left(1);
+                    return;
+                }
+            }
+            if !self.advance(who) {
+                return;
+            }
+        }
+    }
+
+    /// One step of a program, or the part of it that fits. False when somebody else has the CPU now.
+    fn advance(&mut self, who: usize) -> bool {
+        let step = self.processes[who].current();
+        match step {
+            Step::Touch {
+                run,
+                access,
+                page_ns,
+            } => return self.touch(who, run, access, page_ns),
+            Step::Together { runs, page_ns } => return self.touch_together(who, &runs, page_ns),
+            Step::Compute(ns) => {
+                let spent = ns.min(self.until() - self.now);
+                self.spend(who, spent);
+                self.processes[who].left(Step::Compute(ns - spent), ns == spent);
+                return true;
+            }
+            Step::Map(range) => self.processes[who].memory.push(range),
+            Step::Unmap(range) | Step::Discard(range) => return self.drop_range(who, range, step),
+            Step::Phase(name) => self.begin_phase(who, name),
+            Step::End => {
+                self.end(who);
+                return false;
+            }
+        }
+        self.processes[who].next();
+        true
+    }
+
+    /// Until when a program may run on.
+    fn until(&self) -> u64 {
+        self.due.min(self.slice_ends).max(self.now + 1)
+    }
+
+    fn spend(&mut self, who: usize, ns: u64) {
+        self.now += ns;
+        self.processes[who].cpu_ns += ns;
+    }
+
+    fn touch(&mut self, who: usize, run: PageRange, access: Access, page_ns: u32) -> bool {
+        let fits = (self.until() - self.now).div_ceil(u64::from(page_ns.max(1)));
+        let part = PageRange::new(run.start, run.pages.min(fits));
+        let hits = self.pager.touch(part, access);
+        self.spend(who, hits * u64::from(page_ns));
+        let process = &mut self.processes[who];
+        process.touches += hits;
+        if hits == run.pages {
+            process.next();
+            return true;
+        }
+        let start = run.start.checked_add(hits).expect("the run goes on");
+        let rest = PageRange::new(start, run.pages - hits);
+        process.left(
+            Step::Touch {
+                run: rest,
+                access,
+                page_ns,
+            },
+            false,
+        );
+        hits == part.pages || self.fault(who, rest.start, access)
+    }
+
+    /// Page by page, so that faults come in the program's order.
+    fn touch_together(
+        &mut self,
+        who: usize,
+        runs: &[(PageRange, Access); 4],
+        page_ns: u32,
+    ) -> bool {
+        let pages = runs.iter().map(|r| r.0.pages).max().unwrap_or(0);
+        let until = self.until();
+        let mut at = self.processes[who].round;
+        while at < pages && self.now < until {
+            for &(run, access) in runs {
+                let Some(page) = (at < run.pages)
+                    .then(|| run.start.checked_add(at))
+                    .flatten()
+                else {
+                    continue;
+                };
+                if self.pager.touch(PageRange::one(page), access) == 0 {
+                    self.processes[who].round = at;
+                    return self.fault(who, page, access);
+                }
+                self.processes[who].touches += 1;
+            }
+            self.spend(who, u64::from(page_ns));
+            at += 1;
+        }
+        self.processes[who].round = at;
+        if at >= pages {
+            self.processes[who].next();
+        }
+        true
+    }
+
+    /// Reports a fault. True when the program goes on at once.
+    fn fault(&mut self, who: usize, page: outpage_core::units::PageNo, access: Access) -> bool {
+        let process = &mut self.processes[who];
+        process.faults += 1;
+        let extent = process.extent(page);
+        (process.state, process.since) = (State::Waiting, self.now);
+        let waiter = Waiter(who as u32);
+        self.pager.handle(
+            Nanos(self.now),
+            Event::Fault {
+                page,
+                access,
+                waiter,
+                extent,
+            },
+        );
+        let (charged, waited) = (self.now, self.processes[who].wait_ns);
+        self.act();
+        if self.now == charged {
+            // Neither zero-filled nor read: it was there.
+            self.now += u64::from(self.costs.soft_fault_ns);
+        }
+        self.processes[who].cpu_ns += self.now - charged;
+        self.set_due();
+        if self.processes[who].state == State::Waiting {
+            self.ready.retain(|&r| r != who);
+            self.slice_ends = self.now + self.quantum_ns;
+            return false;
+        }
+        // Served at once: that was CPU time.
+        self.processes[who].wait_ns = waited;
+        self.ready.front() == Some(&who)
+    }
+
+    fn drop_range(&mut self, who: usize, range: PageRange, step: Step) -> bool {
+        if self.pager.busy(range) {
+            // The body answers what touches the range first.
+            self.now = self.due.max(self.now);
+            return false;
+        }
+        let event = match step {
+            Step::Unmap(_) => {
+                self.processes[who].unmap(range);
+                Event::Unmap(range)
+            }
+            _ => Event::Discard(range),
+        };
+        self.pager.handle(Nanos(self.now), event);
+        self.act();
+        self.set_due();
+        self.processes[who].next();
+        true
+    }
+
+    fn end(&mut self, who: usize) {
+        self.processes[who].state = State::Ended;
+        self.processes[who].ended_at = self.now;
+        self.ready.retain(|&r| r != who);
+        self.slice_ends = self.now + self.quantum_ns;
+        self.end_phase(who);
+        let ranges = core::mem::take(&mut self.processes[who].memory);
+        for range in ranges {
+            // What is under way for a program that ends is let finish.
+            while self.pager.busy(range) && self.due != u64::MAX {
+                self.now = self.now.max(self.due);
+                self.deliver();
+            }
+            self.pager.handle(Nanos(self.now), Event::Unmap(range));
+            self.act();
+        }
+        self.set_due();
+    }
+}

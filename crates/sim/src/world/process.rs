@@ -1,0 +1,105 @@
+//! A program that runs in a world.
+
+use outpage_core::units::{PageNo, PageRange};
+
+use crate::programs::{Program, Step};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Runs or could.
+    Ready,
+    /// A fault of it is being served.
+    Waiting,
+    /// It is over.
+    Ended,
+}
+
+/// A program, where it is, and what it cost.
+pub(super) struct Process {
+    program: Box<dyn Program>,
+    step: Option<Step>,
+    /// Rounds of the current [`Step::Together`] that are done.
+    pub round: u64,
+    pub state: State,
+    /// When the current wait began.
+    pub since: u64,
+    pub memory: Vec<PageRange>,
+    pub cpu_ns: u64,
+    pub wait_ns: u64,
+    pub touches: u64,
+    pub faults: u64,
+    pub pages_in: u64,
+    pub pages_out: u64,
+    pub reads: u64,
+    pub ended_at: u64,
+}
+
+impl Process {
+    pub fn new(program: Box<dyn Program>) -> Self {
+        Self {
+            program,
+            step: None,
+            round: 0,
+            state: State::Ready,
+            since: 0,
+            memory: Vec::new(),
+            cpu_ns: 0,
+            wait_ns: 0,
+            touches: 0,
+            faults: 0,
+            pages_in: 0,
+            pages_out: 0,
+            reads: 0,
+            ended_at: 0,
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.program.name()
+    }
+
+    pub fn footprint(&self) -> u64 {
+        self.program.footprint()
+    }
+
+    /// The step that it is in.
+    pub fn current(&mut self) -> Step {
+        match self.step {
+            Some(step) => step,
+            None => *self.step.insert(self.program.step()),
+        }
+    }
+
+    /// The current step is done.
+    pub const fn next(&mut self) {
+        (self.step, self.round) = (None, 0);
+    }
+
+    /// Only `rest` is left of the current step; nothing at all if `done`.
+    pub const fn left(&mut self, rest: Step, done: bool) {
+        self.step = if done { None } else { Some(rest) };
+    }
+
+    /// The mapped span around `page`; the page alone when the program never mapped it.
+    pub fn extent(&self, page: PageNo) -> PageRange {
+        let around = self.memory.iter().find(|range| range.contains(page));
+        around.copied().unwrap_or(PageRange::one(page))
+    }
+
+    /// Takes `range` out of the program's memory.
+    pub fn unmap(&mut self, range: PageRange) {
+        let (start, end) = (range.start.raw(), range.start.raw() + range.pages);
+        let mut left = Vec::with_capacity(self.memory.len() + 1);
+        for old in &self.memory {
+            let (from, to) = (old.start.raw(), old.start.raw() + old.pages);
+            if from < start {
+                left.push(PageRange::new(old.start, start.min(to) - from));
+            }
+            if end < to {
+                let begin = end.max(from);
+                left.push(PageRange::new(PageNo::from_raw(begin), to - begin));
+            }
+        }
+        self.memory = left;
+    }
+}

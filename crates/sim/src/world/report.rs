@@ -1,0 +1,175 @@
+//! What a run gave.
+
+use serde::Serialize;
+
+use super::World;
+use crate::disk::QueueStats;
+use outpage_core::stats::Stats;
+
+/// One program of a run. Times in nanoseconds.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct ProgramReport {
+    /// Its name.
+    pub name: String,
+    /// The most pages it has at once.
+    pub footprint_pages: u64,
+    /// From the start of the run to its end.
+    pub elapsed_ns: u64,
+    /// CPU time, that of its faults included.
+    pub cpu_ns: u64,
+    /// Time during which a fault of it was being served.
+    pub wait_ns: u64,
+    /// Touches of mapped pages.
+    pub touches: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Reads for its pages.
+    pub reads: u64,
+    /// Pages read.
+    pub pages_in: u64,
+    /// Pages written.
+    pub pages_out: u64,
+}
+
+/// What happened in one phase of one program, counted over the whole world.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct PhaseReport {
+    /// The program's number.
+    pub program: usize,
+    /// The phase's name.
+    pub name: &'static str,
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Pages read during it.
+    pub page_ins: u64,
+    /// Pages written during it.
+    pub page_outs: u64,
+    /// Writes during it.
+    pub page_out_writes: u64,
+}
+
+/// A whole run. Times in nanoseconds.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct Report {
+    /// Until the last program ended.
+    pub elapsed_ns: u64,
+    /// During which nobody could run.
+    pub idle_ns: u64,
+    /// Frames of memory.
+    pub frames: u64,
+    /// Faults that read.
+    pub major_faults: u64,
+    /// Faults that did not.
+    pub minor_faults: u64,
+    /// Pages filled with zeroes.
+    pub zero_fills: u64,
+    /// Pages read.
+    pub page_ins: u64,
+    /// Reads.
+    pub page_in_reads: u64,
+    /// Pages written.
+    pub page_outs: u64,
+    /// Writes.
+    pub page_out_writes: u64,
+    /// Writes of each size in pages that occurred, up to 64.
+    pub write_sizes: Vec<(u32, u64)>,
+    /// Programs, in their order.
+    pub programs: Vec<ProgramReport>,
+    /// Phases, in order of their beginnings.
+    pub phases: Vec<PhaseReport>,
+    /// The disk.
+    pub disk: QueueStats,
+    /// Bytes of heap for the pager's state of pages and slots.
+    pub core_bytes: u64,
+}
+
+impl Report {
+    /// Seconds until the last program ended.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.elapsed_ns as f64 / 1e9
+    }
+
+    /// Mean pages a write.
+    #[must_use]
+    pub fn pages_a_write(&self) -> f64 {
+        self.page_outs as f64 / (self.page_out_writes.max(1)) as f64
+    }
+
+    /// The size that most writes have, and the share of writes that have it. 0 without writes.
+    #[must_use]
+    pub fn modal_write(&self) -> (u32, f64) {
+        let most = self.write_sizes.iter().max_by_key(|s| s.1);
+        most.map_or((0, 0.0), |&(pages, writes)| {
+            (pages, writes as f64 / self.page_out_writes as f64)
+        })
+    }
+}
+
+impl World {
+    /// Program `who` enters a phase.
+    pub(super) fn begin_phase(&mut self, who: usize, name: &'static str) {
+        self.end_phase(who);
+        let stats = self.pager.stats();
+        self.phases.push(PhaseReport {
+            program: who,
+            name,
+            from_ns: self.now,
+            to_ns: u64::MAX,
+            page_ins: stats.page_ins,
+            page_outs: stats.page_outs,
+            page_out_writes: stats.page_out_writes,
+        });
+    }
+
+    /// The phase that program `who` is in ends.
+    pub(super) fn end_phase(&mut self, who: usize) {
+        let (now, stats) = (self.now, *self.pager.stats());
+        let open = self
+            .phases
+            .iter_mut()
+            .find(|p| p.program == who && p.to_ns == u64::MAX);
+        if let Some(phase) = open {
+            phase.to_ns = now;
+            phase.page_ins = stats.page_ins - phase.page_ins;
+            phase.page_outs = stats.page_outs - phase.page_outs;
+            phase.page_out_writes = stats.page_out_writes - phase.page_out_writes;
+        }
+    }
+
+    pub(super) fn report(self) -> Report {
+        let stats: &Stats = self.pager.stats();
+        let sizes = (0..).zip(stats.write_pages.0).filter(|s| s.1 > 0);
+        let programs = self.processes.iter().map(|p| ProgramReport {
+            name: p.name().to_owned(),
+            footprint_pages: p.footprint(),
+            elapsed_ns: p.ended_at,
+            cpu_ns: p.cpu_ns,
+            wait_ns: p.wait_ns,
+            touches: p.touches,
+            faults: p.faults,
+            reads: p.reads,
+            pages_in: p.pages_in,
+            pages_out: p.pages_out,
+        });
+        Report {
+            elapsed_ns: self.processes.iter().map(|p| p.ended_at).max().unwrap_or(0),
+            idle_ns: self.idle_ns,
+            frames: self.pager.limits().frames as u64,
+            major_faults: stats.major_faults,
+            minor_faults: stats.minor_faults,
+            zero_fills: stats.zero_fills,
+            page_ins: stats.page_ins,
+            page_in_reads: stats.page_in_reads,
+            page_outs: stats.page_outs,
+            page_out_writes: stats.page_out_writes,
+            write_sizes: sizes.collect(),
+            programs: programs.collect(),
+            phases: self.phases.clone(),
+            disk: *self.disk.stats(),
+            core_bytes: self.pager.heap_bytes() as u64,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! How fast the simulator itself is, for `outpage bench sim` and the benchmarks.
+
+use std::time::{Duration, Instant};
+
+use outpage_core::contract::Access;
+use outpage_core::units::{ObjectId, PageNo, PageRange};
+use serde::Serialize;
+
+use super::{Report, Setup, World};
+use crate::programs::{Program, Step};
+
+/// A program that writes all its pages in order, again and again.
+pub struct Passes {
+    pages: u64,
+    left: u64,
+    mapped: bool,
+}
+
+impl Passes {
+    /// `passes` passes over `pages` pages.
+    #[must_use]
+    pub const fn new(pages: u64, passes: u64) -> Self {
+        Self {
+            pages,
+            left: passes,
+            mapped: false,
+        }
+    }
+}
+
+impl Program for Passes {
+    fn name(&self) -> &'static str {
+        "passes"
+    }
+
+    fn footprint(&self) -> u64 {
+        self.pages
+    }
+
+    fn step(&mut self) -> Step {
+        let run = PageRange::new(PageNo::new(ObjectId(1), 0), self.pages);
+        if !self.mapped {
+            self.mapped = true;
+            return Step::Map(run);
+        }
+        if self.left == 0 {
+            return Step::End;
+        }
+        self.left -= 1;
+        // A nanosecond a page: time passes, but nothing falls due.
+        Step::Touch {
+            run,
+            access: Access::Write,
+            page_ns: 1,
+        }
+    }
+}
+
+/// What one core does in a second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Speed {
+    /// Touches of mapped pages, by runs of pages.
+    pub resident_per_s: f64,
+    /// First touches, each of them a fault, without paging.
+    pub zero_fill_faults_per_s: f64,
+    /// Faults of a program that pages all the time, on a solid-state disk, with all the page-ins and
+    /// page-outs that they lead to.
+    pub paging_faults_per_s: f64,
+    /// Seconds for SOR, 8000 by 8000, in 512 MB under the page daemon of FreeBSD 6.2.
+    pub sor_s: f64,
+    /// Heap of the core a page of the program, bytes.
+    pub core_bytes_per_page: f64,
+    /// Heap of the simulator a page of the program beside that: pages have no state outside the core.
+    pub sim_bytes_per_page: f64,
+}
+
+/// A set-up of the page daemon with a fast disk and no read-ahead.
+fn paging(frames: u64) -> Setup {
+    let mut setup = Setup::bsd("6.2", "bsd", frames, Vec::new());
+    setup.disk = super::DiskSpec::Named("nvme".to_owned());
+    setup.policies.readahead = "none".to_owned();
+    setup
+}
+
+/// Runs `passes` over `pages` in `frames`; the report, and how long that took.
+///
+/// # Panics
+/// When swap does not hold the pages.
+#[must_use]
+pub fn timed_passes(frames: u64, pages: u64, passes: u64) -> (Report, Duration) {
+    let program: Box<dyn Program> = Box::new(Passes::new(pages, passes));
+    let world = World::with_programs(&paging(frames), vec![program]).expect("a sound set-up");
+    let start = Instant::now();
+    let report = world.run(&mut |_| {}).expect("swap holds the program");
+    (report, start.elapsed())
+}
+
+/// Measures all of it: a few seconds.
+///
+/// # Panics
+/// Not with the registered policies.
+#[must_use]
+pub fn measure(progress: &mut dyn FnMut(&'static str)) -> Speed {
+    progress("touches of mapped pages");
+    let pages = 100_000;
+    let (few, base) = timed_passes(200_000, pages, 10);
+    let (many, all) = timed_passes(200_000, pages, 10_010);
+    let touches = many.programs[0].touches - few.programs[0].touches;
+    progress("first touches");
+    let (fresh, first) = timed_passes(400_000, 350_000, 1);
+    progress("paging");
+    let (paged, paging) = timed_passes(100_000, 200_000, 10);
+    let faults = paged.programs[0].faults;
+    progress("SOR in 512 MB");
+    let sor = crate::programs::Spec::named("sor").expect("it is a program");
+    let world = World::new(&Setup::bsd("6.2", "bsd", 120_000, vec![sor])).expect("a sound set-up");
+    let start = Instant::now();
+    let report = world.run(&mut |_| {}).expect("2 GiB of swap are enough");
+    Speed {
+        resident_per_s: touches as f64 / all.saturating_sub(base).as_secs_f64(),
+        zero_fill_faults_per_s: fresh.programs[0].faults as f64 / first.as_secs_f64(),
+        paging_faults_per_s: faults as f64 / paging.as_secs_f64(),
+        sor_s: start.elapsed().as_secs_f64(),
+        core_bytes_per_page: report.core_bytes as f64 / report.programs[0].footprint_pages as f64,
+        sim_bytes_per_page: 0.0,
+    }
+}
