@@ -15,7 +15,8 @@ mod launch;
 mod machine;
 mod pageout;
 mod progress;
-mod summary;
+mod sim;
+pub mod summary;
 mod tools;
 
 use std::fmt;
@@ -55,6 +56,8 @@ enum Mode {
     Fit(Box<fit::Options>),
     /// Compare the page-out policies: write requests, cluster sizes, page-ins
     Pageout(Box<pageout::Options>),
+    /// Measure the simulator: references, faults and decoded references a second
+    Sim(sim::Options),
     /// Undo what is written to stdin once it closes
     #[command(hide = true)]
     Guard,
@@ -160,6 +163,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Kernel(options) => kernel::run(options),
         Mode::Fit(options) => fit::run(options),
         Mode::Pageout(options) => pageout::run(options),
+        Mode::Sim(options) => sim::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),
     }
 }
