@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
-use crate::{bench, demo, doctor, keeper, run, workload};
+use crate::{bench, demo, disk, doctor, keeper, paper, replay, run, sim, trace, workload};
 
 /// Runs a program in less RAM than it needs.
 #[derive(Debug, Parser)]
@@ -24,6 +24,19 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Run a bundled program under half of its memory and check its result
     Demo(demo::Args),
+    /// Record a program's page references or its pager's events
+    #[command(after_help = EXIT_CODES)]
+    Trace(Box<trace::Args>),
+    /// Run programs of the papers or traces in simulated memory
+    #[command(after_help = EXIT_CODES)]
+    Sim(Box<sim::Args>),
+    /// Run a trace under other policies, memory and disks
+    #[command(after_help = EXIT_CODES)]
+    Replay(Box<replay::Args>),
+    /// Run a paper's evaluation: published figures beside ours
+    Paper(paper::Args),
+    /// Fit the simulator's solid-state disk to this machine's
+    Disk(disk::Args),
     /// Measure
     Bench(Box<bench::Args>),
     /// Run one of the bundled programs

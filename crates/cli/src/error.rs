@@ -10,7 +10,9 @@ pub mod code {
     pub const FAILED: u8 = 1;
     /// Wrong option, or a value that cannot be used.
     pub const USAGE: u8 = 64;
-    /// The swap directory is missing or unusable.
+    /// A file that was to be read is damaged, cut short or of another kind.
+    pub const DATA: u8 = 65;
+    /// The swap directory is missing or unusable, or a file to read is missing.
     pub const NO_INPUT: u8 = 66;
     /// This machine or container lacks something.
     pub const UNAVAILABLE: u8 = 69;
@@ -29,7 +31,8 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   Those of PROGRAM; a signal that ends PROGRAM also ends outpage. Outpage's own:
    64  wrong option or value
-   66  the swap directory is missing or unusable
+   65  a trace or settings file is damaged, cut short or of another kind
+   66  the swap directory is missing or unusable, or a file to read is missing
    69  this machine lacks something: see `outpage doctor`
    71  the operating system refused something
    74  input or output failed, for example a full disk
@@ -52,6 +55,22 @@ impl CliError {
             code,
             text: text.into(),
         }
+    }
+
+    /// `file` cannot be read.
+    pub fn unread(file: &std::path::Path, error: impl fmt::Display) -> Self {
+        Self::new(
+            code::NO_INPUT,
+            format!("cannot read {}: {error}", file.display()),
+        )
+    }
+
+    /// `file` cannot be written.
+    pub fn unwritten(file: &std::path::Path, error: impl fmt::Display) -> Self {
+        Self::new(
+            code::IO,
+            format!("cannot write {}: {error}", file.display()),
+        )
     }
 
     /// The operating system refused `what`.

@@ -2,13 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bar;
 mod bench;
 mod container;
 mod demo;
+mod disk;
 mod doctor;
 mod error;
 mod keeper;
+mod paper;
+mod replay;
 mod run;
+mod sim;
+mod trace;
 mod workload;
 
 use std::process::ExitCode;
@@ -39,6 +45,11 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args, device),
         Command::Doctor(args) => doctor::run(&args, device.as_ref()),
         Command::Demo(args) => demo::run(&args, device),
+        Command::Sim(args) => sim::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Trace(args) => trace::run(&args, device),
+        Command::Paper(args) => paper::run(&args),
+        Command::Disk(args) => disk::run(&args),
         Command::Bench(args) => bench::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),

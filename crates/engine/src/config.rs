@@ -19,6 +19,7 @@
 //! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
 //! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
 //! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay |
+//! | `OUTPAGE_RECORD_EACH` | | `1`: a fault brings its page alone, so that a trace has as many references as can be had |
 //! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
 
 use std::ffi::{OsStr, OsString};
@@ -233,6 +234,8 @@ pub struct Config {
     pub faults: Option<StoreFaults>,
     /// Each process traces its pager's events and actions to this path, a point and its number.
     pub record: Option<PathBuf>,
+    /// A fault brings its page alone: no zero-fill and no rescue around it.
+    pub record_each: bool,
 }
 
 impl Config {
@@ -255,6 +258,7 @@ impl Config {
             quiet: false,
             faults: None,
             record: None,
+            record_each: false,
         }
     }
 
@@ -307,6 +311,7 @@ impl Config {
             "OUTPAGE_RECORD",
             self.record.clone().map(PathBuf::into_os_string),
         );
+        optional("OUTPAGE_RECORD_EACH", self.record_each.then(|| "1".into()));
         optional("OUTPAGE_QUIET", self.quiet.then(|| "1".into()));
         optional("OUTPAGE_FAULTS", self.faults.map(|v| v.to_string().into()));
         vars
@@ -343,6 +348,7 @@ impl Config {
             text_var(&var, "OUTPAGE_CLUSTER_WINDOW", str::parse)?.unwrap_or_default();
         config.mechanism = text_var(&var, "OUTPAGE_MECHANISM", str::parse)?.unwrap_or_default();
         config.store = text_var(&var, "OUTPAGE_STORE", str::parse)?.unwrap_or_default();
+        config.record_each = text_var(&var, "OUTPAGE_RECORD_EACH", parse_flag)?.unwrap_or(false);
         config.quiet = text_var(&var, "OUTPAGE_QUIET", parse_flag)?.unwrap_or(false);
         config.faults = text_var(&var, "OUTPAGE_FAULTS", str::parse)?;
         Ok(Some(config))
@@ -540,6 +546,7 @@ mod tests {
                 ..StoreFaults::default()
             }),
             record: Some("/tmp/trace".into()),
+            record_each: true,
         };
         assert_eq!(from_vars(&config.to_env()), Ok(Some(config)));
     }

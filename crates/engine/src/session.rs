@@ -22,6 +22,7 @@ use outpage_sys::shared;
 
 mod counters;
 mod extents;
+mod latency;
 mod layout;
 mod limit;
 mod liveness;
@@ -30,6 +31,7 @@ mod share;
 
 pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
+pub use latency::{Histogram, Latencies, Latency, Waits};
 pub use layout::State;
 use layout::{Layout, MAGIC, Member, VERSION};
 

@@ -407,8 +407,8 @@ fn header(config: &Config, slots_max: u32) -> Header<'static> {
         slots: config.slots,
         frames: FRAMES_MIN as u64,
         slots_max,
-        zero_around: ZERO_AROUND,
-        rescue_around: RESCUE_AROUND,
+        zero_around: if config.record_each { 1 } else { ZERO_AROUND },
+        rescue_around: if config.record_each { 0 } else { RESCUE_AROUND },
     }
 }
 

@@ -1,7 +1,7 @@
 //! How fast the simulator is: touches, faults, whole programs, and that it is linear in each.
 #![allow(missing_docs, reason = "criterion's macros")]
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use outpage_sim::programs::{SorParams, Spec};
 use outpage_sim::world::speed::timed_passes;
 use outpage_sim::world::{Setup, World};
@@ -74,5 +74,10 @@ fn programs(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, resident, faults, programs);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    resident(&mut criterion);
+    faults(&mut criterion);
+    programs(&mut criterion);
+    criterion.final_summary();
+}

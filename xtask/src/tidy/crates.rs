@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["core"]),
     ("engine", &["core", "sys", "store"]),
     ("preload", &["core", "sys", "engine"]),
-    ("cli", &["core", "sys", "store", "engine"]),
+    ("cli", &["core", "sys", "store", "engine", "sim"]),
     ("sim", &["core", "store"]),
     ("server", &["core", "sys", "store", "engine"]),
     ("capi", &["engine"]),

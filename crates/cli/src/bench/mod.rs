@@ -16,7 +16,8 @@ mod launch;
 mod machine;
 mod pageout;
 mod progress;
-mod summary;
+mod sim;
+pub mod summary;
 mod tools;
 
 use std::fmt;
@@ -60,6 +61,8 @@ enum Mode {
     Faults(Box<faults::Options>),
     /// Compare the page-out policies: write requests, cluster sizes, page-ins
     Pageout(Box<pageout::Options>),
+    /// Measure the simulator: references, faults and decoded references a second
+    Sim(sim::Options),
     /// Undo what is written to stdin once it closes
     #[command(hide = true)]
     Guard,
@@ -166,6 +169,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Fit(options) => fit::run(options),
         Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
+        Mode::Sim(options) => sim::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),
     }
 }

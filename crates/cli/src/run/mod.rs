@@ -7,7 +7,7 @@ pub mod program;
 pub mod report;
 pub mod shim;
 pub mod start;
-mod wait;
+pub mod wait;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -65,7 +65,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
 }
 
 /// Says in one line that a program's memory cannot be managed, and refuses it unless that is allowed.
-fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
+pub fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
     let Some(reason) = &program.unmanaged else {
         return Ok(());
     };

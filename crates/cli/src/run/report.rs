@@ -8,7 +8,7 @@ use std::time::Duration;
 use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
-use outpage_engine::session::{Counts, Session};
+use outpage_engine::session::{Counts, Histogram, Session, Waits};
 use serde_json::{Map, Value, json};
 
 /// Version of the JSON's layout.
@@ -18,6 +18,7 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct Outcome {
     counts: Counts,
+    waits: Waits,
     mechanism: Mechanism,
     /// Most frames that the whole tree held, in pages.
     peak_pages: u64,
@@ -32,6 +33,7 @@ impl Outcome {
         session.reap();
         Self {
             counts: session.totals(),
+            waits: session.waits(),
             mechanism: session.mechanism(),
             peak_pages: session.peak_pages(),
             elapsed,
@@ -98,6 +100,16 @@ impl Outcome {
         if c.page_out_writes > 0 {
             rows.insert(1, ("  by size", write_sizes(c)));
         }
+        let major = ("  major", quantiles(&self.waits.major));
+        let minor = ("  minor", quantiles(&self.waits.minor));
+        let after = rows
+            .iter()
+            .position(|row| row.0 == "faults")
+            .map_or(rows.len(), |at| at + 1);
+        let waits = [minor, major]
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)));
+        rows.splice(after..after, waits);
         rows.extend(self.trouble().into_iter().map(|text| ("attention", text)));
         rows
     }
@@ -158,6 +170,8 @@ impl Outcome {
             );
         }
         map.insert("write_histogram".into(), histogram(&self.counts));
+        map.insert("minor_fault_latency".into(), latency(&self.waits.minor));
+        map.insert("major_fault_latency".into(), latency(&self.waits.major));
         let settings = config.to_env().into_iter().map(|(name, value)| {
             let key = name.trim_start_matches("OUTPAGE_").to_lowercase();
             (key, json!(value.to_string_lossy()))
@@ -171,6 +185,41 @@ impl Outcome {
 fn histogram(counts: &Counts) -> Value {
     let spans = counts.write_sizes.iter().enumerate();
     spans.map(|(i, writes)| json!({"pages_min": 1_u64 << i, "pages_end": 2_u64 << i, "writes": writes})).collect()
+}
+
+/// The shares of faults whose latencies are told, by their usual names.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// "p50 8.1 us, p90 ..."; `None` when nothing was measured.
+#[must_use]
+pub fn quantiles(histogram: &Histogram) -> Option<String> {
+    let text = |(name, share)| Some(format!("{name} {}", duration(histogram.quantile(share)?)));
+    let texts: Option<Vec<_>> = QUANTILES.into_iter().map(text).collect();
+    texts.map(|texts| texts.join(", "))
+}
+
+/// Nanoseconds in the unit that suits them.
+fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// Quantiles in nanoseconds, and half-open spans of nanoseconds with the faults in each.
+#[must_use]
+pub fn latency(histogram: &Histogram) -> Value {
+    let mut map = Map::new();
+    map.insert("count".into(), json!(histogram.count()));
+    for (name, share) in QUANTILES {
+        map.insert(format!("{name}_ns"), json!(histogram.quantile(share)));
+    }
+    let spans = histogram
+        .buckets()
+        .map(|(from, end, count)| json!({"ns_min": from, "ns_end": end, "faults": count}));
+    map.insert("histogram".into(), spans.collect());
+    Value::Object(map)
 }
 
 fn write_sizes(counts: &Counts) -> String {
@@ -275,6 +324,7 @@ mod tests {
     fn outcome(counts: Counts) -> Outcome {
         Outcome {
             counts,
+            waits: Waits::default(),
             mechanism: Mechanism::Move,
             peak_pages: 65536,
             elapsed: Duration::from_millis(2500),
@@ -326,6 +376,30 @@ mod tests {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         assert!(!text.contains("attention"));
+    }
+
+    #[test]
+    fn latencies_stand_below_the_faults() {
+        let mut outcome = outcome(busy());
+        (1..=1000).for_each(|us| outcome.waits.major.record(us * 1000));
+        let text = outcome.summary(&Config::new(256 << 20));
+        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+        let at = lines
+            .iter()
+            .position(|l| l.starts_with("faults"))
+            .expect("faults");
+        assert!(
+            lines[at + 1].starts_with("major") && lines[at + 1].contains("p99.9 1"),
+            "{text}"
+        );
+        let value = latency(&outcome.waits.major);
+        assert_eq!(value["count"], 1000);
+        assert!(
+            value["p50_ns"]
+                .as_u64()
+                .is_some_and(|ns| (500_000..=531_250).contains(&ns)),
+            "{value}"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 
 use outpage_engine::config::{Config, Mechanism};
 use outpage_engine::session::{Session, SessionPaths};
@@ -28,7 +29,7 @@ pub struct Plan {
     program: Program,
     shim: PathBuf,
     swap: SwapFile,
-    device: Option<Fd>,
+    device: Option<Rc<Fd>>,
 }
 
 /// A program that runs under a limit.
@@ -44,11 +45,16 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing wrong, with its remedy.
-    pub fn new(config: Config, program: Program, device: Option<Fd>) -> Result<Self, CliError> {
+    pub fn new(
+        config: Config,
+        program: Program,
+        device: Option<impl Into<Rc<Fd>>>,
+    ) -> Result<Self, CliError> {
+        let device = device.map(Into::into);
         check::container(&config)?;
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
-        let mechanism = check::userfaultfd(&config, device.as_ref())?;
+        let mechanism = check::userfaultfd(&config, device.as_deref())?;
         if let Some(file) = &config.stats {
             let made = std::fs::OpenOptions::new()
                 .create(true)
@@ -95,7 +101,7 @@ impl Plan {
         let paths = SessionPaths {
             session: path(file.number()),
             swap: path(self.swap.as_raw_fd()),
-            uffd_device: self.device.as_ref().map(Fd::number),
+            uffd_device: self.device.as_ref().map(|device| device.number()),
         };
         let mut command = Command::new(&self.program.path);
         command.arg0(name).args(arguments);

@@ -7,6 +7,7 @@ use outpage_sys::shareable;
 use super::MEMBERS_MAX;
 use super::counters::Counters;
 use super::extents::Extents;
+use super::latency::Latencies;
 
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
@@ -55,6 +56,8 @@ shareable! {
         pub(super) target_pages: AtomicU64,
         /// What it counted.
         pub(super) counters: Counters,
+        /// How long its threads waited.
+        pub(super) latencies: Latencies,
     }
 }
 
@@ -77,6 +80,8 @@ shareable! {
         pub(super) reserved_peak: Aligned,
         /// Counters of processes that are gone.
         pub(super) retired: Counters,
+        /// Latencies of processes that are gone.
+        pub(super) retired_latencies: Latencies,
         pub(super) members: [Member; MEMBERS_MAX],
         pub(super) extents: Extents,
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::{Counters, Counts, MemberId, MemberView, Session, State, share};
+use super::{Counters, Counts, Latencies, MemberId, MemberView, Session, State, Waits, share};
 
 impl Session {
     /// The limit of the whole tree, in pages.
@@ -159,6 +159,25 @@ impl Session {
         let mut total = self.layout().retired.read();
         for view in self.members() {
             total.merge(&view.counts, view.state == State::Live);
+        }
+        total
+    }
+
+    /// How long this process's threads waited for faults.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn latencies(&self) -> &Latencies {
+        &self.member(self.joined()).latencies
+    }
+
+    /// How long the threads of all processes waited, those that are gone included.
+    #[must_use]
+    pub fn waits(&self) -> Waits {
+        let mut total = self.layout().retired_latencies.read();
+        for view in self.members() {
+            total.merge(&self.member(view.id).latencies.read());
         }
         total
     }

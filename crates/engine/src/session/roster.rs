@@ -190,6 +190,7 @@ impl Session {
         member.wants_pages.store(0, Relaxed);
         member.target_pages.store(u64::MAX, Relaxed);
         member.counters.write(&super::Counts::default());
+        member.latencies.write(&super::Waits::default());
     }
 
     fn set_state(&self, id: MemberId, state: State) {
@@ -218,6 +219,10 @@ impl Session {
         retired.merge(&member.counters.read(), false);
         self.layout().retired.write(&retired);
         member.counters.write(&super::Counts::default());
+        let mut waits = self.layout().retired_latencies.read();
+        waits.merge(&member.latencies.read());
+        self.layout().retired_latencies.write(&waits);
+        member.latencies.write(&super::Waits::default());
         self.give_back(id);
         self.set_state(id, State::Free);
     }

@@ -1,7 +1,7 @@
 //! The evaluations of the papers, run again: published figures beside ours.
 //!
-//! [`moc`] and [`mclustering`] run everything and return an [`Evaluation`], which writes itself as
-//! a page of HTML with charts, as Markdown and as CSV. One set of constants serves all runs of a
+//! [`Paper::evaluate`] runs everything and returns an [`Evaluation`], which writes itself as a page
+//! of HTML with charts, as Markdown and as CSV. One set of constants serves all runs of a
 //! paper; what is not known of the papers' machines is varied, and each deviation says how far the
 //! variations move it.
 

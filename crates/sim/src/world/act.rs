@@ -37,11 +37,13 @@ impl World {
                     let now_ns = self.now;
                     self.exhausted
                         .get_or_insert(RunError::Exhausted { now_ns, swap_full });
-                    self.due = 0;
+                    self.due_stale = true;
                 }
             }
         }
-        self.deadline = self.pager.next_deadline().map(|at| at.0);
+        let deadline = self.pager.next_deadline().map(|at| at.0);
+        self.due_stale |= deadline != self.deadline;
+        self.deadline = deadline;
     }
 
     fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
@@ -75,6 +77,7 @@ impl World {
             from,
         };
         self.disk.submit(self.now, request);
+        self.due_stale = true;
     }
 
     /// A transfer is complete.

@@ -95,6 +95,8 @@ pub struct World {
     next_tick: Option<u64>,
     /// When something is due, at the earliest.
     due: u64,
+    /// Something else may be due earlier, or no more.
+    due_stale: bool,
     idle_ns: u64,
     phases: Vec<PhaseReport>,
     exhausted: Option<RunError>,
@@ -136,6 +138,7 @@ impl World {
             deadline: None,
             next_tick: ticks.then_some(TICK_NS),
             due: 0,
+            due_stale: true,
             idle_ns: 0,
             phases: Vec::new(),
             exhausted: None,
@@ -186,12 +189,17 @@ impl World {
     }
 
     fn set_due(&mut self) {
+        if !self.due_stale {
+            return;
+        }
+        self.due_stale = false;
         let due = [self.disk.next_event(), self.deadline, self.next_tick];
         self.due = due.into_iter().flatten().min().unwrap_or(u64::MAX);
     }
 
     /// Tells the pager what is due.
     fn deliver(&mut self) {
+        self.due_stale = true;
         while let Some(finished) = self.disk.poll(self.now) {
             self.finished(finished.request.id);
         }

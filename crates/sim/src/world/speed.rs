@@ -7,7 +7,8 @@ use outpage_core::units::{ObjectId, PageNo, PageRange};
 use serde::Serialize;
 
 use super::{Report, Setup, World};
-use crate::programs::{Program, Step};
+use crate::paper::{Chart, Series};
+use crate::programs::{Program, SorParams, Spec, Step};
 
 /// A program that writes all its pages in order, again and again.
 pub struct Passes {
@@ -112,7 +113,7 @@ pub fn measure(progress: &mut dyn FnMut(&'static str)) -> Speed {
     let (paged, paging) = timed_passes(100_000, 200_000, 10);
     let faults = paged.programs[0].faults;
     progress("SOR in 512 MB");
-    let sor = crate::programs::Spec::named("sor").expect("it is a program");
+    let sor = Spec::named("sor").expect("it is a program");
     let world = World::new(&Setup::bsd("6.2", "bsd", 120_000, vec![sor])).expect("a sound set-up");
     let start = Instant::now();
     let report = world.run(&mut |_| {}).expect("2 GiB of swap are enough");
@@ -124,4 +125,85 @@ pub fn measure(progress: &mut dyn FnMut(&'static str)) -> Speed {
         core_bytes_per_page: report.core_bytes as f64 / report.programs[0].footprint_pages as f64,
         sim_bytes_per_page: 0.0,
     }
+}
+
+/// Seconds by the number of something: on a straight line if the simulator is linear in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scaling {
+    /// Of what.
+    pub what: &'static str,
+    /// (How many, seconds).
+    pub points: Vec<(u64, f64)>,
+}
+
+impl Scaling {
+    /// The points as a chart of seconds, and of what the first point's price makes of the others.
+    #[must_use]
+    pub fn chart(&self) -> Chart {
+        let price = self.points.first().map_or(0.0, |&(n, s)| s / n as f64);
+        let series = |name: &str, values: Vec<Option<f64>>, published| Series {
+            name: name.to_owned(),
+            values,
+            published,
+        };
+        let times = self.points.iter().map(|p| Some(p.1 * 1e3));
+        let line = self.points.iter().map(|p| Some(p.0 as f64 * price * 1e3));
+        Chart {
+            title: format!("Time by {}", self.what),
+            unit: "ms".to_owned(),
+            categories: self.points.iter().map(|p| p.0.to_string()).collect(),
+            series: vec![
+                series("measured", times.collect(), false),
+                series("at the first one's price", line.collect(), true),
+            ],
+        }
+    }
+}
+
+/// How time grows with references, with pages and with programs: the best of three each.
+///
+/// # Panics
+/// Not with the registered policies.
+#[must_use]
+pub fn scaling() -> Vec<Scaling> {
+    let best =
+        |run: &dyn Fn() -> Duration| (0..3).map(|_| run().as_secs_f64()).fold(f64::MAX, f64::min);
+    let references = [2_000_u64, 4_000, 8_000, 16_000].map(|passes| {
+        let seconds = best(&|| timed_passes(30_000, 20_000, passes).1);
+        (passes * 20_000, seconds)
+    });
+    let pages = [50_000_u64, 100_000, 200_000, 400_000];
+    let pages = pages.map(|pages| (pages, best(&|| timed_passes(pages / 2, pages, 2).1)));
+    let programs = [1_u64, 2, 4, 8].map(|count| {
+        let sor = Spec::Sor(SorParams {
+            n: 1000,
+            sweeps: 3,
+            ..SorParams::default()
+        });
+        let mut setup = Setup::bsd("6.2", "bsd", 1500 * count, vec![sor; count as usize]);
+        // Slices so short that none ends before the last begins.
+        setup.quantum_ms = 1;
+        let seconds = best(&|| {
+            let world = World::new(&setup).expect("a sound set-up");
+            let start = Instant::now();
+            let report = world.run(&mut |_| {}).expect("swap holds them");
+            assert!(report.page_outs > 0, "they page");
+            start.elapsed()
+        });
+        (count, seconds)
+    });
+    vec![
+        Scaling {
+            what: "touches of mapped pages",
+            points: references.to_vec(),
+        },
+        Scaling {
+            what: "pages of a program twice as large as memory",
+            points: pages.to_vec(),
+        },
+        Scaling {
+            what: "programs that page at once",
+            points: programs.to_vec(),
+        },
+    ]
 }

@@ -11,8 +11,10 @@ use crate::world::{DiskSpec, LastrSetting, Setup, WindowSetting};
 const FRAMES_512: u64 = 120_000;
 /// The same of 1 GB: 254,000 less 6,000.
 const FRAMES_1G: u64 = 248_000;
-/// 2 GB of swap.
-const SWAP_SLOTS: u32 = 1 << 19;
+/// 3 GB of swap, where the paper had 2: with 2 GB the larger inputs at once fill it under MOC (the
+/// heap of NS2 with 1000 nodes is not known well). Slots are taken from the lowest on, so that runs
+/// that stay well below 2 GB see no difference; for the programs at once the effect is shown.
+const SWAP_SLOTS: u32 = 3 << 18;
 
 pub(super) const SMALL: &str = "512 MB";
 pub(super) const LARGE: &str = "1 GB";
@@ -138,6 +140,16 @@ pub(super) const VARIATIONS: &[Variation] = &[
         },
     },
     Variation {
+        cause: "such a scan, and the write cache off",
+        value: "both",
+        workloads: ALONE,
+        apply: |s| {
+            write_cache_off(s);
+            s.policies.bsd.stop_at_limit = true;
+            s.policies.bsd.second_look_always = true;
+        },
+    },
+    Variation {
         cause: "the limit of a scan counted in writes, as in the paper's figure 8",
         value: "counted so",
         workloads: ALONE,
@@ -202,6 +214,12 @@ pub(super) const VARIATIONS: &[Variation] = &[
         value: "1 ms",
         workloads: ALONE,
         apply: |s| disk_with(s, |p| p.overhead_us = 1_000),
+    },
+    Variation {
+        cause: "swap space",
+        value: "the paper's 2 GB",
+        workloads: &["all", "all_larger"],
+        apply: |s| s.swap_slots = 1 << 19,
     },
     Variation {
         cause: "scheduler",

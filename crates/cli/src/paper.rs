@@ -1,0 +1,87 @@
+//! `outpage paper`: a paper's evaluation, run again.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use outpage_sim::paper::Paper;
+
+use crate::bar;
+use crate::error::{CliError, code};
+
+/// Options of `outpage paper`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// moc (Yang, Ahn and Oh 2009) or mclustering (Ahn and others 2014)
+    #[arg(value_name = "PAPER", value_parser = parse)]
+    paper: Named,
+    /// Directory for NAME.html, NAME.md, NAME.csv and NAME-runs.csv
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Runs at once [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    name: String,
+    paper: Paper,
+}
+
+/// Papers that can be run, for the message.
+const PAPERS: [&str; 3] = ["moc", "mclustering", "asp"];
+
+fn parse(name: &str) -> Result<Named, String> {
+    let known = PAPERS
+        .iter()
+        .filter(|name| Paper::named(name).is_some())
+        .copied();
+    match Paper::named(name) {
+        Some(paper) => Ok(Named {
+            name: name.to_owned(),
+            paper,
+        }),
+        None => Err(format!(
+            "papers are {}",
+            known.collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+/// Runs the evaluation and writes it.
+///
+/// # Errors
+/// [`code::IO`]; [`code::FAILED`] when a run came to no end.
+pub fn run(args: &Args) -> Result<ExitCode, CliError> {
+    std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
+    let Named { name, paper } = &args.paper;
+    let threads = args.threads.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        |n| n as usize,
+    );
+    let bar = bar::steps("runs", paper.runs() as u64);
+    let evaluation = paper.evaluate(threads, &|done| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    let files = [
+        (".html", evaluation.html()),
+        (".md", evaluation.markdown()),
+        (".csv", evaluation.csv()),
+        ("-runs.csv", evaluation.runs_csv()),
+    ];
+    for (suffix, text) in files {
+        let path = args.out.join(format!("{name}{suffix}"));
+        std::fs::write(&path, text).map_err(|e| CliError::unwritten(&path, e))?;
+        println!("{}", path.display());
+    }
+    let (agree, of) = evaluation.agreement();
+    println!(
+        "{agree} of {of} published figures are met within 10 points or percent; {} runs",
+        evaluation.runs.len()
+    );
+    let failed = evaluation.runs.values().filter(|run| run.is_err()).count();
+    if failed > 0 {
+        let text = format!("{failed} runs came to no end; {name}.md names them");
+        return Err(CliError::new(code::FAILED, text));
+    }
+    Ok(ExitCode::SUCCESS)
+}

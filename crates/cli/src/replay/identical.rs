@@ -1,0 +1,88 @@
+//! `outpage replay --identical`: the events of a live run again, and the same actions.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use outpage_core::record::{Reader, Replayed, Unequal, Unreadable, Why, replay};
+use serde_json::json;
+
+use crate::error::{CliError, code};
+use crate::run::report::grouped;
+use crate::sim::table::put;
+use crate::trace::load::damaged;
+
+/// Replays the log and says whether all actions were the same.
+///
+/// # Errors
+/// [`code::DATA`] with the offset where the log cannot be read; [`code::FAILED`] where the pager
+/// did something else.
+pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> {
+    let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
+    let (setup, policies) = {
+        let reader = Reader::new(&bytes).map_err(|e| damaged(path, e))?;
+        let header = reader.header();
+        let policies = format!(
+            "reclaim {}, page-out {}, read-ahead {}, slots {}",
+            header.reclaim, header.pageout, header.readahead, header.slots
+        );
+        let setup = header
+            .setup()
+            .ok_or_else(|| damaged(path, format!("its policies are not known here: {policies}")))?;
+        (setup, policies)
+    };
+    let equal = match replay(&bytes, setup) {
+        Ok(replayed) => Ok((replayed, true)),
+        // A process that ends leaves its log without an end mark, between two entries.
+        Err(Unequal::Unreadable(Unreadable {
+            offset,
+            why: Why::Truncated,
+        })) if offset == bytes.len() => Ok((counted(&bytes, path)?, false)),
+        Err(Unequal::Unreadable(unreadable)) => return Err(damaged(path, unreadable)),
+        Err(Unequal::Diverged(divergence)) => Err(divergence),
+    };
+    let value = match &equal {
+        Ok((replayed, ended)) => json!({
+            "identical": true, "events": replayed.events, "actions": replayed.actions,
+            "bytes": bytes.len(), "ended": ended,
+        }),
+        Err(divergence) => json!({"identical": false, "offset": divergence.offset}),
+    };
+    if let Some(file) = json_file {
+        put(file, &format!("{value:#}\n"))?;
+    }
+    match equal {
+        Ok((replayed, _)) => {
+            if json_file.is_none_or(|file| file.as_os_str() != "-") {
+                println!(
+                    "identical: {} events led to the same {} actions, byte by byte ({policies})",
+                    grouped(replayed.events),
+                    grouped(replayed.actions)
+                );
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(divergence) => {
+            let text = format!(
+                "{} diverged {}",
+                path.display(),
+                Unequal::Diverged(divergence)
+            );
+            Err(CliError::new(code::FAILED, text))
+        }
+    }
+}
+
+/// Events and actions of a log that is known to be whole up to its end.
+fn counted(bytes: &[u8], path: &Path) -> Result<Replayed, CliError> {
+    use crate::trace::references::next;
+    use outpage_core::record::Entry;
+    let mut reader = Reader::new(bytes).map_err(|e| damaged(path, e))?;
+    let mut replayed = Replayed::default();
+    while let Some(entry) = next(&mut reader, bytes.len()).map_err(|e| damaged(path, e))? {
+        match entry {
+            Entry::Event { .. } => replayed.events += 1,
+            Entry::Action { .. } => replayed.actions += 1,
+        }
+    }
+    Ok(replayed)
+}

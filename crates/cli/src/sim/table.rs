@@ -1,0 +1,308 @@
+//! Results as a table, JSON and CSV.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_engine::config::format_size;
+use serde_json::{Value, json};
+
+use super::Output;
+use super::jobs::{Job, Line};
+use super::machine::bandwidth;
+use super::programs::Source;
+use crate::bench::summary::table;
+use crate::error::CliError;
+use crate::run::report::grouped;
+
+/// Version of the JSON's layout.
+const SCHEMA: u32 = 1;
+
+/// A setting: its name, and what it is in a job.
+type Setting = (&'static str, fn(&Job) -> String);
+
+/// What may differ between two lines of a table.
+const SETTINGS: [Setting; 8] = [
+    ("system", |j| j.system.clone()),
+    ("reclaim", |j| j.setup.policies.reclaim.clone()),
+    ("page-out", |j| j.setup.policies.pageout.clone()),
+    ("read-ahead", |j| j.setup.policies.readahead.clone()),
+    ("slots", |j| j.setup.policies.slots.clone()),
+    ("memory", |j| {
+        format_size(j.setup.frames * PAGE_BYTES as u64)
+    }),
+    ("disk", |j| j.disk.clone()),
+    ("scheduler", |j| j.setup.scheduler.clone()),
+];
+
+/// The table: what is the same in all lines stands above it.
+#[must_use]
+pub fn text(lines: &[Line], sources: &[Source]) -> String {
+    let Some(first) = lines.first() else {
+        return String::new();
+    };
+    let names: Vec<&str> = sources.iter().map(|s| s.text.as_str()).collect();
+    let footprint: u64 = sources.iter().map(Source::footprint).sum();
+    let touched = format_size(footprint * PAGE_BYTES as u64);
+    let mut out = format!("{} ({touched})\n", names.join(" + "));
+    let varies = |get: &fn(&Job) -> String| lines.iter().any(|l| get(&l.job) != get(&first.job));
+    let (varied, fixed): (Vec<_>, Vec<_>) = SETTINGS.iter().partition(|s| varies(&s.1));
+    let fixed = fixed
+        .iter()
+        .map(|(name, get)| format!("{name} {}", get(&first.job)));
+    let _ = writeln!(out, "{}\n", fixed.collect::<Vec<_>>().join(", "));
+    let bounded = lines.iter().any(|line| line.bound.is_some());
+    let heads = [
+        "seconds",
+        "major faults",
+        "page-ins",
+        "reads",
+        "page-outs",
+        "writes",
+        "pages/write",
+    ];
+    let mut head: Vec<String> = varied.iter().map(|s| s.0.to_owned()).collect();
+    head.extend(heads.map(str::to_owned));
+    if bounded {
+        head.extend(["floor in", "floor out", "over floor", "floor s"].map(str::to_owned));
+    }
+    let mut rows = vec![head];
+    for line in lines {
+        let mut row: Vec<String> = varied.iter().map(|s| s.1(&line.job)).collect();
+        row.extend(figures(line, bounded));
+        rows.push(row);
+    }
+    out += &table(&rows);
+    if bounded {
+        out += &bounds_note(lines);
+    }
+    out + &programs(lines, sources)
+}
+
+fn figures(line: &Line, bounded: bool) -> Vec<String> {
+    let r = match &line.report {
+        Ok(report) => report,
+        Err(why) => return vec![why.clone()],
+    };
+    let mut cells = vec![
+        format!("{:.3}", r.seconds()),
+        grouped(r.major_faults),
+        grouped(r.page_ins),
+        grouped(r.page_in_reads),
+        grouped(r.page_outs),
+        grouped(r.page_out_writes),
+        format!("{:.1}", r.pages_a_write()),
+    ];
+    if bounded {
+        cells.extend(match line.bound {
+            None => vec!["-".to_owned(); 4],
+            Some(bound) => vec![
+                grouped(bound.floor.page_ins),
+                grouped(bound.floor.page_outs),
+                above(line).map_or_else(|| "-".into(), |a| format!("{a:+.1} %")),
+                floor_seconds(line).map_or_else(|| "-".into(), |s| format!("{s:.3}")),
+            ],
+        });
+    }
+    cells
+}
+
+/// Transfers beyond the floor, percent of it; `None` where the floor is nothing.
+#[must_use]
+pub fn above(line: &Line) -> Option<f64> {
+    let (report, bound) = (line.report.as_ref().ok()?, line.bound?);
+    let floor = bound.floor.page_ins + bound.floor.page_outs;
+    let moved = report.page_ins + report.page_outs;
+    (floor > 0).then(|| 100.0 * (moved as f64 / floor as f64 - 1.0))
+}
+
+/// Seconds that the disk needs for the floor at its best rate.
+fn floor_seconds(line: &Line) -> Option<f64> {
+    let time = line.bound?.floor.time(bandwidth(&line.job.setup)?);
+    Some(time.0 as f64 / 1e9)
+}
+
+fn bounds_note(lines: &[Line]) -> String {
+    let mut out = "\nfloor: page-ins and page-outs that no policy can save; floor s: their time at the disk's best rate\n"
+        .to_owned();
+    let mut sizes: Vec<_> = lines
+        .iter()
+        .filter_map(|l| Some((l.job.setup.frames, l.bound?)))
+        .collect();
+    sizes.sort_by_key(|s| s.0);
+    sizes.dedup_by_key(|s| s.0);
+    for (frames, bound) in sizes {
+        let _ = writeln!(
+            out,
+            "{}: {} references to {} pages; misses of the optimum {}, of LRU {}",
+            format_size(frames * PAGE_BYTES as u64),
+            grouped(bound.references),
+            grouped(bound.distinct),
+            grouped(bound.opt_misses),
+            grouped(bound.lru_misses)
+        );
+    }
+    out
+}
+
+/// Each program's share, when there are several.
+fn programs(lines: &[Line], sources: &[Source]) -> String {
+    let [line] = lines else { return String::new() };
+    let Ok(report) = &line.report else {
+        return String::new();
+    };
+    if sources.len() < 2 {
+        return String::new();
+    }
+    let head = [
+        "program",
+        "seconds",
+        "cpu s",
+        "faults",
+        "page-ins",
+        "page-outs",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for p in &report.programs {
+        rows.push(vec![
+            p.name.clone(),
+            format!("{:.3}", p.elapsed_ns as f64 / 1e9),
+            format!("{:.3}", p.cpu_ns as f64 / 1e9),
+            grouped(p.faults),
+            grouped(p.pages_in),
+            grouped(p.pages_out),
+        ]);
+    }
+    format!("\n{}", table(&rows))
+}
+
+/// Every run as JSON.
+#[must_use]
+pub fn json(lines: &[Line], sources: &[Source]) -> Value {
+    let runs: Vec<Value> = lines.iter().map(run_json).collect();
+    let names: Vec<&str> = sources.iter().map(|s| s.text.as_str()).collect();
+    json!({"schema": SCHEMA, "programs": names, "runs": runs})
+}
+
+fn run_json(line: &Line) -> Value {
+    let mut setup = json!(line.job.setup);
+    if let Some(map) = setup.as_object_mut() {
+        map.remove("programs");
+    }
+    let (report, error) = match &line.report {
+        Ok(report) => (json!(report), Value::Null),
+        Err(why) => (Value::Null, json!(why)),
+    };
+    json!({
+        "system": line.job.system,
+        "disk": line.job.disk,
+        "setup": setup,
+        "report": report,
+        "error": error,
+        "bounds": line.bound,
+        "over_floor_percent": above(line),
+        "floor_seconds": floor_seconds(line),
+    })
+}
+
+/// A line for each run, with a header.
+#[must_use]
+pub fn csv(lines: &[Line]) -> String {
+    let mut out = "system,reclaim,pageout,readahead,slots,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
+                   page_ins,page_in_reads,page_outs,page_out_writes,opt_misses,floor_page_ins,floor_page_outs,error\n"
+        .to_owned();
+    for line in lines {
+        let j = &line.job;
+        let p = &j.setup.policies;
+        let settings = [&j.system, &p.reclaim, &p.pageout, &p.readahead, &p.slots]
+            .map(|s| quoted(s))
+            .join(",");
+        let memory = j.setup.frames * PAGE_BYTES as u64;
+        let _ = write!(
+            out,
+            "{settings},{memory},{},{},",
+            quoted(&j.disk),
+            j.setup.scheduler
+        );
+        let _ = match &line.report {
+            Ok(r) => write!(
+                out,
+                "{:.6},{},{},{},{},{},{},",
+                r.seconds(),
+                r.major_faults,
+                r.minor_faults,
+                r.page_ins,
+                r.page_in_reads,
+                r.page_outs,
+                r.page_out_writes
+            ),
+            Err(_) => write!(out, ",,,,,,,"),
+        };
+        let _ = match line.bound {
+            Some(b) => write!(
+                out,
+                "{},{},{},",
+                b.opt_misses, b.floor.page_ins, b.floor.page_outs
+            ),
+            None => write!(out, ",,,"),
+        };
+        let _ = writeln!(
+            out,
+            "{}",
+            line.report
+                .as_ref()
+                .err()
+                .map(|why| quoted(why))
+                .unwrap_or_default()
+        );
+    }
+    out
+}
+
+/// A cell of CSV (RFC 4180): quoted where it has to be.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// Writes what `output` asks for.
+///
+/// # Errors
+/// [`crate::error::code::IO`].
+pub fn write(lines: &[Line], sources: &[Source], output: &Output) -> Result<(), CliError> {
+    if let Some(file) = &output.json {
+        put(file, &format!("{:#}\n", json(lines, sources)))?;
+    }
+    if let Some(file) = &output.csv {
+        put(file, &csv(lines))?;
+    }
+    Ok(())
+}
+
+/// Writes `text` to `file`, or to standard output if that is "-".
+///
+/// # Errors
+/// [`crate::error::code::IO`].
+pub fn put(file: &Path, text: &str) -> Result<(), CliError> {
+    let written = if file.as_os_str() == "-" {
+        std::io::stdout().write_all(text.as_bytes())
+    } else {
+        std::fs::write(file, text)
+    };
+    written.map_err(|e| CliError::unwritten(file, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_needed() {
+        assert_eq!(quoted("a"), "a");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,462 @@
+//! An event log as intervals of time, transfers and faults.
+
+use std::collections::HashMap;
+
+use outpage_core::contract::{Action, ActionId, Event, Waiter};
+use outpage_core::record::{Reader, Unreadable};
+use outpage_core::units::{Nanos, PageNo};
+use outpage_engine::session::Histogram;
+
+use super::super::references::next;
+use outpage_core::record::Entry;
+
+/// Intervals that the whole time is cut into: as many as a chart has places for.
+const INTERVALS: u64 = 240;
+
+/// What is counted in an interval. Pages unless said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Columns {
+    /// Read.
+    pub page_ins: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Written.
+    pub page_outs: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Faults answered without a read.
+    pub minor_faults: u64,
+    /// Faults that waited for a read.
+    pub major_faults: u64,
+    /// Mapped as zeroes.
+    pub zero_fills: u64,
+    /// Moved out of the program.
+    pub detached: u64,
+    /// Read without anybody waiting for them.
+    pub ahead: u64,
+    /// Of those, touched later.
+    pub hits: u64,
+    /// Of those, mapped together with a touched page: their use cannot be seen.
+    pub along: u64,
+    /// Of those, released untouched.
+    pub waste: u64,
+}
+
+/// A column: its name and its value.
+type Column = (&'static str, fn(&Columns) -> u64);
+
+impl Columns {
+    /// Names and values, in order.
+    pub const NAMES: [Column; 12] = [
+        ("page_ins", |c| c.page_ins),
+        ("reads", |c| c.reads),
+        ("page_outs", |c| c.page_outs),
+        ("writes", |c| c.writes),
+        ("minor_faults", |c| c.minor_faults),
+        ("major_faults", |c| c.major_faults),
+        ("zero_fills", |c| c.zero_fills),
+        ("detached", |c| c.detached),
+        ("read_ahead", |c| c.ahead),
+        ("read_ahead_hits", |c| c.hits),
+        ("read_ahead_along", |c| c.along),
+        ("read_ahead_waste", |c| c.waste),
+    ];
+}
+
+/// One interval.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interval {
+    /// What was counted.
+    pub columns: Columns,
+    /// Reads in flight, writes in flight and faults waiting, at most.
+    pub most: [u32; 3],
+    /// Latencies of the faults that ended in it.
+    pub waits: Histogram,
+}
+
+/// Something with a beginning and an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// What.
+    pub kind: Kind,
+    /// From the first event on, in nanoseconds.
+    pub from_ns: u64,
+    /// The same.
+    pub to_ns: u64,
+    /// Pages; 1 for a fault.
+    pub pages: u64,
+    /// The first page.
+    pub page: u64,
+}
+
+/// What takes time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A read of the swap file.
+    Read,
+    /// A write of it.
+    Write,
+    /// A fault answered without a read.
+    Minor,
+    /// A fault that waited for a read.
+    Major,
+}
+
+/// A whole log.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// The policies, for titles.
+    pub policies: String,
+    /// The whole time, in nanoseconds.
+    pub end_ns: u64,
+    /// The length of an interval, in nanoseconds.
+    pub interval_ns: u64,
+    /// In order.
+    pub intervals: Vec<Interval>,
+    /// Over the whole time.
+    pub total: Columns,
+    /// In order of their ends.
+    pub spans: Vec<Span>,
+    /// Latencies of minor faults.
+    pub minor: Histogram,
+    /// Latencies of major faults.
+    pub major: Histogram,
+    /// Reads by their pages.
+    pub read_sizes: Vec<(u64, u64)>,
+}
+
+struct Waiting {
+    page: PageNo,
+    since: u64,
+    read: bool,
+}
+
+#[derive(Default)]
+struct Gatherer {
+    timeline: Timeline,
+    now: u64,
+    faults: HashMap<Waiter, Waiting>,
+    /// Transfers under way: kind, since, pages.
+    transfers: HashMap<ActionId, (Kind, u64, Vec<PageNo>)>,
+    /// Pages that were read ahead and not touched yet.
+    ahead: HashMap<PageNo, ()>,
+    read_sizes: HashMap<u64, u64>,
+}
+
+impl Timeline {
+    /// The log `bytes` as a timeline.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    pub fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let (start, end) = span(bytes)?;
+        let mut reader = Reader::new(bytes)?;
+        let header = reader.header();
+        let policies = format!(
+            "page-out {}, read-ahead {}, slots {}",
+            header.pageout, header.readahead, header.slots
+        );
+        let end_ns = end - start;
+        let interval_ns = (end_ns / INTERVALS).max(1_000) + 1;
+        let intervals = vec![Interval::default(); (end_ns / interval_ns + 1) as usize];
+        let timeline = Self {
+            policies,
+            end_ns,
+            interval_ns,
+            intervals,
+            ..Self::default()
+        };
+        let mut gatherer = Gatherer {
+            timeline,
+            ..Gatherer::default()
+        };
+        while let Some(entry) = next(&mut reader, bytes.len())? {
+            match entry {
+                Entry::Event { now, event } => gatherer.event(now.0 - start, event),
+                Entry::Action { action, pages } => gatherer.action(action, pages),
+            }
+        }
+        Ok(gatherer.finish())
+    }
+}
+
+/// The times of the first and the last event.
+fn span(bytes: &[u8]) -> Result<(u64, u64), Unreadable> {
+    let mut reader = Reader::new(bytes)?;
+    let mut span: Option<(Nanos, Nanos)> = None;
+    while let Some(entry) = next(&mut reader, bytes.len())? {
+        if let Entry::Event { now, .. } = entry {
+            span = Some((span.map_or(now, |s| s.0), now));
+        }
+    }
+    Ok(span.map_or((0, 0), |(first, last)| (first.0, last.0.max(first.0))))
+}
+
+impl Gatherer {
+    fn interval(&mut self) -> &mut Interval {
+        let at = (self.now / self.timeline.interval_ns) as usize;
+        let last = self.timeline.intervals.len() - 1;
+        &mut self.timeline.intervals[at.min(last)]
+    }
+
+    /// Counts in the interval.
+    fn count(&mut self, column: impl Fn(&mut Columns) -> &mut u64, by: u64) {
+        *column(&mut self.interval().columns) += by;
+        *column(&mut self.timeline.total) += by;
+    }
+
+    fn note_queues(&mut self) {
+        let of = |kind| self.transfers.values().filter(|t| t.0 == kind).count() as u32;
+        let now = [of(Kind::Read), of(Kind::Write), self.faults.len() as u32];
+        let most = &mut self.interval().most;
+        for (most, now) in most.iter_mut().zip(now) {
+            *most = (*most).max(now);
+        }
+    }
+
+    fn event(&mut self, now: u64, event: Event<'_>) {
+        self.now = now;
+        match event {
+            Event::Fault { page, waiter, .. } => {
+                if self.ahead.remove(&page).is_some() {
+                    self.count(|c| &mut c.hits, 1);
+                }
+                self.faults.insert(
+                    waiter,
+                    Waiting {
+                        page,
+                        since: now,
+                        read: false,
+                    },
+                );
+                self.note_queues();
+            }
+            Event::Done { id, .. } => {
+                if let Some((kind, since, pages)) = self.transfers.remove(&id) {
+                    let first = pages.first().map_or(0, |p| p.raw());
+                    self.span(kind, since, pages.len() as u64, first);
+                }
+            }
+            Event::Unmap(run) | Event::Discard(run) => {
+                let before = self.ahead.len();
+                self.ahead.retain(|page, ()| !run.contains(*page));
+                let gone = (before - self.ahead.len()) as u64;
+                self.count(|c| &mut c.waste, gone);
+            }
+            _ => {}
+        }
+    }
+
+    fn action(&mut self, action: Action, pages: &[PageNo]) {
+        match action {
+            Action::PageIn { id, .. } => self.page_in(id, pages),
+            Action::PageOut { id, .. } => {
+                self.count(|c| &mut c.page_outs, pages.len() as u64);
+                self.count(|c| &mut c.writes, 1);
+                self.transfers
+                    .insert(id, (Kind::Write, self.now, pages.to_vec()));
+                self.note_queues();
+            }
+            Action::ZeroFill { run, .. } => self.count(|c| &mut c.zero_fills, run.pages),
+            Action::Detach { run, .. } => self.count(|c| &mut c.detached, run.pages),
+            Action::Map { run, .. } => {
+                let along = run
+                    .iter()
+                    .filter(|page| self.ahead.remove(page).is_some())
+                    .count();
+                self.count(|c| &mut c.along, along as u64);
+            }
+            Action::Release { .. } => {
+                let waste = pages
+                    .iter()
+                    .filter(|page| self.ahead.remove(page).is_some())
+                    .count();
+                self.count(|c| &mut c.waste, waste as u64);
+            }
+            Action::Wake { waiter, .. } => self.wake(waiter),
+            Action::Poison { .. } | Action::Grow { .. } | Action::Exhausted { .. } => {}
+        }
+    }
+
+    fn page_in(&mut self, id: ActionId, pages: &[PageNo]) {
+        self.count(|c| &mut c.page_ins, pages.len() as u64);
+        self.count(|c| &mut c.reads, 1);
+        *self.read_sizes.entry(pages.len() as u64).or_default() += 1;
+        let mut ahead = 0;
+        for &page in pages {
+            let mut awaited = false;
+            for fault in self.faults.values_mut().filter(|f| f.page == page) {
+                (fault.read, awaited) = (true, true);
+            }
+            if !awaited {
+                ahead += 1;
+                self.ahead.insert(page, ());
+            }
+        }
+        self.count(|c| &mut c.ahead, ahead);
+        self.transfers
+            .insert(id, (Kind::Read, self.now, pages.to_vec()));
+        self.note_queues();
+    }
+
+    fn wake(&mut self, waiter: Waiter) {
+        let Some(fault) = self.faults.remove(&waiter) else {
+            return;
+        };
+        let ns = self.now - fault.since;
+        let kind = if fault.read { Kind::Major } else { Kind::Minor };
+        if fault.read {
+            self.timeline.major.record(ns);
+            self.count(|c| &mut c.major_faults, 1);
+        } else {
+            self.timeline.minor.record(ns);
+            self.count(|c| &mut c.minor_faults, 1);
+        }
+        self.interval().waits.record(ns);
+        self.span(kind, fault.since, 1, fault.page.raw());
+    }
+
+    fn span(&mut self, kind: Kind, from_ns: u64, pages: u64, page: u64) {
+        self.timeline.spans.push(Span {
+            kind,
+            from_ns,
+            to_ns: self.now,
+            pages,
+            page,
+        });
+    }
+
+    fn finish(mut self) -> Timeline {
+        self.timeline.read_sizes = self.read_sizes.into_iter().collect();
+        self.timeline.read_sizes.sort_unstable();
+        self.timeline
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use outpage_core::contract::{Access, Outcome};
+    use outpage_core::pageout::{self, ClusterWindow};
+    use outpage_core::readahead;
+    use outpage_core::record::{Header, Recorder};
+    use outpage_core::units::{PageRange, SlotNo, SlotRange};
+
+    fn header() -> Header<'static> {
+        Header {
+            reclaim: "second-chance",
+            pageout: "packed",
+            pageout_params: pageout::Params {
+                buffer_pages: 16,
+                window: ClusterWindow::Kernel,
+            },
+            readahead: "none",
+            readahead_params: readahead::find("none").expect("there is none").params(),
+            slots: "log",
+            frames: 256,
+            slots_max: 1000,
+            zero_around: 1,
+            rescue_around: 0,
+        }
+    }
+
+    /// A fault on page 7 that reads 7 and 8 in 2 us, then one on 8 that is there; page 9 is
+    /// written, in 5 us.
+    pub fn log() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let sink = &mut |more: &[u8]| bytes.extend_from_slice(more);
+        let mut recorder = Recorder::begin(&header(), sink);
+        let page = PageNo::from_raw;
+        let fault = |at: u64, waiter: u32| Event::Fault {
+            page: page(at),
+            access: Access::Read,
+            waiter: Waiter(waiter),
+            extent: PageRange::new(page(0), 100),
+        };
+        let id = ActionId;
+        recorder.event(Nanos(1000), &fault(7, 1), sink);
+        let slots = SlotRange::new(SlotNo(4), 2);
+        recorder.action(
+            &Action::PageIn { id: id(0), slots },
+            &[page(7), page(8)],
+            sink,
+        );
+        recorder.event(
+            Nanos(3000),
+            &Event::Done {
+                id: id(0),
+                outcome: Outcome::Done,
+            },
+            sink,
+        );
+        recorder.action(
+            &Action::Wake {
+                waiter: Waiter(1),
+                page: page(7),
+            },
+            &[],
+            sink,
+        );
+        recorder.event(Nanos(4000), &fault(8, 1), sink);
+        recorder.action(
+            &Action::Wake {
+                waiter: Waiter(1),
+                page: page(8),
+            },
+            &[],
+            sink,
+        );
+        let slots = SlotRange::new(SlotNo(9), 1);
+        recorder.action(&Action::PageOut { id: id(1), slots }, &[page(9)], sink);
+        recorder.event(
+            Nanos(9000),
+            &Event::Done {
+                id: id(1),
+                outcome: Outcome::Done,
+            },
+            sink,
+        );
+        recorder.end(sink);
+        bytes
+    }
+
+    #[test]
+    fn everything_is_counted_once() {
+        let timeline = Timeline::of(&log()).expect("a whole log");
+        let expected = Columns {
+            page_ins: 2,
+            reads: 1,
+            page_outs: 1,
+            writes: 1,
+            minor_faults: 1,
+            major_faults: 1,
+            ahead: 1,
+            hits: 1,
+            ..Columns::default()
+        };
+        assert_eq!(timeline.total, expected);
+        assert_eq!(
+            (timeline.end_ns, timeline.read_sizes.as_slice()),
+            (8000, &[(2, 1)][..])
+        );
+        assert_eq!(timeline.major.quantile(0.5).map(|ns| ns / 100), Some(20));
+        let sums: u64 = timeline.intervals.iter().map(|i| i.columns.page_ins).sum();
+        assert_eq!(sums, 2);
+        assert_eq!(timeline.spans.len(), 4);
+        assert!(timeline.intervals.iter().any(|i| i.most == [1, 0, 1]));
+    }
+
+    #[test]
+    fn a_cut_log_is_refused_within_an_entry_only() {
+        let whole = log();
+        let mut whole_at = 0;
+        for length in 0..whole.len() {
+            match Timeline::of(&whole[..length]) {
+                Ok(_) => whole_at += 1,
+                Err(unreadable) => assert!(unreadable.offset <= length),
+            }
+        }
+        // After the header and after each of the 8 entries but the last, the end.
+        assert_eq!(whole_at, 9);
+    }
+}

@@ -1,0 +1,372 @@
+//! Page references out of a pager's event log.
+//!
+//! Every fault is a reference. Touches of pages that are mapped go unseen, so the references are
+//! those that miss the resident set of the recording. Two things are inferred:
+//! - Whether a page was written: the fault says so, or its content is another when it leaves.
+//! - That a page was touched that came along with another (zero-fill around a fault, rescue around
+//!   it, adopted at the start): it is, if its content is another when it leaves, and counts as
+//!   touched when it came.
+//!
+//! Memory that the program gives back is not told: its pages keep their contents in the trace.
+
+use std::collections::{HashMap, HashSet};
+
+use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome};
+use outpage_core::limits::Limits;
+use outpage_core::page::ContentHash;
+use outpage_core::record::{Entry, Reader, Unreadable, Why};
+use outpage_core::units::{Nanos, PageNo, PageRange};
+use outpage_sim::trace::{Reference, Run};
+
+/// What a log says about the program's references.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The references.
+    pub runs: Vec<Run>,
+    /// How many they are.
+    pub references: u64,
+    /// Pages that were mapped at most: the resident set that references had to miss.
+    pub resident: u64,
+    /// Touches of pages that the program had given back: they should have found zeroes.
+    pub given_back: u64,
+}
+
+/// What is known of a page that is mapped.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// This reference brought it.
+    By(usize),
+    /// It came along before the reference of that number.
+    Along(usize),
+}
+
+#[derive(Default)]
+struct Gatherer {
+    references: Vec<Reference>,
+    /// References that were inferred: where they belong, and the page.
+    inferred: Vec<(usize, PageNo)>,
+    mapped: HashMap<PageNo, Seen>,
+    /// Contents when a page last left; `None` for zeroes.
+    contents: HashMap<PageNo, Option<ContentHash>>,
+    /// Runs of detaches, maps and zero-fills that wait for their answer.
+    open: HashMap<ActionId, (Kind, PageRange)>,
+    /// Pages that were given back and not touched since.
+    gone: HashSet<PageNo>,
+    /// When the program last went on.
+    resumed: Option<Nanos>,
+    frames: usize,
+    given_back: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Map,
+    Detach,
+}
+
+/// The references in the event log `bytes`.
+///
+/// # Errors
+/// Where the log cannot be read. A log without an end is taken: a process that ends leaves one.
+pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
+    let mut reader = Reader::new(bytes)?;
+    let buffer = reader.header().pageout_params.buffer_pages as usize;
+    let mut gatherer = Gatherer {
+        frames: reader.header().frames as usize,
+        ..Gatherer::default()
+    };
+    let mut now = Nanos(0);
+    while let Some(entry) = next(&mut reader, bytes.len())? {
+        match entry {
+            Entry::Event { now: at, event } => {
+                now = at;
+                gatherer.event(now, event);
+            }
+            Entry::Action { action, .. } => gatherer.action(now, action),
+        }
+    }
+    Ok(gatherer.finish(buffer))
+}
+
+/// The next entry; a log that stops between two entries has come to its end.
+///
+/// # Errors
+/// Where the log cannot be read.
+pub fn next<'a>(
+    reader: &'a mut Reader<'_>,
+    length: usize,
+) -> Result<Option<Entry<'a>>, Unreadable> {
+    let whole = reader.offset() == length;
+    match reader.next_entry() {
+        Err(Unreadable {
+            why: Why::Truncated,
+            ..
+        }) if whole => Ok(None),
+        other => other,
+    }
+}
+
+impl Gatherer {
+    fn event(&mut self, now: Nanos, event: Event<'_>) {
+        match event {
+            Event::Fault { page, access, .. } => {
+                let gap = Nanos(
+                    self.resumed
+                        .map_or(0, |since| now.0.saturating_sub(since.0)),
+                );
+                self.resumed = Some(now);
+                self.given_back += u64::from(self.gone.remove(&page));
+                self.mapped.insert(page, Seen::By(self.references.len()));
+                self.references.push(Reference { page, access, gap });
+            }
+            Event::Done { id, outcome } => self.answered(id, outcome),
+            Event::Adopt(run) => self.came_along(run),
+            Event::Unmap(run) | Event::Discard(run) => self.forget(run),
+            Event::Limit(frames) => self.frames = self.frames.max(frames),
+            _ => {}
+        }
+    }
+
+    fn action(&mut self, now: Nanos, action: Action) {
+        match action {
+            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+                self.open.insert(id, (Kind::Map, run));
+            }
+            Action::Detach { id, run } => {
+                self.open.insert(id, (Kind::Detach, run));
+            }
+            Action::Wake { .. } => self.resumed = Some(now),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        let (Some((kind, run)), Outcome::Pages(pages)) = (self.open.remove(&id), outcome) else {
+            return;
+        };
+        for (page, outcome) in run.iter().zip(pages) {
+            match (kind, outcome) {
+                (Kind::Map, PageOutcome::Done) => self.came_along(PageRange::one(page)),
+                (Kind::Detach, PageOutcome::Detached { hash, zero }) => {
+                    self.left(page, (!zero).then_some(*hash));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn came_along(&mut self, run: PageRange) {
+        let at = self.references.len();
+        for page in run.iter() {
+            self.mapped.entry(page).or_insert(Seen::Along(at));
+        }
+    }
+
+    fn left(&mut self, page: PageNo, content: Option<ContentHash>) {
+        let before = self.contents.insert(page, content).flatten();
+        let wrote = before != content;
+        match self.mapped.remove(&page) {
+            Some(Seen::By(at)) if wrote => self.references[at].access = Access::Write,
+            Some(Seen::Along(at)) if wrote => self.inferred.push((at, page)),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, run: PageRange) {
+        // A run may be as long as the address space; what is known is not.
+        if run.pages <= self.contents.len() as u64 {
+            for page in run.iter() {
+                if self.contents.remove(&page).is_some() {
+                    self.gone.insert(page);
+                }
+                self.mapped.remove(&page);
+            }
+        } else {
+            let inside = |page: &PageNo| run.contains(*page);
+            self.gone.extend(
+                self.contents
+                    .extract_if(|page, _| inside(page))
+                    .map(|(page, _)| page),
+            );
+            self.mapped.retain(|page, _| !inside(page));
+        }
+    }
+
+    fn finish(mut self, buffer: usize) -> Recording {
+        self.inferred.sort_by_key(|i| i.0);
+        let references = (self.references.len() + self.inferred.len()) as u64;
+        let mut runs = Vec::new();
+        let mut inferred = self.inferred.into_iter().peekable();
+        for (at, reference) in self.references.into_iter().enumerate() {
+            while let Some((_, page)) = inferred.next_if(|i| i.0 <= at) {
+                append(&mut runs, written(page));
+            }
+            append(&mut runs, reference);
+        }
+        inferred.for_each(|(_, page)| append(&mut runs, written(page)));
+        let limits = Limits::new(self.frames.max(outpage_core::limits::FRAMES_MIN), buffer);
+        Recording {
+            runs,
+            references,
+            resident: (limits.frames - limits.staged_low) as u64,
+            given_back: self.given_back,
+        }
+    }
+}
+
+const fn written(page: PageNo) -> Reference {
+    Reference {
+        page,
+        access: Access::Write,
+        gap: Nanos(0),
+    }
+}
+
+/// Appends `reference`; neighbours in ascending order become one run, whose gap is the mean, so
+/// that the whole time stays to a nanosecond a reference.
+pub fn append(runs: &mut Vec<Run>, reference: Reference) {
+    if let Some(run) = runs.last_mut()
+        && let Some(next) = run.start.raw().checked_add(u64::from(run.count))
+        && run.stride == 1
+        && next == reference.page.raw()
+        && run.start.object() == reference.page.object()
+        && run.access == reference.access
+        && run.count < u32::MAX
+        && alike(run.gap.0, reference.gap.0)
+    {
+        let count = u64::from(run.count);
+        run.gap = Nanos(
+            ((u128::from(run.gap.0) * u128::from(count) + u128::from(reference.gap.0))
+                / u128::from(count + 1)) as u64,
+        );
+        run.count += 1;
+        return;
+    }
+    runs.push(Run::one(reference));
+}
+
+/// Whether two gaps may become one mean: neither is more than eight times the other, or both are
+/// below 100 us, which no disk's time depends on.
+const fn alike(a: u64, b: u64) -> bool {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    high < 100_000 || high / 8 <= low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outpage_core::contract::Waiter;
+
+    fn page(index: u64) -> PageNo {
+        PageNo::from_raw(index)
+    }
+
+    fn fault(gatherer: &mut Gatherer, now: u64, at: u64, access: Access) {
+        let extent = PageRange::one(page(at));
+        gatherer.event(
+            Nanos(now),
+            Event::Fault {
+                page: page(at),
+                access,
+                waiter: Waiter(1),
+                extent,
+            },
+        );
+        gatherer.action(
+            Nanos(now + 5),
+            Action::Wake {
+                waiter: Waiter(1),
+                page: page(at),
+            },
+        );
+    }
+
+    fn detach(gatherer: &mut Gatherer, at: u64, word: u32) {
+        let (id, run) = (ActionId(9), PageRange::one(page(at)));
+        gatherer.action(Nanos(0), Action::Detach { id, run });
+        let outcome = PageOutcome::Detached {
+            hash: ContentHash([word; 3]),
+            zero: word == 0,
+        };
+        gatherer.event(
+            Nanos(0),
+            Event::Done {
+                id,
+                outcome: Outcome::Pages(&[outcome]),
+            },
+        );
+    }
+
+    #[test]
+    fn a_page_whose_content_changed_was_written() {
+        let mut g = Gatherer {
+            frames: 2048,
+            ..Gatherer::default()
+        };
+        fault(&mut g, 100, 1, Access::Read);
+        fault(&mut g, 200, 2, Access::Read);
+        detach(&mut g, 1, 7);
+        detach(&mut g, 2, 0);
+        fault(&mut g, 300, 1, Access::Read);
+        detach(&mut g, 1, 7);
+        let accesses: Vec<Access> = g.references.iter().map(|r| r.access).collect();
+        assert_eq!(accesses, [Access::Write, Access::Read, Access::Read]);
+        assert_eq!(g.references[2].gap, Nanos(95));
+    }
+
+    #[test]
+    fn a_page_that_came_along_counts_when_it_was_written() {
+        let mut g = Gatherer {
+            frames: 2048,
+            ..Gatherer::default()
+        };
+        fault(&mut g, 100, 1, Access::Write);
+        let id = ActionId(3);
+        g.action(
+            Nanos(100),
+            Action::ZeroFill {
+                id,
+                run: PageRange::new(page(1), 3),
+            },
+        );
+        g.event(
+            Nanos(110),
+            Event::Done {
+                id,
+                outcome: Outcome::Pages(&[PageOutcome::Done; 3]),
+            },
+        );
+        fault(&mut g, 200, 50, Access::Write);
+        detach(&mut g, 2, 4);
+        detach(&mut g, 3, 0);
+        let recording = g.finish(64);
+        let pages: Vec<u64> = recording
+            .runs
+            .iter()
+            .flat_map(|r| r.references())
+            .map(|r| r.page.raw())
+            .collect();
+        assert_eq!(pages, [1, 2, 50]);
+        assert_eq!(recording.references, 3);
+    }
+
+    #[test]
+    fn neighbours_become_runs_of_the_same_total_time() {
+        let mut runs = Vec::new();
+        for (at, gap) in [(4, 100), (5, 200), (6, 300), (9, 50), (10, 2_000_000)] {
+            append(
+                &mut runs,
+                Reference {
+                    page: page(at),
+                    access: Access::Read,
+                    gap: Nanos(gap),
+                },
+            );
+        }
+        let shape: Vec<_> = runs
+            .iter()
+            .map(|r| (r.start.raw(), r.count, r.gap.0))
+            .collect();
+        assert_eq!(shape, [(4, 3, 200), (9, 1, 50), (10, 1, 2_000_000)]);
+    }
+}
