@@ -26,11 +26,15 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
-use outpage_core::{pageout, slots};
-
+mod names;
 mod readahead;
 mod size;
 
+use names::unknown;
+pub use names::{
+    pageout_names, pageout_table, parse_chunk, parse_pageout, parse_slots, parse_window,
+    slots_names, slots_table,
+};
 pub use readahead::{ReadAhead, readahead_table};
 pub use size::{SizeError, format_size, parse_size};
 
@@ -421,93 +425,12 @@ pub fn parse_swap_cap(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A page-out policy's name.
-///
-/// # Errors
-/// Lists the names there are.
-pub fn parse_pageout(text: &str) -> Result<&'static str, String> {
-    one_of(text, &pageout_names())
-}
-
-/// A slot allocator's name.
-///
-/// # Errors
-/// Lists the names there are.
-pub fn parse_slots(text: &str) -> Result<&'static str, String> {
-    one_of(text, &slots_names())
-}
-
-/// The names of all slot allocators.
-#[must_use]
-pub fn slots_names() -> Vec<&'static str> {
-    slots::REGISTRY.iter().map(|e| e.name).collect()
-}
-
-/// The names of all page-out policies.
-#[must_use]
-pub fn pageout_names() -> Vec<&'static str> {
-    pageout::REGISTRY.iter().map(|e| e.name).collect()
-}
-
-/// Name and one-line summary of each page-out policy.
-#[must_use]
-pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
-    pageout::REGISTRY
-        .iter()
-        .map(|e| (e.name, e.summary))
-        .collect()
-}
-
-/// Name and one-line summary of each slot allocator.
-#[must_use]
-pub fn slots_table() -> Vec<(&'static str, &'static str)> {
-    slots::REGISTRY
-        .iter()
-        .map(|e| (e.name, e.summary))
-        .collect()
-}
-
-/// A read-ahead window in pages.
-///
-/// # Errors
-/// Outside 1 to [`WINDOW_MAX`].
-pub fn parse_window(text: &str) -> Result<u32, String> {
-    pages_within(text, WINDOW_MAX)
-}
-
-/// A page-out chunk in pages.
-///
-/// # Errors
-/// Outside 1 to [`CHUNK_MAX`].
-pub fn parse_chunk(text: &str) -> Result<u32, String> {
-    pages_within(text, CHUNK_MAX)
-}
-
-fn pages_within(text: &str, max: u32) -> Result<u32, String> {
-    match text.trim().parse() {
-        Ok(pages) if (1..=max).contains(&pages) => Ok(pages),
-        _ => Err(format!("'{text}' is not a number of pages from 1 to {max}")),
-    }
-}
-
 fn parse_flag(text: &str) -> Result<bool, String> {
     match text {
         "1" | "yes" | "true" => Ok(true),
         "0" | "no" | "false" => Ok(false),
         _ => Err(unknown(text, &["1", "0"])),
     }
-}
-
-fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
-    names
-        .iter()
-        .copied()
-        .find(|name| *name == text)
-        .ok_or_else(|| unknown(text, names))
-}
-
-fn unknown(text: &str, names: &[&str]) -> String {
-    format!("'{text}' is unknown; choose one of {}", names.join(", "))
 }
 
 #[cfg(test)]

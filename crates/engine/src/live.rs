@@ -47,6 +47,8 @@ struct Transfer {
 struct Waiting {
     page: PageNo,
     since: Nanos,
+    /// For a read.
+    major: bool,
 }
 
 /// Everything the pager's thread owns.
@@ -225,7 +227,11 @@ impl Live {
         } else {
             Access::Read
         };
-        self.waiting.push(Waiting { page, since: now });
+        self.waiting.push(Waiting {
+            page,
+            since: now,
+            major: false,
+        });
         self.pager.handle(
             now,
             Event::Fault {
@@ -315,10 +321,22 @@ impl Live {
         let mut at = 0;
         while at < self.waiting.len() {
             if self.waiting[at].page == page {
-                self.fault_ns += now.0 - self.waiting.swap_remove(at).since.0;
+                self.waited(at, now);
             } else {
                 at += 1;
             }
+        }
+    }
+
+    fn waited(&mut self, at: usize, now: Nanos) {
+        let waiting = self.waiting.swap_remove(at);
+        let took = now.0 - waiting.since.0;
+        self.fault_ns += took;
+        let latencies = self.session.latencies();
+        if waiting.major {
+            latencies.major.record(took);
+        } else {
+            latencies.minor.record(took);
         }
     }
 
@@ -330,6 +348,10 @@ impl Live {
         let mut places = std::mem::take(&mut self.transfers[index].places);
         let reading = direction == Direction::PageIn;
         if reading {
+            let pages = self.pager.pages_of(id);
+            for waiting in &mut self.waiting {
+                waiting.major |= pages.contains(&waiting.page);
+            }
             self.world.frames_to_read(slots.slots as usize, &mut places);
             self.frames.clear();
             self.frames

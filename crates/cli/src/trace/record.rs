@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::rc::Rc;
 
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, format_size};
+use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, ReadAhead, format_size};
 use outpage_sim::bounds::Curve;
 use outpage_sim::trace::{Header, PageString};
 use outpage_sys::fd::Fd;
@@ -52,8 +52,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_parser = config::parse_pageout)]
     pageout: Option<&'static str>,
     /// With --log or --events: what else is read with a page
-    #[arg(long, value_name = "NAME", value_parser = config::parse_readahead)]
-    readahead: Option<&'static str>,
+    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]")]
+    readahead: Option<ReadAhead>,
     /// With --log or --events: where in the swap file pages go
     #[arg(long, value_name = "NAME", value_parser = config::parse_slots)]
     slots: Option<&'static str>,
@@ -74,8 +74,8 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
     if options.log || options.events.is_some() {
         return log(options, device);
     }
-    let policies = [options.pageout, options.readahead, options.slots];
-    if policies.iter().any(Option::is_some) {
+    let policy = options.pageout.or(options.slots);
+    if policy.is_some() || options.readahead.is_some() {
         let text = "--pageout, --readahead and --slots need --log or --events: a trace of references does not depend on them";
         return Err(CliError::new(code::USAGE, text));
     }
@@ -134,7 +134,7 @@ fn recorded(
     signals: &Signals,
 ) -> Result<Recorded, CliError> {
     let config = Config {
-        readahead: "none",
+        readahead: ReadAhead::plain("none"),
         record_each: true,
         ..base(options, memory)
     };
@@ -321,7 +321,7 @@ fn error_table(fine: &PageString, coarse: &PageString, resident: u64) -> String 
 fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> {
     let mut config = base(options, options.memory.unwrap_or(LOG_MEMORY));
     config.pageout = options.pageout.unwrap_or(config.pageout);
-    config.readahead = options.readahead.unwrap_or(config.readahead);
+    config.readahead = options.readahead.clone().unwrap_or(config.readahead);
     config.slots = options.slots.unwrap_or(config.slots);
     let output = options
         .output

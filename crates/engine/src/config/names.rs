@@ -1,0 +1,86 @@
+//! Names of policies and numbers of pages, as people write them.
+
+use outpage_core::{pageout, slots};
+
+use super::{CHUNK_MAX, WINDOW_MAX};
+
+/// A page-out policy's name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn parse_pageout(text: &str) -> Result<&'static str, String> {
+    one_of(text, &pageout_names())
+}
+
+/// A slot allocator's name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn parse_slots(text: &str) -> Result<&'static str, String> {
+    one_of(text, &slots_names())
+}
+
+/// The names of all slot allocators.
+#[must_use]
+pub fn slots_names() -> Vec<&'static str> {
+    slots::REGISTRY.iter().map(|e| e.name).collect()
+}
+
+/// The names of all page-out policies.
+#[must_use]
+pub fn pageout_names() -> Vec<&'static str> {
+    pageout::REGISTRY.iter().map(|e| e.name).collect()
+}
+
+/// Name and one-line summary of each page-out policy.
+#[must_use]
+pub fn pageout_table() -> Vec<(&'static str, &'static str)> {
+    pageout::REGISTRY
+        .iter()
+        .map(|e| (e.name, e.summary))
+        .collect()
+}
+
+/// Name and one-line summary of each slot allocator.
+#[must_use]
+pub fn slots_table() -> Vec<(&'static str, &'static str)> {
+    slots::REGISTRY
+        .iter()
+        .map(|e| (e.name, e.summary))
+        .collect()
+}
+
+/// A read-ahead window in pages.
+///
+/// # Errors
+/// Outside 1 to [`WINDOW_MAX`].
+pub fn parse_window(text: &str) -> Result<u32, String> {
+    pages_within(text, WINDOW_MAX)
+}
+
+/// A page-out chunk in pages.
+///
+/// # Errors
+/// Outside 1 to [`CHUNK_MAX`].
+pub fn parse_chunk(text: &str) -> Result<u32, String> {
+    pages_within(text, CHUNK_MAX)
+}
+
+fn pages_within(text: &str, max: u32) -> Result<u32, String> {
+    match text.trim().parse() {
+        Ok(pages) if (1..=max).contains(&pages) => Ok(pages),
+        _ => Err(format!("'{text}' is not a number of pages from 1 to {max}")),
+    }
+}
+
+fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
+    names
+        .iter()
+        .copied()
+        .find(|name| *name == text)
+        .ok_or_else(|| unknown(text, names))
+}
+
+pub(super) fn unknown(text: &str, names: &[&str]) -> String {
+    format!("'{text}' is unknown; choose one of {}", names.join(", "))
+}
