@@ -172,6 +172,37 @@ fn a_staged_page_waits_for_its_own_touch_which_is_a_hit() {
     );
 }
 
+/// Touches every second page of object 1, so that its pages lie in neighbouring slots and are no neighbours.
+fn skipping(policy: &str) -> Body {
+    let mut body = Body::new(policy, FRAMES_MIN, |_| {});
+    (0..OBJECT_PAGES / 2).for_each(|n| body.touch(page(1, 2 * n)));
+    body.fill(2);
+    body
+}
+
+#[test]
+fn a_rescue_maps_on_along_the_stream_of_slots() {
+    let mut body = skipping("stream");
+    let mut faults = 0;
+    for n in 0..OBJECT_PAGES / 2 {
+        let page = page(1, 2 * n);
+        faults += u32::from(!body.mapped.contains(&page));
+        body.touch(page);
+        assert!(body.mapped.contains(&page));
+    }
+    let stats = body.pager.stats();
+    // Sixteen pages a fault once the stream runs, and its windows go on being read ahead.
+    assert!(u64::from(faults) < OBJECT_PAGES / 2 / 4, "{faults} faults");
+    assert!(stats.major_faults < OBJECT_PAGES / 2 / 16, "{stats:?}");
+}
+
+#[test]
+fn a_swap_cache_maps_nothing_along_the_stream() {
+    let mut body = skipping("linux-slot");
+    (0..64).for_each(|n| body.touch(page(1, 2 * n)));
+    assert_eq!(body.pager.stats().read_ahead_mapped, 0);
+}
+
 #[test]
 fn what_is_released_untouched_is_waste() {
     let mut body = paged_out("asp", |_| {});
