@@ -91,7 +91,7 @@ pub struct Args {
     /// seq: passes after the first touch
     #[arg(long, default_value_t = 3)]
     pub passes: u32,
-    /// hotset: size of the hot set, in MiB [default: a quarter of --mib]
+    /// hotset, latency: size of the hot set, in MiB [default: a quarter of --mib; all of it]
     #[arg(long)]
     pub hot_mib: Option<u32>,
     /// Write "phase fraction" lines to stderr while running
