@@ -113,7 +113,8 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
         convert::write_refs(&path, &header, &recording.runs)?;
         eprintln!("outpage: {}", describe(&path, recording));
     }
-    if !options.once {
+    // A run that failed or was interrupted is not worth another.
+    if !options.once && first.status.success() {
         let recorded = |memory| recorded(options, memory, &output, device.clone(), &signals);
         compare(options, memory, &first, recorded)?;
     }
