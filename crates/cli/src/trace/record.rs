@@ -113,7 +113,8 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
         convert::write_refs(&path, &header, &recording.runs)?;
         eprintln!("outpage: {}", describe(&path, recording));
     }
-    if !options.once {
+    // A run that failed or was interrupted is not worth another.
+    if !options.once && first.status.success() {
         let recorded = |memory| recorded(options, memory, &output, device.clone(), &signals);
         compare(options, memory, &first, recorded)?;
     }
@@ -310,8 +311,8 @@ fn error_table(fine: &PageString, coarse: &PageString, resident: u64) -> String 
         return "outpage: the program is smaller than the larger resident set: no error can be measured\n".to_owned();
     }
     format!(
-        "Misses of LRU by this trace and by one recorded with {}:\n{}The coarser trace is off by at most {worst:.1} %; \
-         this one, recorded with less, by less above that size.\n",
+        "Misses of LRU by this trace and by one recorded with {}:\n{}Doubt about the misses above that size, as the \
+         resident set of the recording grows: at most {worst:.1} %. What this trace misses itself is not seen.\n",
         format_size(resident * PAGE_BYTES as u64),
         table(&rows)
     )
