@@ -170,7 +170,7 @@ pub(crate) fn revive(
     live.pager.forget_trace();
     live.children.clear();
     live.calls.reset();
-    live.forget_waiting();
+    live.forget_parent();
     register_again(&mut live)?;
     live.pager.handle(clock::now(), Event::Forked);
     live.take_share();

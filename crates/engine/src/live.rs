@@ -497,9 +497,12 @@ impl Live {
         }
     }
 
-    /// In a forked child: the parent's other threads are not here to wait.
-    pub(crate) fn forget_waiting(&mut self) {
+    /// In a forked child: the parent's other threads are not here to wait, and what was counted so far
+    /// is the parent's.
+    pub(crate) fn forget_parent(&mut self) {
         self.waiting.clear();
+        (self.fault_ns, self.detach_calls) = (0, 0);
+        self.world.cow_duplicates = 0;
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
     }
