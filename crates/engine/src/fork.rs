@@ -122,6 +122,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
         .ok()
         .and_then(|mut p| p.take())
         .expect("put there above");
+    live.let_fork_keeps_go();
     let pid = engine.forked_pid.load(Ordering::SeqCst);
     if let Some(child) = live.fork_member.take() {
         if pid > 0 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter,
 };
-use outpage_core::page::ContentHash;
+use outpage_core::page::{ContentHash, State};
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::process::{self, Tid};
@@ -81,6 +81,8 @@ pub struct Live {
     waiting: Vec<Waiting>,
     stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
+    /// Address ranges that stay mapped until the fork is over.
+    pub(crate) fork_keeps: Vec<(usize, usize)>,
     /// The member that the child being forked will be.
     pub(crate) fork_member: Option<crate::session::MemberId>,
     /// Frames set apart for copies and reads (write-protect mechanism).
@@ -120,6 +122,7 @@ impl Live {
             waiting: Vec::with_capacity(64),
             stuck_since: None,
             fork_asked: None,
+            fork_keeps: Vec::with_capacity(4),
             fork_member: None,
             pool: 0,
         }
@@ -505,6 +508,7 @@ impl Live {
         self.world.cow_duplicates = 0;
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
+        self.fork_keeps.clear();
     }
 
     /// Waits until no action touches `range`, so that it may be unmapped or discarded.
@@ -538,7 +542,7 @@ impl Live {
         }
     }
 
-    /// Brings the page at `address`, if it is managed, into the program.
+    /// Brings the page at `address`, if it is managed, into the program, and waits until it is there.
     pub(crate) fn bring_in(&mut self, address: usize) {
         let Some(region) = self.world.regions.at(address).copied() else {
             return;
@@ -553,6 +557,20 @@ impl Live {
         self.pager.handle(clock::now(), event);
         self.drive();
         self.quiesce(PageRange::one(page));
+        // It may wait for a frame; where nothing can be mapped at all, whoever touches it will see.
+        let give_up = clock::now().0 + STUCK_MAX.0;
+        while clock::now().0 < give_up
+            && !matches!(
+                self.pager.state(page),
+                State::Resident | State::Poisoned | State::Detaching
+            )
+        {
+            self.store.wait(1_000_000);
+            self.complete_io();
+            self.pager.handle(clock::now(), Event::Tick);
+            self.drive();
+            self.quiesce(PageRange::one(page));
+        }
     }
 }
 

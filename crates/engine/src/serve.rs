@@ -402,24 +402,41 @@ impl Live {
         0
     }
 
-    /// Brings everything to rest, with the pages mapped that the forking thread needs.
+    /// Brings everything to rest, with the pages mapped that the forking thread needs. They stay: where
+    /// few pages can be victims, the last of them would otherwise push out the first, and the kernel
+    /// reads the thread's block (its rseq area) on the way back to it.
     fn prepare_fork(&mut self, stack: usize, tls: usize, slot: usize) -> isize {
-        let stack_pages =
-            (stack.saturating_sub(STACK_BELOW)..stack + 3 * PAGE_BYTES).step_by(PAGE_BYTES);
-        let tls_pages = (tls.saturating_sub(PAGE_BYTES)..tls + 2 * PAGE_BYTES).step_by(PAGE_BYTES);
-        for address in stack_pages.chain(tls_pages) {
-            self.bring_in(address);
-        }
-        self.bring_in_module_vector(tls);
+        self.keep_for_fork(stack.saturating_sub(STACK_BELOW), stack + 3 * PAGE_BYTES);
+        self.keep_for_fork(tls.saturating_sub(PAGE_BYTES), tls + 2 * PAGE_BYTES);
+        self.keep_module_vector(tls);
         self.quiesce_all();
         self.fork_asked = Some(slot);
         0
     }
 
+    /// Brings `start..end` in, rounded to pages, and keeps it until the fork is over.
+    fn keep_for_fork(&mut self, start: usize, end: usize) {
+        let (start, end) = (start & !(PAGE_BYTES - 1), page_up(end));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        (self.world.regions).update(start, end, &mut scratch, |r| r.pins += 1);
+        self.scratch = scratch;
+        self.fork_keeps.push((start, end));
+        for address in (start..end).step_by(PAGE_BYTES) {
+            self.bring_in(address);
+        }
+    }
+
+    /// The fork is over: what was kept for it may leave.
+    pub(crate) fn let_fork_keeps_go(&mut self) {
+        while let Some((start, end)) = self.fork_keeps.pop() {
+            self.unpin(start, end - start);
+        }
+    }
+
     /// The forking thread's vector of thread-local blocks lies on the program's heap, and the child
     /// copies it to start its pager's thread (`tcbhead_t` and `dtv_t` in glibc's
     /// sysdeps/x86_64/nptl/tls.h; the entry before the first holds the number of entries).
-    fn bring_in_module_vector(&mut self, tls: usize) {
+    fn keep_module_vector(&mut self, tls: usize) {
         const ENTRY_BYTES: usize = 16;
         let Some(vector) = self.present_word(tls + 8).filter(|&v| v > ENTRY_BYTES) else {
             return;
@@ -427,10 +444,7 @@ impl Live {
         let start = vector - ENTRY_BYTES;
         self.bring_in(start);
         let entries = self.present_word(start).unwrap_or(0).min(MODULES_MAX);
-        let end = vector + (entries + 1) * ENTRY_BYTES;
-        for address in (start..end).step_by(PAGE_BYTES).chain([end - 1]) {
-            self.bring_in(address);
-        }
+        self.keep_for_fork(start, vector + (entries + 1) * ENTRY_BYTES);
     }
 
     /// The word at `address`, whose page is in the program.
