@@ -230,6 +230,10 @@ impl Session {
         &self.layout().members[id.index()]
     }
 
+    fn latencies_of(&self, id: MemberId) -> &Latencies {
+        &self.layout().latencies[id.index()]
+    }
+
     /// The number of the descriptor that holds this view's locks.
     #[must_use]
     pub fn descriptor(&self) -> i32 {

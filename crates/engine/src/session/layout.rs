@@ -56,8 +56,6 @@ shareable! {
         pub(super) target_pages: AtomicU64,
         /// What it counted.
         pub(super) counters: Counters,
-        /// How long its threads waited.
-        pub(super) latencies: Latencies,
     }
 }
 
@@ -83,6 +81,9 @@ shareable! {
         /// Latencies of processes that are gone.
         pub(super) retired_latencies: Latencies,
         pub(super) members: [Member; MEMBERS_MAX],
+        /// How long the threads of each member waited. Apart from the members, whose states are looked
+        /// through often: a look must not give every page of these a frame.
+        pub(super) latencies: [Latencies; MEMBERS_MAX],
         pub(super) extents: Extents,
     }
 }

@@ -169,7 +169,7 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn latencies(&self) -> &Latencies {
-        &self.member(self.joined()).latencies
+        self.latencies_of(self.joined())
     }
 
     /// How long the threads of all processes waited, those that are gone included.
@@ -177,7 +177,7 @@ impl Session {
     pub fn waits(&self) -> Waits {
         let mut total = self.layout().retired_latencies.read();
         for view in self.members() {
-            total.merge(&self.member(view.id).latencies.read());
+            total.merge(&self.latencies_of(view.id).read());
         }
         total
     }

@@ -190,7 +190,7 @@ impl Session {
         member.wants_pages.store(0, Relaxed);
         member.target_pages.store(u64::MAX, Relaxed);
         member.counters.write(&super::Counts::default());
-        member.latencies.write(&super::Waits::default());
+        self.latencies_of(id).write(&super::Waits::default());
     }
 
     fn set_state(&self, id: MemberId, state: State) {
@@ -220,9 +220,9 @@ impl Session {
         self.layout().retired.write(&retired);
         member.counters.write(&super::Counts::default());
         let mut waits = self.layout().retired_latencies.read();
-        waits.merge(&member.latencies.read());
+        waits.merge(&self.latencies_of(id).read());
         self.layout().retired_latencies.write(&waits);
-        member.latencies.write(&super::Waits::default());
+        self.latencies_of(id).write(&super::Waits::default());
         self.give_back(id);
         self.set_state(id, State::Free);
     }
