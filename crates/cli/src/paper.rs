@@ -11,7 +11,7 @@ use crate::error::{CliError, code};
 /// Options of `outpage paper`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// moc (Yang, Ahn and Oh 2009) or mclustering (Ahn and others 2014)
+    /// moc (Yang, Ahn and Oh 2009), mclustering (Ahn and others 2014) or asp (Chen and others 2010)
     #[arg(value_name = "PAPER", value_parser = parse)]
     paper: Named,
     /// Directory for NAME.html, NAME.md, NAME.csv and NAME-runs.csv

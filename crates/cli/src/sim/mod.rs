@@ -27,6 +27,9 @@ pub struct Args {
     ///   lu     n, offset, init-ns, add-ns
     ///   moc    cluster-pages, pages, page-ns (the microbenchmark)
     ///   ns2    pages, setup-pages, nodes, rounds, gap-pages, moved-percent, page-ns, seed
+    ///   jvm    memory-pages, heap-pages, warehouses, warehouse-pages, warehouse-pages-max,
+    ///          transactions, transaction-ns, transaction-bytes, promoted-percent,
+    ///          service-period-us, seed (a guest with a Java heap)
     /// Layouts: phkmalloc, brk, glibc, jemalloc.
     #[arg(value_name = "PROGRAM", verbatim_doc_comment)]
     programs: Vec<String>,
@@ -106,7 +109,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         args.programs.clone()
     };
     if texts.is_empty() {
-        let text = "no program: name one or more of sor, lu, moc, ns2, trace:FILE";
+        let text = "no program: name one or more of sor, lu, moc, ns2, jvm, trace:FILE";
         return Err(CliError::new(code::USAGE, text));
     }
     let sources = programs::parse_all(&texts, Format::Auto)?;

@@ -121,7 +121,7 @@ fn spec(text: &str) -> Result<Spec, CliError> {
     let name = if name == "moc" { "micro" } else { name };
     if !NAMES.contains(&name) {
         let text =
-            format!("there is no program {name}; there are sor, lu, moc, ns2 and trace:FILE");
+            format!("there is no program {name}; there are sor, lu, moc, ns2, jvm and trace:FILE");
         return Err(usage(text));
     }
     let mut map = Map::new();
@@ -170,6 +170,10 @@ fn check(spec: &Spec) -> Result<(), String> {
         Spec::Micro(p) => {
             within("cluster-pages", p.cluster_pages, 1, 1 << 20)?;
             within("pages", p.pages, 1, PAGES_MAX)
+        }
+        Spec::Jvm(p) => {
+            within("memory-pages", p.memory_pages, 1000, PAGES_MAX)?;
+            p.check()
         }
         Spec::Ns2(p) => {
             within("pages", p.pages, 1000, PAGES_MAX)?;

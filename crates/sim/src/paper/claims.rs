@@ -43,7 +43,7 @@ pub(super) fn section(name: &str, each: &[&str]) -> Vec<Claim> {
     let section = all[name].as_table().expect("a section is a table");
     let mut claims = Vec::new();
     for (key, value) in section {
-        if !["paper", "setup", "workloads"].contains(&key.as_str()) {
+        if !["paper", "setup", "workloads", "parameters"].contains(&key.as_str()) {
             flatten(vec![key.clone()], "", value, each, &mut claims);
         }
     }

@@ -5,6 +5,7 @@
 //! paper; what is not known of the papers' machines is varied, and each deviation says how far the
 //! variations move it.
 
+mod asp;
 mod chart;
 mod claims;
 mod evaluation;
@@ -25,6 +26,8 @@ pub enum Paper {
     Moc,
     /// Ahn, Choi, Oh, Lim and Kim, 2014.
     MClustering,
+    /// Chen and others, 2010: the part on ASP.
+    Asp,
 }
 
 impl Paper {
@@ -34,6 +37,7 @@ impl Paper {
         match name {
             "moc" => Some(Self::Moc),
             "mclustering" => Some(Self::MClustering),
+            "asp" => Some(Self::Asp),
             _ => None,
         }
     }
@@ -44,6 +48,7 @@ impl Paper {
         match self {
             Self::Moc => moc::setups().len(),
             Self::MClustering => mclustering::setups().len(),
+            Self::Asp => asp::setups().len(),
         }
     }
 
@@ -53,6 +58,7 @@ impl Paper {
         match self {
             Self::Moc => moc::evaluate(threads, progress),
             Self::MClustering => mclustering::evaluate(threads, progress),
+            Self::Asp => asp::evaluate(threads, progress),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A program is a sequence of [`Step`]s; touches are runs of pages, so that a generator costs time
 //! by the run, not by the page. All programs are closed forms: nothing is recorded.
 
+mod jvm;
 mod layout;
 mod lu;
 mod micro;
@@ -11,6 +12,7 @@ mod ns2;
 mod sor;
 mod spec;
 
+pub use jvm::{Jvm, JvmParams};
 pub use layout::{Layout, Rows};
 pub use lu::{Lu, LuParams};
 pub use micro::{Micro, MicroParams};

@@ -80,10 +80,10 @@ impl Ns2Params {
 }
 
 /// xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    const fn next(&mut self) -> u64 {
+    pub(super) const fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -91,11 +91,11 @@ impl Random {
     }
 
     /// Below 1.
-    fn share(&mut self) -> f64 {
+    pub(super) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    const fn below(&mut self, limit: u64) -> u64 {
+    pub(super) const fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 

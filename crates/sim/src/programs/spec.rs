@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lu, LuParams, Micro, MicroParams, Ns2, Ns2Params, Program, Sor, SorParams};
+use super::{
+    Jvm, JvmParams, Lu, LuParams, Micro, MicroParams, Ns2, Ns2Params, Program, Sor, SorParams,
+};
 
 /// A program and its parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -16,10 +18,12 @@ pub enum Spec {
     Micro(MicroParams),
     /// The model of NS2.
     Ns2(Ns2Params),
+    /// A guest with a Java heap.
+    Jvm(JvmParams),
 }
 
 /// Names for the command line, each with its default parameters.
-pub const NAMES: [&str; 4] = ["sor", "lu", "micro", "ns2"];
+pub const NAMES: [&str; 5] = ["sor", "lu", "micro", "ns2", "jvm"];
 
 impl Spec {
     /// The program called `name`, at its default parameters.
@@ -30,6 +34,7 @@ impl Spec {
             "lu" => Self::Lu(LuParams::default()),
             "micro" => Self::Micro(MicroParams::default()),
             "ns2" => Self::Ns2(Ns2Params::default()),
+            "jvm" => Self::Jvm(JvmParams::default()),
             _ => return None,
         })
     }
@@ -42,6 +47,7 @@ impl Spec {
             Self::Lu(params) => Box::new(Lu::new(params, object)),
             Self::Micro(params) => Box::new(Micro::new(params, object)),
             Self::Ns2(params) => Box::new(Ns2::new(params, object)),
+            Self::Jvm(params) => Box::new(Jvm::new(params, object)),
         }
     }
 }

@@ -69,6 +69,14 @@ pub struct Report {
     pub page_ins: u64,
     /// Reads.
     pub page_in_reads: u64,
+    /// Of the pages read, those that nobody had asked for.
+    pub read_ahead: u64,
+    /// Of those, mapped along with a touched page: their use is not seen.
+    pub read_ahead_mapped: u64,
+    /// Of those, touched while they were staged or being read.
+    pub read_ahead_hits: u64,
+    /// Windows of major faults by the size in slots that read-ahead chose, up to 64.
+    pub windows: Vec<(u32, u64)>,
     /// Pages written.
     pub page_outs: u64,
     /// Writes.
@@ -90,6 +98,14 @@ impl Report {
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.elapsed_ns as f64 / 1e9
+    }
+
+    /// The hit rate of the ASP paper (HPDC 2010, section 4.1), percent: hits in the swap cache by
+    /// pages read less swap-ins. `None` when nothing was read ahead.
+    #[must_use]
+    pub fn hit_rate_percent(&self) -> Option<f64> {
+        let seen = self.read_ahead.checked_sub(self.read_ahead_mapped)?;
+        (seen > 0).then(|| 100.0 * self.read_ahead_hits as f64 / seen as f64)
     }
 
     /// Mean pages a write.
@@ -142,6 +158,7 @@ impl World {
     pub(super) fn report(self) -> Report {
         let stats: &Stats = self.pager.stats();
         let sizes = (0..).zip(stats.write_pages.0).filter(|s| s.1 > 0);
+        let windows = (0..).zip(stats.windows.0).filter(|s| s.1 > 0);
         let programs = self.processes.iter().map(|p| ProgramReport {
             name: p.name().to_owned(),
             footprint_pages: p.footprint(),
@@ -163,6 +180,10 @@ impl World {
             zero_fills: stats.zero_fills,
             page_ins: stats.page_ins,
             page_in_reads: stats.page_in_reads,
+            read_ahead: stats.read_ahead,
+            read_ahead_mapped: stats.read_ahead_mapped,
+            read_ahead_hits: stats.read_ahead_hits,
+            windows: windows.collect(),
             page_outs: stats.page_outs,
             page_out_writes: stats.page_out_writes,
             write_sizes: sizes.collect(),

@@ -151,6 +151,8 @@ pub struct Policies {
     pub buffer_pages: Option<u32>,
     /// Pages of a read; the policy's own figure if absent.
     pub max_window: Option<u32>,
+    /// Other settings of the read-ahead policy, as in `block=fixed,arrival=staged`.
+    pub readahead_settings: String,
     /// Which pages a cluster looks at.
     pub window: WindowSetting,
     /// For read-ahead `bsd`.
@@ -174,6 +176,7 @@ impl Default for Policies {
             slots: name("log"),
             buffer_pages: None,
             max_window: None,
+            readahead_settings: String::new(),
             window: WindowSetting::Kernel,
             lastr: LastrSetting::MajorFaults,
             bsd: BsdSwitches::default(),
@@ -279,6 +282,8 @@ pub enum SetupError {
     },
     /// A reclaim policy that there is not or that cannot work here, in its own words.
     Reclaim(String),
+    /// A setting that the read-ahead policy does not have, or a value that it cannot have.
+    ReadAhead(String),
     /// A figure out of its range.
     Range {
         /// Which.
@@ -304,7 +309,7 @@ impl std::fmt::Display for SetupError {
                     offered.join(", ")
                 )
             }
-            Self::Reclaim(why) => f.write_str(why),
+            Self::Reclaim(why) | Self::ReadAhead(why) => f.write_str(why),
             Self::Range {
                 what,
                 value,
@@ -412,6 +417,11 @@ impl Setup {
             LastrSetting::EveryFault => readahead::LastrRule::EveryFault,
             LastrSetting::Off => readahead::LastrRule::Off,
         };
+        let settings = p.readahead_settings.split(',');
+        for setting in settings.map(str::trim).filter(|s| !s.is_empty()) {
+            let refused = |e: readahead::Refused| SetupError::ReadAhead(e.to_string());
+            entry.set(&mut params, setting).map_err(refused)?;
+        }
         range("pages of a read", params.max_window, &readahead::MAX_WINDOW)?;
         Ok((entry.build)(params))
     }
