@@ -94,7 +94,7 @@ fn table_2(runs: &Runs) -> Table {
             "swap-ins",
             "of page-cluster 3",
             "hit rate, %",
-            "pages a swap-in",
+            "pages a page-in",
         ]),
         rows,
     }
@@ -169,7 +169,7 @@ const ORDERS: [Order; 8] = [
         |r, v| Some((rate(r, v, "asp")? - rate(r, v, "page-cluster 3")?).abs() <= 5.0),
     ),
     (
-        "ASP reads more pages a swap-in than page-cluster 3",
+        "ASP reads more pages a page-in than page-cluster 3",
         |r, v| {
             let linux = report(r, v, "cfq", "page-cluster 3")?;
             Some(pages_a_swap_in(report(r, v, "cfq", "asp")?) > pages_a_swap_in(linux))
