@@ -19,7 +19,7 @@ use super::{
 
 /// What Outpage needs beside the program's pages: the code and stacks of both processes, the pager's
 /// buffers and the program's memory that is not managed ...
-const RESERVE_BYTES: u64 = 8 << 20;
+const RESERVE_BYTES: u64 = 12 << 20;
 /// ... and, as a part of the footprint, tables: 32 bytes of page state and 8 to 16 of page tables for
 /// each page of 4096 bytes are a part of 85; the rest is slack.
 const RESERVE_PART: u64 = 48;
@@ -51,7 +51,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0,3,5", value_parser = clap::value_parser!(u32).range(0..=31))]
     page_cluster: Vec<u32>,
     /// Part of the limit that Outpage is not given, for its own memory
-    /// [default: 6 MiB and a 64th of the footprint]
+    /// [default: 12 MiB and a 48th of the footprint]
     #[arg(long, value_name = "SIZE", value_parser = tools::parse_size)]
     reserve: Option<u64>,
 }
