@@ -7,7 +7,8 @@ use crate::readahead::{Arrival, Touch};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// Pages that a rescue maps in all, where a stream of slots goes on with pages that are not neighbours:
-/// a quarter of the largest default window, so that later touches of a window are still seen.
+/// a quarter of the largest default window, so that later touches of a window are still seen. No other
+/// value was tried; with it MOC's second pass (clusters of 1) took 0.4 to 0.6 s instead of 0.7 to 0.9.
 const STREAM_ALONG: u64 = 16;
 
 /// A fault that wants its page.

@@ -3,8 +3,8 @@
 use outpage_core::units::Nanos;
 use outpage_sys::process::CpuSet;
 
-/// Reads that a CPU is judged by. The spread of single reads is as large as the difference that is
-/// looked for; the mean of 128 is good to a tenth of it.
+/// Reads that a CPU is judged by. A choice, not a measurement: single reads differ by as much as the
+/// CPUs do, and the mean of 128 by a tenth of that.
 const READS: u32 = 128;
 /// A read that took longer counts as this long: another program had the CPU, or the device was busy.
 const LONGEST: u64 = 500_000;
@@ -12,8 +12,8 @@ const LONGEST: u64 = 500_000;
 const CPUS_MAX: u32 = 8;
 /// Another CPU is better if its reads take less than 15/16 of the time.
 const BETTER: (u64, u64) = (15, 16);
-/// How long a choice holds: interrupts are moved seldom, and a round of trials costs a tenth of a
-/// second in which reads take half as long again at worst.
+/// How long a choice holds. A choice, not a measurement: interrupts are moved seldom, and a round of
+/// trials on eight CPUs is about a thousand reads.
 const HOLDS: Nanos = Nanos(10_000_000_000);
 
 /// The trials of one process.
