@@ -300,7 +300,7 @@ fn a_live_log_replays_identically_and_is_charted() {
     let same = run(&["replay", "--identical", words(&log)]);
     let text = String::from_utf8_lossy(&same.stdout);
     assert!(
-        same.status.success() && text.contains("identical"),
+        same.status.success() && text.contains("identical") && !text.contains("cut short"),
         "{text}{}",
         String::from_utf8_lossy(&same.stderr)
     );
@@ -325,6 +325,11 @@ fn a_live_log_replays_identically_and_is_charted() {
         65,
         &["damaged at byte"],
     );
+    // Without its end mark it is that of a process that a signal ended.
+    fs::write(&log, &bytes[..bytes.len() - 5]).expect("file");
+    let cut = run(&["replay", "--identical", words(&log)]);
+    let text = String::from_utf8_lossy(&cut.stdout);
+    assert!(cut.status.success() && text.contains("cut short"), "{text}");
     fs::write(&log, &bytes[..bytes.len() - 3]).expect("file");
     refused(
         &["replay", "--identical", words(&log)],

@@ -1,28 +1,4 @@
-//! What the pager knows of each touched page, packed, and the transitions it may take.
-//!
-//! | from \ to    | Resident | Detaching | Staged | Writing | Reading | Mapping | PagedOut | Untouched | Poisoned |
-//! |--------------|----------|-----------|--------|---------|---------|---------|----------|-----------|----------|
-//! | Untouched    | adopt    |           |        |         |         | zero-fill |        |           |          |
-//! | Resident     |          | victim    |        |         |         |         |          | unmap     |          |
-//! | Detaching    | refused  |           | detached |       |         |         |          | zero, unmap |        |
-//! | Staged       |          |           |        | page-out |        | rescue  | release  | unmap     |          |
-//! | Writing      |          |           | Done   |         |         |         |          | unmap     |          |
-//! | Reading      |          |           | Done   |         |         |         |          | unmap     | failed   |
-//! | Mapping      | Done     |           | refused |        |         |         |          | unmap     |          |
-//! | PagedOut     |          |           |        |         | page-in |         |          | unmap     |          |
-//! | Poisoned     |          |           |        |         |         |         |          | unmap     |          |
-//!
-//! Under a daemon (`reclaim::bsd`) pages are mapped and unmapped by their bits alone, and are written
-//! where they are; it never detaches. These are allowed then too:
-//!
-//! | from \ to    | Resident | Staged | Writing |
-//! |--------------|----------|--------|---------|
-//! | Resident     |          | unmap  | page-out |
-//! | Staged       | soft fault |      |         |
-//! | Writing      | Done     |        |         |
-//! | Reading      | Done     |        |         |
-//!
-//! Mapped is Resident, and Writing where the page was mapped before; Staged is in memory and not mapped.
+//! What the pager knows of each touched page, packed. `page/state.rs` has the transitions it may take.
 //!
 //! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
 //!
@@ -34,6 +10,7 @@
 mod bits;
 mod directory;
 mod queues;
+mod state;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -44,6 +21,8 @@ use bits::Bits;
 use directory::Directory;
 use queues::Ends;
 pub use queues::Queue;
+use state::FRAMED;
+pub use state::State;
 
 /// Pages of one leaf.
 const LEAF_PAGES: usize = 64;
@@ -80,79 +59,6 @@ impl PageId {
 /// of a page agree with probability 2^-96.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ContentHash(pub [u32; 3]);
-
-/// Where a page is. See the module's table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum State {
-    /// Never touched, or dropped: the next touch gives zeroes.
-    Untouched = 0,
-    /// Mapped in the program.
-    Resident,
-    /// Being detached from the program.
-    Detaching,
-    /// Out of the program, content in a frame.
-    Staged,
-    /// Staged, and being written to its slot.
-    Writing,
-    /// Being read from its slot into a frame.
-    Reading,
-    /// Being put into the program.
-    Mapping,
-    /// Only in its slot.
-    PagedOut,
-    /// Its slot could not be read back; a touch signals.
-    Poisoned,
-}
-
-impl State {
-    const ALL: [Self; 9] = [
-        Self::Untouched,
-        Self::Resident,
-        Self::Detaching,
-        Self::Staged,
-        Self::Writing,
-        Self::Reading,
-        Self::Mapping,
-        Self::PagedOut,
-        Self::Poisoned,
-    ];
-
-    /// Whether a page in this state occupies a frame.
-    #[must_use]
-    pub const fn has_frame(self) -> bool {
-        !matches!(self, Self::Untouched | Self::PagedOut | Self::Poisoned)
-    }
-
-    /// Whether the table above allows going from `self` to `to`.
-    #[must_use]
-    pub const fn may_become(self, to: Self) -> bool {
-        use State::{
-            Detaching, Mapping, PagedOut, Poisoned, Reading, Resident, Staged, Untouched, Writing,
-        };
-        matches!(
-            (self, to),
-            (Untouched, Resident | Mapping)
-                | (Resident, Detaching | Untouched)
-                | (Detaching, Resident | Staged | Untouched)
-                | (Staged, Writing | Mapping | PagedOut | Untouched)
-                | (Writing, Staged | Untouched)
-                | (Reading, Staged | Poisoned | Untouched)
-                | (Mapping, Resident | Staged | Untouched)
-                | (PagedOut, Reading | Untouched)
-                | (Poisoned, Untouched)
-        )
-    }
-
-    /// Whether the second table above allows it besides.
-    const fn may_become_under_daemon(self, to: Self) -> bool {
-        use State::{Reading, Resident, Staged, Writing};
-        matches!(
-            (self, to),
-            (Resident, Staged | Writing) | (Staged | Writing | Reading, Resident)
-        )
-    }
-}
 
 /// The content in the frame differs from the slot, or there is no slot.
 pub const DIRTY: u8 = 1;
@@ -200,6 +106,8 @@ pub struct Pages {
     place: PageId,
     place_at_end: bool,
     counts: [usize; State::ALL.len()],
+    /// Pages that occupy a frame: asked for several times an event.
+    framed: usize,
     /// `None` where the body has none.
     bits: Option<Bits>,
 }
@@ -227,6 +135,7 @@ impl Pages {
             place: PageId::NONE,
             place_at_end: false,
             counts: [0; State::ALL.len()],
+            framed: 0,
             bits: None,
         }
     }
@@ -337,9 +246,6 @@ impl Pages {
             let base = core::mem::replace(&mut leaf.base, u64::MAX);
             self.directory.remove(base);
             self.free.push(id.leaf() as u32);
-            if let Some(bits) = &mut self.bits {
-                bits.gone(base);
-            }
         }
     }
 
@@ -360,23 +266,27 @@ impl Pages {
     /// # Panics
     /// When the table of legal transitions forbids it.
     pub fn set_state(&mut self, id: PageId, state: State) {
-        let from = self.state(id);
+        let from = self.put_state(id, state);
         assert!(
-            from.may_become(state) || self.under_daemon() && from.may_become_under_daemon(state),
-            "page {:?}: {from:?} cannot become {state:?}",
-            self.number(id)
+            State::LEGAL[usize::from(self.under_daemon())][from] >> state as usize & 1 == 1,
+            "page {:?}: {:?} cannot become {state:?}",
+            self.number(id),
+            State::ALL[from],
         );
-        self.put_state(id, state);
     }
 
-    fn put_state(&mut self, id: PageId, state: State) {
+    /// Returns the state it was in, as a number.
+    fn put_state(&mut self, id: PageId, state: State) -> usize {
         let cell = &mut self.leaf_mut(id.leaf()).state[id.offset()];
         let from = core::mem::replace(cell, state as u8) as usize;
         self.counts[from] = self.counts[from].wrapping_sub(1);
         self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
+        let frames = |state: usize| FRAMED >> state & 1;
+        self.framed = self.framed + frames(state as usize) - frames(from);
         if let Some(bits) = &mut self.bits {
             bits.follow(id, state);
         }
+        from
     }
 
     /// Pages in `state`; meaningless for `Untouched`.
@@ -387,12 +297,8 @@ impl Pages {
 
     /// Pages that occupy a frame.
     #[must_use]
-    pub fn framed(&self) -> usize {
-        State::ALL
-            .iter()
-            .filter(|s| s.has_frame())
-            .map(|s| self.counts[*s as usize])
-            .sum()
+    pub const fn framed(&self) -> usize {
+        self.framed
     }
 
     /// Whether all of `mask` is set.

@@ -102,6 +102,15 @@ impl PageRange {
         Self { start, pages }
     }
 
+    /// The same; `None` where the range would have no end, for the page behind it has no number.
+    #[must_use]
+    pub const fn checked(start: PageNo, pages: u64) -> Option<Self> {
+        match start.0.checked_add(pages) {
+            Some(_) => Some(Self { start, pages }),
+            None => None,
+        }
+    }
+
     /// The one-page range.
     #[must_use]
     pub const fn one(page: PageNo) -> Self {

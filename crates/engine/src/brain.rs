@@ -23,6 +23,11 @@ struct Trace {
     recorder: Recorder,
     file: Fd,
     bytes: Vec<u8>,
+    /// Bytes in the file, an end mark left out.
+    written: u64,
+    /// The process is about to end: every write is followed by an end mark, which the next one
+    /// overwrites.
+    ending: bool,
 }
 
 impl Brain {
@@ -46,6 +51,8 @@ impl Brain {
             recorder,
             file,
             bytes,
+            written: 0,
+            ending: false,
         });
         Ok(())
     }
@@ -95,17 +102,39 @@ impl Brain {
     /// Writes out what was gathered, if it is much or `all` is asked for.
     pub fn flush(&mut self, all: bool) {
         let Some(trace) = &mut self.trace else { return };
-        if trace.bytes.len() < BUFFER_BYTES && !all {
-            return;
+        if trace.bytes.len() >= BUFFER_BYTES || all && !trace.bytes.is_empty() {
+            trace.write();
         }
-        let mut left = &trace.bytes[..];
-        while let Ok(written @ 1..) = fd::write(trace.file.number(), left) {
-            left = &left[written..];
+    }
+
+    /// The process has begun to end in order: the trace has an end mark from now on. The kernel
+    /// may end the pager's thread at any moment after this, so it cannot be written last.
+    pub fn ending(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.ending = true;
+            trace.write();
+        }
+    }
+}
+
+impl Trace {
+    fn write(&mut self) {
+        let whole = self.bytes.len() as u64;
+        if self.ending {
+            let bytes = &mut self.bytes;
+            let recorder = self.recorder.clone();
+            recorder.end(&mut |more| bytes.extend_from_slice(more));
+        }
+        let (mut left, mut at) = (&self.bytes[..], self.written);
+        while let Ok(written @ 1..) = fd::pwrite(self.file.number(), left, at) {
+            (left, at) = (&left[written..], at + written as u64);
             if left.is_empty() {
                 break;
             }
         }
-        trace.bytes.clear();
+        // The shortest entry is longer than an end mark, so nothing of one stays behind.
+        self.written += whole;
+        self.bytes.clear();
     }
 }
 

@@ -59,6 +59,8 @@ pub enum Call {
     /// A fork is about to happen; the pages around these addresses stay mapped, then the pager
     /// does nothing until [`crate::Engine::fork_parent`].
     ForkPrepare { stack: usize, tls: usize },
+    /// The process ends in order: its event log, if it keeps one, is whole.
+    Ending,
 }
 
 impl Call {
@@ -91,6 +93,7 @@ impl Call {
             Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
             Self::Pin { addr, len } => [10, addr, len, 0, 0, 0],
             Self::Unpin { addr, len } => [11, addr, len, 0, 0, 0],
+            Self::Ending => [12, 0, 0, 0, 0, 0],
         }
     }
 
@@ -128,6 +131,7 @@ impl Call {
             9 => Self::ForkPrepare { stack: a, tls: b },
             10 => Self::Pin { addr: a, len: b },
             11 => Self::Unpin { addr: a, len: b },
+            12 => Self::Ending,
             other => panic!("call {other} was never encoded"),
         }
     }

@@ -83,6 +83,10 @@ impl Live {
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
+            Call::Ending => {
+                self.pager.ending();
+                0
+            }
         }
     }
 

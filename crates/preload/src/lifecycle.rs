@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism};
 use outpage_engine::session::SessionPaths;
 use outpage_engine::{Engine, Setup};
@@ -31,6 +32,19 @@ static FINI: extern "C" fn() = finish;
 
 extern "C" fn finish() {
     trace::finish();
+    end_log();
+}
+
+/// Tells the pager that the process ends in order, where it keeps an event log. `_exit` and signals
+/// leave no time for that.
+fn end_log() {
+    // SAFETY: null, or set by the constructor and never freed.
+    let settings = unsafe { SETTINGS.load(Ordering::Acquire).as_ref() };
+    if settings.is_some_and(|(config, _)| config.record.is_some())
+        && let mode::Path::Managed(engine) = mode::enter()
+    {
+        engine.call(Call::Ending);
+    }
 }
 
 extern "C" fn init(_argc: c_int, _argv: exec::Strings, envp: exec::Strings) {

@@ -30,6 +30,21 @@ fn a_program_that_fits_reads_and_writes_nothing() {
 }
 
 #[test]
+fn the_live_pager_starts_when_memory_no_longer_fits() {
+    let pages = 520;
+    for (frames, pages_out) in [(pages, false), (pages - 16, true)] {
+        let mut setup = Setup::live(frames, vec![small_sor(7)]);
+        setup.policies.zero_around = 1;
+        let report = run(&setup).expect("swap is large");
+        assert_eq!(report.page_outs > 0, pages_out, "{frames} frames");
+        assert_eq!(report.frames, frames);
+    }
+    // A page daemon keeps its reserve from the beginning.
+    let daemon = run(&Setup::bsd("6.2", "bsd", pages, vec![small_sor(7)]));
+    assert!(daemon.expect("swap is large").page_outs > 0);
+}
+
+#[test]
 fn time_is_that_of_the_cpu_when_nothing_is_paged() {
     let params = MicroParams {
         pages: 2000,

@@ -32,7 +32,7 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
     };
     let equal = match replay(&bytes, setup) {
         Ok(replayed) => Ok((replayed, true)),
-        // A process that ends leaves its log without an end mark, between two entries.
+        // Without an end mark a process left its log by a signal or `_exit`, between two entries.
         Err(Unequal::Unreadable(Unreadable {
             offset,
             why: Why::Truncated,
@@ -51,12 +51,17 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
         put(file, &format!("{value:#}\n"))?;
     }
     match equal {
-        Ok((replayed, _)) => {
+        Ok((replayed, ended)) => {
             if json_file.is_none_or(|file| file.as_os_str() != "-") {
                 println!(
-                    "identical: {} events led to the same {} actions, byte by byte ({policies})",
+                    "identical: {} events led to the same {} actions, byte by byte ({policies}){}",
                     grouped(replayed.events),
-                    grouped(replayed.actions)
+                    grouped(replayed.actions),
+                    if ended {
+                        ""
+                    } else {
+                        "; the log has no end mark: its process was cut short"
+                    }
                 );
             }
             Ok(ExitCode::SUCCESS)

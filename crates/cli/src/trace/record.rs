@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::rc::Rc;
 
+use outpage_core::record::Why;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, ReadAhead, format_size};
 use outpage_sim::bounds::Curve;
@@ -13,7 +14,7 @@ use outpage_sim::trace::{Header, PageString};
 use outpage_sys::fd::Fd;
 use outpage_sys::launch::Signals;
 
-use super::references::{Recording, of_log};
+use super::references::{Recording, ended, of_log};
 use super::{convert, events, load, with_suffix};
 use crate::bench::summary::table;
 use crate::error::{CliError, code};
@@ -144,7 +145,12 @@ fn recorded(
     let mut recordings = Vec::new();
     for (pid, path) in logs.list()? {
         let bytes = std::fs::read(&path).map_err(|e| CliError::unread(&path, e))?;
-        let recording = of_log(&bytes).map_err(|e| load::damaged(&path, e))?;
+        // A process that was ended while its pager wrote leaves a part of an entry.
+        let recording = match of_log(&bytes) {
+            Err(torn) if torn.why == Why::Truncated => of_log(&bytes[..torn.offset]),
+            other => other,
+        };
+        let recording = recording.map_err(|e| load::damaged(&path, e))?;
         if recording.references > 0 {
             recordings.push((pid, recording));
         }
@@ -355,14 +361,28 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
             };
             std::fs::copy(path, &to).map_err(|e| CliError::unwritten(&to, e))?;
             eprintln!(
-                "outpage: {}: {} bytes of events",
+                "outpage: {}: {} bytes of events{}",
                 to.display(),
-                grouped(size(&to))
+                grouped(size(&to)),
+                how_it_ended(&to)?
             );
         }
     }
     drop(logs);
     Ok(wait::end_like(status, signals))
+}
+
+/// What is to be said of the end of a log.
+fn how_it_ended(path: &Path) -> Result<&'static str, CliError> {
+    let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
+    Ok(match ended(&bytes) {
+        Ok(true) => "",
+        Ok(false) => ", cut short: the process ended by a signal, _exit or exec",
+        Err(torn) if torn.why == Why::Truncated => {
+            ", cut short within an entry: the process was ended while it was written"
+        }
+        Err(damage) => return Err(load::damaged(path, damage)),
+    })
 }
 
 #[cfg(test)]

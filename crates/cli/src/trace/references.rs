@@ -106,6 +106,16 @@ pub fn next<'a>(
     }
 }
 
+/// Whether the log's process ended in order: by `exit` or the end of `main`, not by `_exit` or a signal.
+///
+/// # Errors
+/// Where the log cannot be read.
+pub fn ended(bytes: &[u8]) -> Result<bool, Unreadable> {
+    let mut reader = Reader::new(bytes)?;
+    while next(&mut reader, bytes.len())?.is_some() {}
+    Ok(reader.ended())
+}
+
 impl Gatherer {
     fn event(&mut self, now: Nanos, event: Event<'_>) {
         match event {

@@ -13,7 +13,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::directory::VACANT;
 use super::{LEAF_PAGES, LEAF_SHIFT, PageId, Pages, SLAB_LEAVES, State};
 use crate::contract::Access;
 use crate::units::PageRange;
@@ -50,8 +49,6 @@ pub(super) struct Bits {
     slabs: Vec<Box<[Words]>>,
     /// Only under a daemon.
     ages: Option<Vec<Box<[[u8; LEAF_PAGES]]>>>,
-    /// The leaf touched last, and its base: touches come in runs.
-    last: (u64, u32),
 }
 
 impl Bits {
@@ -59,7 +56,6 @@ impl Bits {
         Self {
             slabs: Vec::new(),
             ages: daemon.then(Vec::new),
-            last: (VACANT, 0),
         }
     }
 
@@ -110,13 +106,6 @@ impl Bits {
                 }
             }
             State::Writing | State::Reading | State::Mapping | State::Poisoned => {}
-        }
-    }
-
-    /// No leaf has this base any more.
-    pub(super) fn gone(&mut self, base: u64) {
-        if self.last.0 == base {
-            self.last.0 = VACANT;
         }
     }
 
@@ -205,38 +194,62 @@ impl Pages {
     /// # Panics
     /// When the body has no bits.
     pub fn touch(&mut self, run: PageRange, access: Access) -> u64 {
-        let bits = self.bits.as_mut().expect("a body with bits");
         let end = run.start.raw() + run.pages;
         let mut at = run.start.raw();
         while at < end {
-            let base = at >> LEAF_SHIFT;
-            if bits.last.0 != base {
-                let Some(leaf) = self.directory.get(base) else {
-                    break;
-                };
-                bits.last = (base, leaf);
-            }
-            let words = bits.words_mut(bits.last.1 as usize);
-            let first = at & (LEAF_PAGES as u64 - 1);
-            let pages = (LEAF_PAGES as u64 - first).min(end - at);
-            let wanted = u64::MAX >> (LEAF_PAGES as u64 - pages) << first;
-            let open = match access {
-                Access::Read => words[MAPPED],
-                Access::Write => words[MAPPED] & words[WRITABLE],
+            let Some((leaf, hit)) = self.open(at, end, access) else {
+                break;
             };
-            let missing = wanted & !open;
-            // All below the first page that is missing.
-            let hit = wanted & (missing & missing.wrapping_neg()).wrapping_sub(1);
+            let words = self.bits.as_mut().expect("looked at").words_mut(leaf);
             words[REFERENCED] |= hit;
             if access == Access::Write {
                 words[MODIFIED] |= hit;
             }
-            at += u64::from(hit.count_ones());
-            if missing != 0 {
+            let pages = u64::from(hit.count_ones());
+            at += pages;
+            if pages == 0 || at & (LEAF_PAGES as u64 - 1) != 0 {
                 break;
             }
         }
         at - run.start.raw()
+    }
+
+    /// As [`Self::touch`], without touching.
+    ///
+    /// # Panics
+    /// When the body has no bits.
+    #[must_use]
+    pub fn touchable(&self, run: PageRange, access: Access) -> u64 {
+        let end = run.start.raw() + run.pages;
+        let mut at = run.start.raw();
+        while at < end {
+            let pages = self
+                .open(at, end, access)
+                .map_or(0, |(_, hit)| u64::from(hit.count_ones()));
+            at += pages;
+            if pages == 0 || at & (LEAF_PAGES as u64 - 1) != 0 {
+                break;
+            }
+        }
+        at - run.start.raw()
+    }
+
+    /// The leaf of page `at`, and the bits of the pages from there on, below `end` and in that leaf,
+    /// that need no help. `None` without a leaf.
+    fn open(&self, at: u64, end: u64, access: Access) -> Option<(usize, u64)> {
+        let leaf = self.directory.get(at >> LEAF_SHIFT)? as usize;
+        let words = self.bits.as_ref().expect("a body with bits").words(leaf);
+        let first = at & (LEAF_PAGES as u64 - 1);
+        let pages = (LEAF_PAGES as u64 - first).min(end - at);
+        let wanted = u64::MAX >> (LEAF_PAGES as u64 - pages) << first;
+        let open = match access {
+            Access::Read => words[MAPPED],
+            Access::Write => words[MAPPED] & words[WRITABLE],
+        };
+        let missing = wanted & !open;
+        // All below the first page that is missing.
+        let below = (missing & missing.wrapping_neg()).wrapping_sub(1);
+        Some((leaf, wanted & below))
     }
 }
 

@@ -1,11 +1,14 @@
 //! Which leaf describes which pages.
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 /// Leaf base to leaf index: open addressing, linear probing, at most half full.
 pub(super) struct Directory {
     pub(super) cells: Vec<(u64, u32)>,
     pub(super) used: usize,
+    /// The cell found last: an event asks for one page several times, and for its neighbours.
+    last: Cell<(u64, u32)>,
 }
 
 /// No leaf has this base: it is past the largest page number.
@@ -16,6 +19,7 @@ impl Directory {
         Self {
             cells: alloc::vec![(VACANT, 0); 64],
             used: 0,
+            last: Cell::new((VACANT, 0)),
         }
     }
 
@@ -35,8 +39,15 @@ impl Directory {
     }
 
     pub(super) fn get(&self, base: u64) -> Option<u32> {
-        let (found, leaf) = self.cells[self.find(base)];
-        (found == base).then_some(leaf)
+        let last = self.last.get();
+        if last.0 == base {
+            return Some(last.1);
+        }
+        let cell = self.cells[self.find(base)];
+        (cell.0 == base).then(|| {
+            self.last.set(cell);
+            cell.1
+        })
     }
 
     pub(super) fn reserve(&mut self, more: usize) {
@@ -60,6 +71,7 @@ impl Directory {
 
     /// Backward-shift deletion: no tombstones, so probes stay short.
     pub(super) fn remove(&mut self, base: u64) {
+        self.last.set((VACANT, 0));
         let mask = self.cells.len() - 1;
         let mut hole = self.find(base);
         let mut at = (hole + 1) & mask;

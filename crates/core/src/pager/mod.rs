@@ -275,6 +275,15 @@ impl Pager {
         self.pages.touch(run, access)
     }
 
+    /// How many pages of `run` [`Self::touch`] would touch.
+    ///
+    /// # Panics
+    /// When the body has no bits.
+    #[must_use]
+    pub fn touchable(&self, run: PageRange, access: Access) -> u64 {
+        self.pages.touchable(run, access)
+    }
+
     /// When the pager wants an [`Event::Timer`] at the latest; `None` for as long as nothing else
     /// happens. To be asked again after every event.
     #[must_use]
@@ -458,8 +467,8 @@ impl Pager {
             (Kind::ZeroFill, Outcome::Pages(o)) => self.mapped(id, o, true),
             (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
             (Kind::Detach, Outcome::Pages(o)) => self.detached(id, o),
-            (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, hashes),
-            (Kind::PageIn, Outcome::Done) => self.paged_in_intact(id),
+            (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, Some(hashes)),
+            (Kind::PageIn, Outcome::Done) => self.paged_in(id, None),
             (Kind::PageIn, Outcome::Failed(_)) => self.page_in_failed(id),
             (Kind::PageOut, Outcome::Done) => self.paged_out(id),
             (Kind::PageOut, Outcome::Failed(why)) => self.page_out_failed(id, why),

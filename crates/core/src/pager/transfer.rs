@@ -139,16 +139,20 @@ impl Pager {
         self.pages.forget(id);
     }
 
-    /// Pages were read; content that does not match its checksum is as good as unread.
-    pub(super) fn paged_in(&mut self, op: ActionId, hashes: &[ContentHash]) {
+    /// Pages were read; content that does not match its checksum is as good as unread. Without
+    /// `hashes` the body vouches for the contents.
+    pub(super) fn paged_in(&mut self, op: ActionId, hashes: Option<&[ContentHash]>) {
         let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        assert!(pages.len() == hashes.len(), "one hash a page");
-        for (&page, &hash) in pages.iter().zip(hashes) {
+        assert!(
+            hashes.is_none_or(|hashes| pages.len() == hashes.len()),
+            "one hash a page"
+        );
+        for (at, &page) in pages.iter().enumerate() {
             let id = self
                 .pages
                 .find(page)
                 .expect("a page being read has an entry");
-            if self.pages.hash(id) != hash {
+            if hashes.is_some_and(|hashes| self.pages.hash(id) != hashes[at]) {
                 self.stats.checksum_errors += 1;
                 let tries = self.ops[op.0 as usize].tries;
                 self.read_again(id, tries);
@@ -174,14 +178,6 @@ impl Pager {
             }
         }
         self.ops[op.0 as usize].pages = pages;
-    }
-
-    /// Pages were read, and the body vouches for their contents.
-    pub(super) fn paged_in_intact(&mut self, op: ActionId) {
-        let known = |page: &PageNo| self.expected_hash(*page).unwrap_or_default();
-        let hashes: alloc::vec::Vec<ContentHash> =
-            self.ops[op.0 as usize].pages.iter().map(known).collect();
-        self.paged_in(op, &hashes);
     }
 
     /// The store could not give the pages back. Each one may still be read by itself, so that

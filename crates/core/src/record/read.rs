@@ -134,6 +134,12 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Whether the end mark was read.
+    #[must_use]
+    pub const fn ended(&self) -> bool {
+        self.ended
+    }
+
     fn whole(&self, event: BareEvent) -> Event<'_> {
         match event {
             BareEvent::Whole(event) => event,
@@ -194,7 +200,7 @@ impl<'a> Reader<'a> {
         };
         let waiter = Waiter(self.cursor.number_u32()?);
         let start = PageNo::from_raw(self.cursor.step(page.raw())?);
-        let extent = PageRange::new(start, self.cursor.number()?);
+        let extent = PageRange::checked(start, self.cursor.number()?).ok_or(Why::Corrupt)?;
         Ok(Event::Fault {
             page,
             access,
@@ -305,7 +311,8 @@ impl<'a> Reader<'a> {
 
     fn page(&mut self) -> Result<PageNo, Why> {
         self.page = self.cursor.step(self.page)?;
-        Ok(PageNo::from_raw(self.page))
+        let page = PageNo::from_raw(self.page);
+        PageRange::checked(page, 1).map_or(Err(Why::Corrupt), |one| Ok(one.start))
     }
 
     fn pages(&mut self) -> Result<(), Why> {
@@ -317,7 +324,7 @@ impl<'a> Reader<'a> {
     }
 
     fn run(&mut self) -> Result<PageRange, Why> {
-        Ok(PageRange::new(self.page()?, self.cursor.number()?))
+        PageRange::checked(self.page()?, self.cursor.number()?).ok_or(Why::Corrupt)
     }
 
     fn slots(&mut self) -> Result<SlotRange, Why> {

@@ -2,7 +2,7 @@
 
 use outpage_core::contract::{Action, Event, Waiter};
 use outpage_core::record::{Entry, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay};
-use outpage_core::units::Nanos;
+use outpage_core::units::{Nanos, PageNo, PageRange};
 use proptest::prelude::*;
 
 use crate::any::{Step, plan, steps, take};
@@ -148,6 +148,29 @@ fn what_is_no_trace_is_refused() {
     let found = replayed(&bytes).unwrap_err();
     let (offset, why) = (end, Why::Corrupt);
     assert_eq!(found, Unequal::Unreadable(Unreadable { offset, why }));
+}
+
+#[test]
+fn a_range_without_an_end_is_refused() {
+    let last = PageNo::from_raw(u64::MAX);
+    let header = Plan::calm("bsd", "none", 256).header();
+    let before = PageNo::from_raw(u64::MAX - 1);
+    for (range, whole) in [
+        (PageRange::one(last), false),
+        (PageRange::new(before, 2), false),
+        (PageRange::one(before), true),
+    ] {
+        let mut bytes = Vec::new();
+        let mut sink = |more: &[u8]| bytes.extend_from_slice(more);
+        let mut recorder = Recorder::begin(&header, &mut sink);
+        recorder.event(Nanos(1), &Event::Adopt(range), &mut sink);
+        recorder.end(&mut sink);
+        let found = replayed(&bytes);
+        let offset = Reader::new(&bytes).expect("a header").offset();
+        let why = Why::Corrupt;
+        let refused = Unequal::Unreadable(Unreadable { offset, why });
+        assert_eq!(found, if whole { Ok((1, 0)) } else { Err(refused) });
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The two schedulers without idling: in order of arrival, and the one-way elevator.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{Next, Request, Scheduler};
 
@@ -26,27 +26,29 @@ impl Scheduler for Fifo {
 /// lowest again. Requests for one block keep their order of arrival.
 #[derive(Default)]
 pub struct Elevator {
-    sorted: BTreeMap<(u64, u64), Request>,
-    arrived: u64,
+    /// Few requests wait at once: shifting them costs less than a tree.
+    sorted: Vec<Request>,
     head: u64,
 }
 
 impl Elevator {
     pub(super) fn pop(&mut self) -> Option<Request> {
-        let above = self.sorted.range((self.head, 0)..).next();
-        let key = *above.or_else(|| self.sorted.iter().next())?.0;
-        let request = self.sorted.remove(&key)?;
+        if self.sorted.is_empty() {
+            return None;
+        }
+        let above = self.sorted.partition_point(|r| r.block < self.head);
+        let request = self.sorted.remove(above % self.sorted.len());
         self.head = request.end();
         Some(request)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.sorted.len()
     }
 
     pub(super) fn add(&mut self, request: Request) {
-        self.arrived += 1;
-        self.sorted.insert((request.block, self.arrived), request);
+        let behind = self.sorted.partition_point(|r| r.block <= request.block);
+        self.sorted.insert(behind, request);
     }
 
     pub(super) const fn set_head(&mut self, block: u64) {

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 use outpage_core::contract::{Access, Event, Waiter};
 use outpage_core::pager::Pager;
-use outpage_core::units::{Nanos, PageRange};
+use outpage_core::units::{Nanos, PageNo, PageRange};
 
 use crate::disk::Queue;
 use crate::programs::{Program, Step};
@@ -88,6 +88,9 @@ pub struct World {
     /// Who can run; the front one has the CPU.
     ready: VecDeque<usize>,
     costs: Costs,
+    frames: usize,
+    /// Everything fits so far, and the pager does nothing: see [`World::pager_starts`].
+    fits: bool,
     quantum_ns: u64,
     now: u64,
     slice_ends: u64,
@@ -132,6 +135,8 @@ impl World {
             ready: (0..processes.len()).collect(),
             processes,
             costs: setup.costs,
+            frames: setup.frames as usize,
+            fits: ticks,
             quantum_ns: u64::from(setup.quantum_ms.max(1)) * 1_000_000,
             now: 0,
             slice_ends: 0,
@@ -144,6 +149,11 @@ impl World {
             exhausted: None,
         };
         world.slice_ends = world.quantum_ns;
+        if world.fits {
+            // So much that no watermark is reached before the memory is full.
+            let limit = Event::Limit(2 * world.frames);
+            world.pager.handle(Nanos(0), limit);
+        }
         world.act();
         Ok(world)
     }
@@ -251,7 +261,10 @@ impl World {
                 self.processes[who].left(Step::Compute(ns - spent), ns == spent);
                 return true;
             }
-            Step::Map(range) => self.processes[who].memory.push(range),
+            Step::Map(range) => {
+                self.processes[who].memory.push(range);
+                self.pager_starts();
+            }
             Step::Unmap(range) | Step::Discard(range) => return self.drop_range(who, range, step),
             Step::Phase(name) => self.begin_phase(who, name),
             Step::End => {
@@ -261,6 +274,23 @@ impl World {
         }
         self.processes[who].next();
         true
+    }
+
+    /// A policy that a live body could have begins when the memory of the programs, touched or not,
+    /// no longer fits, and goes on to the end: `outpage run` starts a pager then. A page daemon is
+    /// there from the beginning.
+    fn pager_starts(&mut self) {
+        if !self.fits {
+            return;
+        }
+        let ranges = self.processes.iter().flat_map(|p| &p.memory);
+        let mapped = ranges.map(|range| range.pages).sum::<u64>();
+        if mapped > self.frames as u64 || self.pager.frames_used() > self.frames {
+            self.fits = false;
+            let limit = Event::Limit(self.frames);
+            self.pager.handle(Nanos(self.now), limit);
+            self.act();
+        }
     }
 
     /// Until when a program may run on.
@@ -297,7 +327,7 @@ impl World {
         hits == part.pages || self.fault(who, rest.start, access)
     }
 
-    /// Page by page, so that faults come in the program's order.
+    /// Round by round, so that faults come in the program's order; rounds without faults at once.
     fn touch_together(
         &mut self,
         who: usize,
@@ -308,31 +338,70 @@ impl World {
         let until = self.until();
         let mut at = self.processes[who].round;
         while at < pages && self.now < until {
-            for &(run, access) in runs {
-                let Some(page) = (at < run.pages)
-                    .then(|| run.start.checked_add(at))
-                    .flatten()
-                else {
-                    continue;
-                };
-                if self.pager.touch(PageRange::one(page), access) == 0 {
-                    self.processes[who].round = at;
-                    return self.fault(who, page, access);
-                }
-                self.processes[who].touches += 1;
+            let fits = (until - self.now).div_ceil(u64::from(page_ns.max(1)));
+            let rounds = self.touch_rounds(who, runs, at, fits.min(pages - at));
+            self.spend(who, rounds * u64::from(page_ns));
+            at += rounds;
+            self.processes[who].round = at;
+            if rounds == 0
+                && let Some((page, access)) = self.touch_round(who, runs, at)
+            {
+                return self.fault(who, page, access);
             }
-            self.spend(who, u64::from(page_ns));
-            at += 1;
         }
-        self.processes[who].round = at;
         if at >= pages {
             self.processes[who].next();
         }
         true
     }
 
+    /// Touches the pages of up to `most` rounds from `at` on, up to the first round with a fault.
+    /// Returns how many rounds.
+    fn touch_rounds(
+        &mut self,
+        who: usize,
+        runs: &[(PageRange, Access); 4],
+        at: u64,
+        most: u64,
+    ) -> u64 {
+        let part = |run: PageRange, rounds: u64| {
+            let start = PageNo::from_raw(run.start.raw() + at);
+            PageRange::new(start, rounds.min(run.pages - at))
+        };
+        let left = || runs.iter().filter(|(run, _)| at < run.pages);
+        let mut rounds = most;
+        for &(run, access) in left() {
+            let part = part(run, rounds);
+            let hits = self.pager.touchable(part, access);
+            if hits < part.pages {
+                rounds = hits;
+            }
+        }
+        for &(run, access) in left() {
+            self.processes[who].touches += self.pager.touch(part(run, rounds), access);
+        }
+        rounds
+    }
+
+    /// Touches the pages of one round up to the one that faults, and returns that.
+    fn touch_round(
+        &mut self,
+        who: usize,
+        runs: &[(PageRange, Access); 4],
+        at: u64,
+    ) -> Option<(PageNo, Access)> {
+        for &(run, access) in runs.iter().filter(|(run, _)| at < run.pages) {
+            let page = PageNo::from_raw(run.start.raw() + at);
+            if self.pager.touch(PageRange::one(page), access) == 0 {
+                return Some((page, access));
+            }
+            self.processes[who].touches += 1;
+        }
+        None
+    }
+
     /// Reports a fault. True when the program goes on at once.
-    fn fault(&mut self, who: usize, page: outpage_core::units::PageNo, access: Access) -> bool {
+    fn fault(&mut self, who: usize, page: PageNo, access: Access) -> bool {
         let process = &mut self.processes[who];
         process.faults += 1;
         let extent = process.extent(page);
@@ -349,6 +418,10 @@ impl World {
         );
         let (charged, waited) = (self.now, self.processes[who].wait_ns);
         self.act();
+        if self.fits && self.pager.frames_used() > self.frames {
+            // A program that touches what it never mapped.
+            self.pager_starts();
+        }
         if self.now == charged {
             // Neither zero-filled nor read: it was there.
             self.now += u64::from(self.costs.soft_fault_ns);

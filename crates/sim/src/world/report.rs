@@ -174,7 +174,7 @@ impl World {
         Report {
             elapsed_ns: self.processes.iter().map(|p| p.ended_at).max().unwrap_or(0),
             idle_ns: self.idle_ns,
-            frames: self.pager.limits().frames as u64,
+            frames: self.frames as u64,
             major_faults: stats.major_faults,
             minor_faults: stats.minor_faults,
             zero_fills: stats.zero_fills,
