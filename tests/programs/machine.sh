@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # The machine: Debian packages, memory cgroups (version 1 or 2), the kernel's swap file; and undoing it all.
-# Sourced by run.sh, which sets these:
+# Sourced by run.sh, traces.sh and ../../workloads/jbb/three.sh, which set these:
 # shellcheck disable=SC2154
 
 lacks() {
-    echo "run.sh: $1" >&2
+    echo "${0##*/}: $1" >&2
     exit 69
 }
 
@@ -89,7 +89,7 @@ remove_cgroup() {
         rmdir "$cgroup" 2>/dev/null && return
         sleep 0.05
     done
-    echo "run.sh: cannot remove $cgroup" >&2
+    echo "${0##*/}: cannot remove $cgroup" >&2
 }
 
 # How many of the cgroup's processes the OOM killer has ended.
@@ -99,7 +99,7 @@ oom_kills() {
     awk '$1 == "oom_kill" { print $2 }' "$cgroup/$file"
 }
 
-swap_file='' work=''
+swap_file='' work='' swap_mib=4096
 
 set_up_machine() {
     [ "$(id -u)" = 0 ] || lacks 'kernel swap and memory cgroups need root'
@@ -113,8 +113,8 @@ set_up_machine() {
     : >"$work/table"
     swap_file=$work/swap
     # Written in full: the first write to a block that is only allocated is slower.
-    (umask 077 && dd if=/dev/zero of="$swap_file" bs=1M count=4096 conv=fsync status=none) ||
-        lacks "no room for a swap file of 4 GiB in $swap_dir"
+    (umask 077 && dd if=/dev/zero of="$swap_file" bs=1M count="$swap_mib" conv=fsync status=none) ||
+        lacks "no room for a swap file of $swap_mib MiB in $swap_dir"
     mkswap "$swap_file" >/dev/null || lacks 'mkswap failed'
     swap_on
     swap_off

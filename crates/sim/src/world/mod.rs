@@ -6,6 +6,7 @@
 //! faults reach the pager.
 
 mod act;
+mod ahead;
 mod process;
 mod report;
 mod setup;
@@ -99,6 +100,7 @@ pub struct World {
     due_stale: bool,
     idle_ns: u64,
     phases: Vec<PhaseReport>,
+    ahead: ahead::Ahead,
     exhausted: Option<RunError>,
 }
 
@@ -141,6 +143,7 @@ impl World {
             due_stale: true,
             idle_ns: 0,
             phases: Vec::new(),
+            ahead: ahead::Ahead::default(),
             exhausted: None,
         };
         world.slice_ends = world.quantum_ns;
@@ -336,7 +339,8 @@ impl World {
         let process = &mut self.processes[who];
         process.faults += 1;
         let extent = process.extent(page);
-        (process.state, process.since) = (State::Waiting, self.now);
+        (process.state, process.since, process.page) = (State::Waiting, self.now, Some(page));
+        self.ahead.faulted(page);
         let waiter = Waiter(who as u32);
         self.pager.handle(
             Nanos(self.now),
@@ -378,6 +382,7 @@ impl World {
             }
             _ => Event::Discard(range),
         };
+        self.ahead.dropped(range, &self.pager);
         self.pager.handle(Nanos(self.now), event);
         self.act();
         self.set_due();
@@ -398,6 +403,7 @@ impl World {
                 self.now = self.now.max(self.due);
                 self.deliver();
             }
+            self.ahead.dropped(range, &self.pager);
             self.pager.handle(Nanos(self.now), Event::Unmap(range));
             self.act();
         }
