@@ -80,16 +80,30 @@ make_cgroup() {
     fi
 }
 
-# Ends what runs in the cgroup and removes it.
+# Ends what runs in the cgroup and those within it, and removes them.
 remove_cgroup() {
-    local pid tries
+    local pid tries inner
     [ -n "$cgroup" ] && [ -d "$cgroup" ] || return 0
     for ((tries = 0; tries < 100; tries++)); do
-        while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
-        rmdir "$cgroup" 2>/dev/null && return
+        for inner in "$cgroup"/*/ "$cgroup"; do
+            [ -d "$inner" ] || continue
+            while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$inner/cgroup.procs"
+            rmdir "$inner" 2>/dev/null
+        done
+        [ -d "$cgroup" ] || return 0
         sleep 0.05
     done
     echo "${0##*/}: cannot remove $cgroup" >&2
+}
+
+# Makes a cgroup within the cgroup, which nobody is in itself. $1 its name; $2 limit in KiB.
+make_inner_cgroup() {
+    if [ "$cgroup_version" = 2 ]; then
+        echo +memory >"$cgroup/cgroup.subtree_control" || return 1
+        mkdir "$cgroup/$1" && echo $(($2 << 10)) >"$cgroup/$1/memory.max"
+    else
+        mkdir "$cgroup/$1" && echo $(($2 << 10)) >"$cgroup/$1/memory.limit_in_bytes"
+    fi
 }
 
 # How many of the cgroup's processes the OOM killer has ended.
