@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # The machine: Debian packages, memory cgroups (version 1 or 2), the kernel's swap file; and undoing it all.
-# Sourced by run.sh, which sets these:
+# Sourced by run.sh, traces.sh and ../../workloads/jbb/three.sh, which set these:
 # shellcheck disable=SC2154
 
 lacks() {
-    echo "run.sh: $1" >&2
+    echo "${0##*/}: $1" >&2
     exit 69
 }
 
@@ -80,16 +80,30 @@ make_cgroup() {
     fi
 }
 
-# Ends what runs in the cgroup and removes it.
+# Ends what runs in the cgroup and those within it, and removes them.
 remove_cgroup() {
-    local pid tries
+    local pid tries inner
     [ -n "$cgroup" ] && [ -d "$cgroup" ] || return 0
     for ((tries = 0; tries < 100; tries++)); do
-        while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$cgroup/cgroup.procs"
-        rmdir "$cgroup" 2>/dev/null && return
+        for inner in "$cgroup"/*/ "$cgroup"; do
+            [ -d "$inner" ] || continue
+            while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$inner/cgroup.procs"
+            rmdir "$inner" 2>/dev/null
+        done
+        [ -d "$cgroup" ] || return 0
         sleep 0.05
     done
-    echo "run.sh: cannot remove $cgroup" >&2
+    echo "${0##*/}: cannot remove $cgroup" >&2
+}
+
+# Makes a cgroup within the cgroup, which nobody is in itself. $1 its name; $2 limit in KiB.
+make_inner_cgroup() {
+    if [ "$cgroup_version" = 2 ]; then
+        echo +memory >"$cgroup/cgroup.subtree_control" || return 1
+        mkdir "$cgroup/$1" && echo $(($2 << 10)) >"$cgroup/$1/memory.max"
+    else
+        mkdir "$cgroup/$1" && echo $(($2 << 10)) >"$cgroup/$1/memory.limit_in_bytes"
+    fi
 }
 
 # How many of the cgroup's processes the OOM killer has ended.
@@ -99,7 +113,7 @@ oom_kills() {
     awk '$1 == "oom_kill" { print $2 }' "$cgroup/$file"
 }
 
-swap_file='' work=''
+swap_file='' work='' swap_mib=4096
 
 set_up_machine() {
     [ "$(id -u)" = 0 ] || lacks 'kernel swap and memory cgroups need root'
@@ -113,8 +127,8 @@ set_up_machine() {
     : >"$work/table"
     swap_file=$work/swap
     # Written in full: the first write to a block that is only allocated is slower.
-    (umask 077 && dd if=/dev/zero of="$swap_file" bs=1M count=4096 conv=fsync status=none) ||
-        lacks "no room for a swap file of 4 GiB in $swap_dir"
+    (umask 077 && dd if=/dev/zero of="$swap_file" bs=1M count="$swap_mib" conv=fsync status=none) ||
+        lacks "no room for a swap file of $swap_mib MiB in $swap_dir"
     mkswap "$swap_file" >/dev/null || lacks 'mkswap failed'
     swap_on
     swap_off

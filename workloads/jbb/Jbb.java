@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -494,6 +496,7 @@ public final class Jbb {
         long seed = 1;
         boolean verify;
         boolean damage;
+        Path wait;
 
         Options(String[] arguments) {
             for (int i = 0; i < arguments.length; i++) {
@@ -503,12 +506,20 @@ public final class Jbb {
                     case "--transactions" ->
                             transactions = number(arguments, ++i, 1, 1_000_000_000_000L);
                     case "--seed" -> seed = number(arguments, ++i, 0, Long.MAX_VALUE);
+                    case "--wait" -> wait = Path.of(text(arguments, ++i));
                     case "--verify" -> verify = true;
                     case "--damage" -> damage = true;
                     default -> throw new IllegalArgumentException("unknown argument '" + arguments[i]
-                            + "'; there are --warehouses, --seconds, --transactions, --seed, --verify");
+                            + "'; there are --warehouses, --seconds, --transactions, --seed, --wait, --verify");
                 }
             }
+        }
+
+        static String text(String[] arguments, int i) {
+            if (i < arguments.length) {
+                return arguments[i];
+            }
+            throw new IllegalArgumentException(arguments[i - 1] + " takes the name of a file");
         }
 
         static long number(String[] arguments, int i, long least, long most) {
@@ -567,6 +578,10 @@ public final class Jbb {
                 (live() - empty) / 1e6 / options.warehouses);
         say("set up in        %.3f s", (System.nanoTime() - start) / 1e9);
 
+        System.out.flush();
+        while (options.wait != null && !Files.exists(options.wait)) {
+            Thread.sleep(10);
+        }
         start = System.nanoTime();
         // A number of transactions runs however long it takes.
         boolean counted = options.transactions != Long.MAX_VALUE;

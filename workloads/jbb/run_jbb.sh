@@ -44,7 +44,9 @@ expect 0 'verified *yes' jbb --warehouses 4 --seconds 3 --verify
 expect 0 'transactions *60000$' jbb --warehouses 3 --transactions 20000 --verify
 expect 1 'verified *no' jbb --transactions 1000 --verify --damage
 expect 2 'from 1 to 1000' jbb --warehouses 0
+expect 0 'transactions *10$' jbb --transactions 10 --wait "$here/Jbb.java"
 expect 2 'takes a number' jbb --seconds
+expect 2 'name of a file' jbb --wait
 expect 2 'unknown argument' jbb --warehouse 3
 
 # Equal seeds end in equal states, whatever the threads did; other seeds in others.

@@ -106,8 +106,10 @@ fn a_sweep_crosses_everything_and_threads_change_nothing() {
     let csv = run(&["sim", SMALL, "--memory", "25%,50%", "--csv", "-"]);
     let text = String::from_utf8(csv.stdout).expect("text");
     assert_eq!(text.lines().count(), 3, "{text}");
+    // The program's name, which has commas of its own, is quoted.
+    let cells = text.replace(&format!("\"{SMALL}\""), "sor");
     assert!(
-        text.lines().all(|line| line.matches(',').count() == 18),
+        cells.lines().all(|line| line.matches(',').count() == 21),
         "{text}"
     );
 }
@@ -210,6 +212,25 @@ fn traces_are_converted_replayed_and_refused_with_the_offset() {
     assert_eq!(cell("lru"), 2400);
     assert_eq!(Some(cell("opt")), run_["bounds"]["opt_misses"].as_u64());
     assert!(cell("opt") < cell("lirs") && cell("lirs") < 2400);
+    let both = run(&[
+        "replay",
+        words(&refs),
+        words(&again),
+        "--readahead",
+        "none,stream",
+        "--disk",
+        "nvme",
+        "--no-rivals",
+        "--no-bounds",
+    ]);
+    let table = String::from_utf8_lossy(&both.stdout).into_owned();
+    let rows = |name: &str| table.lines().filter(|l| l.starts_with(name)).count();
+    assert_eq!((rows("refs"), rows("again")), (2, 2), "{table}");
+    let head = table
+        .lines()
+        .find(|l| l.starts_with("program"))
+        .expect("head");
+    assert!(head.contains("hits") && head.contains("waste"), "{table}");
     let bytes = fs::read(&refs).expect("trace");
     fs::write(&again, &bytes[..bytes.len() - 5]).expect("file");
     refused(

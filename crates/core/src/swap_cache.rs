@@ -4,7 +4,7 @@
 //! without one is waste. Under [`Arrival::Mapped`](crate::readahead::Arrival::Mapped) neighbours are
 //! mapped along with a touched page, and whether they are used is not seen: they are neither.
 
-use crate::units::ObjectId;
+use crate::units::{ObjectId, PageNo};
 
 /// Counts of pages, and the rates made of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,17 @@ pub struct SwapCache {
 }
 
 impl SwapCache {
+    /// Nothing counted.
+    pub const ZERO: Self = Self {
+        major_faults: 0,
+        page_ins: 0,
+        read_ahead: 0,
+        mapped: 0,
+        hits: 0,
+        late: 0,
+        waste: 0,
+    };
+
     /// Hits as a share of the pages read ahead whose use can be seen. Where none is mapped along,
     /// this is the hit rate of the ASP paper (HPDC 2010, section 4.1): swap cache hits by pages
     /// read less swap-ins.
@@ -52,7 +63,8 @@ impl SwapCache {
         share(self.hits.checked_sub(self.late)?, self.hits)
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Takes other counts in.
+    pub const fn add(&mut self, other: &Self) {
         self.major_faults += other.major_faults;
         self.page_ins += other.page_ins;
         self.read_ahead += other.read_ahead;
@@ -71,59 +83,112 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 /// microsecond where objects take turns.
 pub const OBJECTS_MAX: usize = 64;
 
+/// The counts of one memory object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// Which.
+    pub id: ObjectId,
+    /// The lowest page of it that was read.
+    pub first: PageNo,
+    /// The highest.
+    pub last: PageNo,
+    /// What was counted.
+    pub counts: SwapCache,
+}
+
+impl Object {
+    const NONE: Self = Self {
+        id: ObjectId(0),
+        first: PageNo::from_raw(0),
+        last: PageNo::from_raw(0),
+        counts: SwapCache::ZERO,
+    };
+}
+
 /// The counts of each memory object, in a table that never grows.
 ///
 /// Where there are more objects, the one with the fewest pages read makes room; its counts go to
 /// [`Self::others`], so the sums stay exact. An object that comes back begins at zero.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    table: [(ObjectId, SwapCache); OBJECTS_MAX],
+    table: [Object; OBJECTS_MAX],
     known: usize,
     last: usize,
+    /// A bit for each place of the table: it is another than it was. [`OBJECTS_MAX`] are 64.
+    changed: u64,
     others: SwapCache,
 }
 
 impl Default for Objects {
     fn default() -> Self {
         Self {
-            table: [(ObjectId(0), SwapCache::default()); OBJECTS_MAX],
+            table: [Object::NONE; OBJECTS_MAX],
             known: 0,
             last: 0,
-            others: SwapCache::default(),
+            changed: 0,
+            others: SwapCache::ZERO,
         }
     }
 }
 
 impl Objects {
-    /// The counts of `object`, to be changed.
-    pub(crate) fn of(&mut self, object: ObjectId) -> &mut SwapCache {
-        let known = &self.table[..self.known];
-        if known.get(self.last).is_none_or(|entry| entry.0 != object) {
-            let found = known.iter().position(|entry| entry.0 == object);
-            self.last = found.unwrap_or_else(|| self.admit(object));
-        }
-        &mut self.table[self.last].1
+    /// The counts of the object of `page`, to be changed.
+    pub(crate) fn of(&mut self, page: PageNo) -> &mut SwapCache {
+        &mut self.object(page).counts
     }
 
-    fn admit(&mut self, object: ObjectId) -> usize {
+    /// Counts `page`, which is being read, and asked for or not.
+    pub(crate) fn read(&mut self, page: PageNo, demanded: bool) {
+        let object = self.object(page);
+        if object.counts.page_ins == 0 {
+            (object.first, object.last) = (page, page);
+        }
+        object.first = object.first.min(page);
+        object.last = object.last.max(page);
+        object.counts.page_ins += 1;
+        object.counts.read_ahead += u64::from(!demanded);
+    }
+
+    fn object(&mut self, page: PageNo) -> &mut Object {
+        let id = page.object();
+        let known = &self.table[..self.known];
+        if known.get(self.last).is_none_or(|entry| entry.id != id) {
+            let found = known.iter().position(|entry| entry.id == id);
+            self.last = found.unwrap_or_else(|| self.admit(page));
+        }
+        self.changed |= 1 << self.last;
+        &mut self.table[self.last]
+    }
+
+    fn admit(&mut self, page: PageNo) -> usize {
         let at = if self.known < OBJECTS_MAX {
             self.known += 1;
             self.known - 1
         } else {
             let entries = self.table.iter().enumerate();
-            let fewest = entries.min_by_key(|(_, entry)| entry.1.page_ins);
+            let fewest = entries.min_by_key(|(_, entry)| entry.counts.page_ins);
             let at = fewest.map_or(0, |(at, _)| at);
-            self.others.add(&self.table[at].1);
+            self.others.add(&self.table[at].counts);
             at
         };
-        self.table[at] = (object, SwapCache::default());
+        self.table[at] = Object {
+            id: page.object(),
+            first: page,
+            last: page,
+            counts: SwapCache::ZERO,
+        };
         at
     }
 
     /// The objects that have a place in the table.
     #[must_use]
-    pub fn as_slice(&self) -> &[(ObjectId, SwapCache)] {
+    pub fn as_slice(&self) -> &[Object] {
         &self.table[..self.known]
+    }
+
+    /// The places of [`Self::as_slice`] that changed since the last call, as bits.
+    pub const fn take_changed(&mut self) -> u64 {
+        core::mem::replace(&mut self.changed, 0)
     }
 
     /// What the objects counted that had to make room.

@@ -94,6 +94,11 @@ impl Brain {
         Some(action)
     }
 
+    /// See [`Pager::take_changed_objects`].
+    pub const fn take_changed_objects(&mut self) -> u64 {
+        self.pager.take_changed_objects()
+    }
+
     /// See [`Pager::replenish`].
     pub fn replenish(&mut self) {
         self.pager.replenish();

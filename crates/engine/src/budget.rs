@@ -95,6 +95,11 @@ impl Live {
 
     /// Copies the counters to where others see them.
     pub(crate) fn publish(&mut self) {
+        let changed = self.pager.take_changed_objects();
+        if changed != 0 {
+            let objects = self.pager.objects();
+            self.session.publish_objects(objects, changed);
+        }
         let s = *self.pager.stats();
         let counters = self.session.counters();
         let before = counters.read();

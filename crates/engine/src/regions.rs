@@ -1,8 +1,8 @@
 //! The managed address ranges of the program, and which memory object backs each.
 //!
-//! Pages are numbered by their address in object 0, so that neighbours in memory are neighbours to
-//! page-out and read-ahead whichever mapping made them. Memory that `mremap` moved keeps its
-//! numbers; a later mapping whose numbers are taken that way goes to another object.
+//! A page's index is its address. Its object stands for the mapping that it is in: what the kernel
+//! would join into one mapping, adjacent and of equal protection, is one object. Memory that `mremap`
+//! moved keeps its numbers; a later mapping whose numbers are taken that way goes to another object.
 
 use outpage_core::units::{ObjectId, PAGE_SHIFT, PageNo, PageRange};
 
@@ -73,8 +73,16 @@ pub mod libc_prot {
 #[derive(Default)]
 pub struct Regions {
     list: Vec<Region>,
+    /// Some region's index is not its address.
     moved: bool,
+    /// The number of the last object.
+    objects: u32,
 }
+
+/// Objects are numbered up to this, then from 1 again: what wears one number far apart in memory
+/// is told apart by its index. Any number below 2^28 does; programs that map and unmap all the time
+/// reach this one in hours.
+const OBJECTS: u32 = 1 << 20;
 
 impl Regions {
     /// None yet.
@@ -83,6 +91,7 @@ impl Regions {
         Self {
             list: Vec::with_capacity(1024),
             moved: false,
+            objects: 0,
         }
     }
 
@@ -126,11 +135,8 @@ impl Regions {
             let pages = ((r.end - r.start) >> PAGE_SHIFT) as u64;
             (skip < pages).then(|| (r.start + ((skip as usize) << PAGE_SHIFT), pages - skip))
         };
-        if page.object() == ObjectId(0)
-            && let Some(found) = self
-                .at((page.index() as usize) << PAGE_SHIFT)
-                .and_then(inside)
-        {
+        let here = self.at((page.index() as usize) << PAGE_SHIFT);
+        if let Some(found) = here.and_then(inside) {
             return Some(found);
         }
         if self.moved {
@@ -145,41 +151,49 @@ impl Regions {
     /// # Panics
     /// When it overlaps a region.
     pub fn add(&mut self, start: usize, end: usize, prot: i32, locked: bool) -> Region {
-        let index = (start >> PAGE_SHIFT) as u64;
-        let mut object = 0;
-        while self.moved
-            && self.numbers_taken(
-                PageNo::new(ObjectId(object), index),
-                (end - start) >> PAGE_SHIFT,
-            )
-        {
-            object += 1;
+        let (index, pages) = ((start >> PAGE_SHIFT) as u64, (end - start) >> PAGE_SHIFT);
+        let mut object = self.joined(start, end, prot);
+        while object.is_none_or(|id| self.numbers_taken(PageNo::new(id, index), pages)) {
+            self.objects = self.objects % OBJECTS + 1;
+            object = Some(ObjectId(self.objects));
         }
         let region = Region {
             start,
             end,
-            first: PageNo::new(ObjectId(object), index),
+            first: PageNo::new(object.unwrap_or(ObjectId(0)), index),
             prot,
             locked,
             pins: 0,
             wiped_by_fork: false,
         };
-        self.moved |= object != 0;
         self.insert(region);
         region
     }
 
+    /// The object of the mapping that `start..end` is joined to, if there is one.
+    fn joined(&self, start: usize, end: usize, prot: i32) -> Option<ObjectId> {
+        let at = self.position(start);
+        let below = at.checked_sub(1).and_then(|below| self.list.get(below));
+        let below = below.filter(|r| r.end == start && r.prot == prot);
+        let above = self
+            .list
+            .get(at)
+            .filter(|r| r.start == end && r.prot == prot);
+        below.or(above).map(|r| r.first.object())
+    }
+
     fn numbers_taken(&self, first: PageNo, pages: usize) -> bool {
-        self.list.iter().any(|r| {
-            let theirs = ((r.end - r.start) >> PAGE_SHIFT) as u64;
-            r.first.raw() < first.raw() + pages as u64 && first.raw() < r.first.raw() + theirs
-        })
+        // An index that is the address is taken by nobody else.
+        self.moved
+            && self.list.iter().any(|r| {
+                let theirs = ((r.end - r.start) >> PAGE_SHIFT) as u64;
+                r.first.raw() < first.raw() + pages as u64 && first.raw() < r.first.raw() + theirs
+            })
     }
 
     /// Adds a region under the numbers it has: memory that was moved here.
     pub fn insert(&mut self, region: Region) {
-        self.moved |= region.first.index() != (region.start >> PAGE_SHIFT) as u64
-            || region.first.object() != ObjectId(0);
+        self.moved |= region.first.index() != (region.start >> PAGE_SHIFT) as u64;
         let at = self.position(region.start);
         assert!(
             self.list.get(at).is_none_or(|r| region.end <= r.start),
@@ -268,6 +282,22 @@ mod tests {
         regions.update(0x10_000, 0x12_000, &mut out, |r| r.prot = RW);
         assert_eq!(regions.all().len(), 2);
         assert_eq!(regions.bytes(), 0x1F_000);
+    }
+
+    #[test]
+    fn a_mapping_is_an_object_and_grows() {
+        let mut regions = Regions::new();
+        let heap = regions.add(0x10_000, 0x20_000, RW, false).first.object();
+        let apart = regions.add(0x30_000, 0x40_000, RW, false).first.object();
+        assert_ne!(heap, apart);
+        let above = regions.add(0x20_000, 0x28_000, RW, false);
+        assert_eq!(above.first.object(), heap);
+        let below = regions.add(0x2C_000, 0x30_000, RW, false);
+        assert_eq!(below.first.object(), apart);
+        let guard = regions.add(0x28_000, 0x2C_000, 0, false);
+        assert!(![heap, apart].contains(&guard.first.object()));
+        assert_eq!(regions.address(below.first), Some((0x2C_000, 0x14)));
+        assert_eq!(regions.all().len(), 3);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod latency;
 mod layout;
 mod limit;
 mod liveness;
+mod objects;
 mod roster;
 mod share;
 
@@ -34,6 +35,7 @@ pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
 pub use latency::{Histogram, Latencies, Latency, Waits};
 pub use layout::State;
 use layout::{Layout, MAGIC, Member, VERSION};
+pub use objects::{ObjectUse, ObjectUses};
 
 /// Most processes with a pager at once.
 pub const MEMBERS_MAX: usize = 512;

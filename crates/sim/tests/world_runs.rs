@@ -70,6 +70,34 @@ fn two_programs_that_fit_take_the_sum_of_their_times() {
 }
 
 #[test]
+fn pages_read_ahead_are_used_or_read_in_vain() {
+    let report = |readahead: &str| {
+        let mut setup = Setup::live(256, vec![small_sor(4)]);
+        readahead.clone_into(&mut setup.policies.readahead);
+        run(&setup).expect("it pages")
+    };
+    let none = report("none");
+    assert!(none.page_ins > 0);
+    assert_eq!((none.ahead_used, none.ahead_in_vain), (Some(0), Some(0)));
+    for name in ["linux-slot", "linux-vma", "asp", "stream"] {
+        let report = report(name);
+        let (used, in_vain) = (report.ahead_used.unwrap(), report.ahead_in_vain.unwrap());
+        let ahead = report.page_ins - report.major_faults;
+        // A sweep touches every row, so most of what is read ahead is of use.
+        assert!(used > ahead / 2, "{name}: {used} of {ahead}");
+        assert!(used + in_vain <= report.read_ahead, "{name}");
+        // What the pager itself saw is part of it, and what it mapped along may be.
+        assert!(
+            (report.read_ahead_hits..=report.read_ahead_hits + report.read_ahead_mapped)
+                .contains(&used),
+            "{name}"
+        );
+    }
+    let daemon = run(&Setup::bsd("8.2", "bsd", 256, vec![small_sor(1)])).expect("it pages");
+    assert_eq!(daemon.ahead_used, None);
+}
+
+#[test]
 fn equal_set_ups_give_equal_bytes() {
     let ns2 = Ns2Params {
         pages: 4000,

@@ -22,7 +22,7 @@ pub enum Undo {
     Cgroup(PathBuf),
     /// Stop swapping to the file.
     Swapoff(PathBuf),
-    /// Remove the file.
+    /// Remove the file, or the directory with all that is in it.
     Remove(PathBuf),
     /// Write the value back into a file of `/proc` or `/sys`.
     Restore(PathBuf, String),
@@ -38,7 +38,7 @@ impl Undo {
                 tools::call("swapoff", &[path.as_os_str()]).map_err(|e| e.to_string())
             }
             Self::Swapoff(_) => Ok(()),
-            Self::Remove(path) => match std::fs::remove_file(path) {
+            Self::Remove(path) => match remove(path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     Err(named(path, error.to_string()))
                 }
@@ -48,6 +48,14 @@ impl Undo {
                 std::fs::write(path, value).map_err(|e| named(path, e.to_string()))
             }
         }
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
     }
 }
 
@@ -169,11 +177,15 @@ mod tests {
         let (setting, file) = (dir.join("setting"), dir.join("file"));
         std::fs::write(&setting, "changed twice").unwrap();
         std::fs::write(&file, "x").unwrap();
+        let inner = dir.join("directory");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(inner.join("log"), "x").unwrap();
         let undos = [
             Undo::Restore(setting.clone(), "first".into()),
             Undo::Restore(setting.clone(), "second".into()),
             Undo::Remove(file.clone()),
             Undo::Remove(dir.join("never made")),
+            Undo::Remove(inner.clone()),
         ];
         let mut journal: String = undos
             .iter()

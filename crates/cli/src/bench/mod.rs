@@ -6,6 +6,7 @@
 //! machine is undone by [`guard`], however it ends.
 
 mod cgroup;
+mod events;
 mod faults;
 mod fit;
 mod guard;
@@ -15,6 +16,7 @@ mod kernel_swap;
 mod launch;
 mod machine;
 mod pageout;
+mod pairs;
 mod progress;
 mod sim;
 pub mod summary;
@@ -55,6 +57,10 @@ enum Mode {
     /// Pairs of runs with and without Outpage, in alternating order. CPU time is user plus system of
     /// the whole command, launcher included.
     Fit(Box<fit::Options>),
+    /// Measure what the event log of `outpage trace --events` costs a program that pages, in CPU time
+    ///
+    /// Pairs of runs under `outpage run`, with and without the log, in alternating order.
+    Events(Box<events::Options>),
     /// Measure how long a program waits for a page: page-ins and rescues, beside the disk's own read
     ///
     /// Once with the other CPUs idle, once with a program that never waits beside, once on one CPU.
@@ -167,6 +173,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
     match &args.mode {
         Mode::Kernel(options) => kernel::run(options),
         Mode::Fit(options) => fit::run(options),
+        Mode::Events(options) => events::run(options),
         Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
         Mode::Sim(options) => sim::run(options),

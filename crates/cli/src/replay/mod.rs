@@ -3,22 +3,27 @@
 mod identical;
 mod rivals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::error::CliError;
+use outpage_sim::rivals::Table;
+use serde_json::{Value, json};
+
+use crate::error::{CliError, code};
 use crate::sim::machine::Machine;
 use crate::sim::programs::Source;
+use crate::sim::table::Runs;
 use crate::sim::{self, Output, table};
 use crate::trace::load::{self, Format};
 
 /// Options of `outpage replay`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// A trace: page references, an event log, lackey's text, oracleGeneral
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
-    /// What TRACE holds
+    /// A trace: page references, an event log, lackey's text, oracleGeneral. Of several, each is
+    /// replayed by itself, and one table shows them all
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+    /// What the traces hold
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     format: Format,
     /// Tell the events of an event log to the same policies again and require the same actions,
@@ -41,30 +46,66 @@ pub struct Args {
 /// [`crate::error::code::FAILED`] when a replay diverged or a run came to no end.
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     if args.identical {
-        return identical::run(&args.trace, args.output.json.as_deref());
+        let [trace] = &args.traces[..] else {
+            let text = "--identical takes one event log";
+            return Err(CliError::new(code::USAGE, text));
+        };
+        return identical::run(trace, args.output.json.as_deref());
     }
-    let runs = load::runs(&args.trace, args.format)?;
-    let sources = [Source::recorded(&args.trace.to_string_lossy(), &runs)];
-    drop(runs);
+    let mut all = Vec::new();
+    let mut rivals = Vec::new();
+    for trace in &args.traces {
+        let (runs, compared) = replay(args, trace)?;
+        all.push(runs);
+        rivals.push(compared);
+    }
+    let out = &args.output;
+    if !out.takes_stdout() {
+        print!("{}", table::text(&all));
+        for (runs, compared) in all.iter().zip(&rivals) {
+            if let Some(compared) = compared {
+                let name = (all.len() > 1).then(|| runs.name());
+                print!("\n{}", rivals::text(name.as_deref(), compared));
+            }
+        }
+    }
+    if let Some(file) = &out.csv {
+        table::put(file, &table::csv(&all))?;
+    }
+    if let Some(file) = &out.json {
+        table::put(file, &format!("{:#}\n", json(&all, &rivals)))?;
+    }
+    sim::verdict(all.iter().flat_map(|runs| &runs.lines))
+}
+
+/// All runs of one trace, and the other replacement policies on it where they are asked for.
+fn replay(args: &Args, trace: &Path) -> Result<(Runs, Option<Table>), CliError> {
+    let recorded = load::runs(trace, args.format)?;
+    let name = match trace.file_stem() {
+        // A column has room for that only.
+        Some(stem) if args.traces.len() > 1 => stem.to_string_lossy(),
+        _ => trace.to_string_lossy(),
+    };
+    let sources = vec![Source::recorded(&name, &recorded)];
+    drop(recorded);
     let lines = sim::lines(&args.machine, &sources, &args.output)?;
     let frames: Vec<u64> = lines.iter().map(|line| line.job.setup.frames).collect();
     let compared = (!args.no_rivals)
         .then(|| rivals::compare(&sources[0], &frames))
         .flatten();
-    let out = &args.output;
-    if !out.takes_stdout() {
-        print!("{}", table::text(&lines, &sources));
-        if let Some(compared) = &compared {
-            print!("\n{}", rivals::text(compared));
-        }
+    Ok((Runs { sources, lines }, compared))
+}
+
+/// One trace's runs; of several traces, an array of these.
+fn json(all: &[Runs], rivals: &[Option<Table>]) -> Value {
+    let one = |(runs, compared): (&Runs, &Option<Table>)| {
+        let mut value = table::json(runs);
+        value["rivals"] = json!(compared);
+        value
+    };
+    let mut values: Vec<Value> = all.iter().zip(rivals).map(one).collect();
+    match values.len() {
+        1 => values.remove(0),
+        _ => json!({"traces": values}),
     }
-    if let Some(file) = &out.csv {
-        table::put(file, &table::csv(&lines))?;
-    }
-    if let Some(file) = &out.json {
-        let mut value = table::json(&lines, &sources);
-        value["rivals"] = serde_json::json!(compared);
-        table::put(file, &format!("{value:#}\n"))?;
-    }
-    sim::verdict(&lines)
 }

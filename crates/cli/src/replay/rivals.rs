@@ -30,9 +30,9 @@ pub fn compare(source: &Source, frames: &[u64]) -> Option<Table> {
     Some(compared)
 }
 
-/// Misses and their distance to the optimum: policies down, sizes across.
+/// Misses and their distance to the optimum: policies down, sizes across; of program `name`.
 #[must_use]
-pub fn text(compared: &Table) -> String {
+pub fn text(name: Option<&str>, compared: &Table) -> String {
     let mut sizes: Vec<u32> = compared.cells.iter().map(|cell| cell.frames).collect();
     sizes.dedup();
     let mut head = vec!["misses".to_owned()];
@@ -58,8 +58,9 @@ pub fn text(compared: &Table) -> String {
         }
         rows.push(row);
     }
+    let of = name.map_or_else(String::new, |name| format!("{name}: "));
     format!(
-        "Replacement alone, page by page, without read-ahead or clusters:\n{}",
+        "{of}Replacement alone, page by page, without read-ahead or clusters:\n{}",
         table(&rows)
     )
 }

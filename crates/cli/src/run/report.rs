@@ -8,8 +8,10 @@ use std::time::Duration;
 use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
-use outpage_engine::session::{Counts, Histogram, Session, Waits};
+use outpage_engine::session::{Counts, Histogram, ObjectUses, Session, Waits};
 use serde_json::{Map, Value, json};
+
+mod objects;
 
 /// Version of the JSON's layout.
 const SCHEMA: u32 = 1;
@@ -19,6 +21,7 @@ const SCHEMA: u32 = 1;
 pub struct Outcome {
     counts: Counts,
     waits: Waits,
+    objects: ObjectUses,
     mechanism: Mechanism,
     /// Most frames that the whole tree held, in pages.
     peak_pages: u64,
@@ -34,6 +37,7 @@ impl Outcome {
         Self {
             counts: session.totals(),
             waits: session.waits(),
+            objects: session.object_uses(objects::LISTED_MAX),
             mechanism: session.mechanism(),
             peak_pages: session.peak_pages(),
             elapsed,
@@ -77,6 +81,7 @@ impl Outcome {
                 transfers(c.page_ins, c.page_in_reads, "read", "mean"),
             ),
             ("read-ahead", read_ahead(c)),
+            ("  by object", objects::text(&self.objects)),
             (
                 "faults",
                 format!(
@@ -100,6 +105,7 @@ impl Outcome {
         if c.page_out_writes > 0 {
             rows.insert(1, ("  by size", write_sizes(c)));
         }
+        rows.retain(|(_, text)| !text.is_empty());
         let major = ("  major", quantiles(&self.waits.major));
         let minor = ("  minor", quantiles(&self.waits.minor));
         let after = rows
@@ -163,12 +169,13 @@ impl Outcome {
         for (name, _, value) in self.counts.fields() {
             map.insert(name.into(), json!(value));
         }
-        for (name, share) in rates(&self.counts) {
+        for (name, share) in rates(&cache(&self.counts)) {
             map.insert(
                 format!("read_ahead_{}", name.replace(' ', "_")),
                 json!(share),
             );
         }
+        map.insert("read_ahead_objects".into(), objects::json(&self.objects));
         map.insert("write_histogram".into(), histogram(&self.counts));
         map.insert("minor_fault_latency".into(), latency(&self.waits.minor));
         map.insert("major_fault_latency".into(), latency(&self.waits.major));
@@ -265,14 +272,20 @@ fn read_ahead(c: &Counts) -> String {
     if c.read_ahead_pages == 0 {
         return "none".into();
     }
-    let mut text = format!(
+    let text = format!(
         "{} pages: {} mapped along, {} hits, {} wasted",
         grouped(c.read_ahead_pages),
         grouped(c.read_ahead_mapped),
         grouped(c.read_ahead_hits),
         grouped(c.read_ahead_waste)
     );
-    for (name, share) in rates(c) {
+    text + &percents(&cache(c))
+}
+
+/// "; hit rate 86 %; ...": those that have a base.
+fn percents(cache: &SwapCache) -> String {
+    let mut text = String::new();
+    for (name, share) in rates(cache) {
         if let Some(share) = share {
             let _ = write!(text, "; {name} {:.0} %", 100.0 * share);
         }
@@ -280,9 +293,8 @@ fn read_ahead(c: &Counts) -> String {
     text
 }
 
-/// The rates of the swap cache; one without a base is left out.
-fn rates(c: &Counts) -> [(&'static str, Option<f64>); 4] {
-    let cache = SwapCache {
+const fn cache(c: &Counts) -> SwapCache {
+    SwapCache {
         major_faults: c.major_faults,
         page_ins: c.page_ins,
         read_ahead: c.read_ahead_pages,
@@ -290,7 +302,11 @@ fn rates(c: &Counts) -> [(&'static str, Option<f64>); 4] {
         hits: c.read_ahead_hits,
         late: c.read_ahead_late,
         waste: c.read_ahead_waste,
-    };
+    }
+}
+
+/// The rates of the swap cache; one without a base is left out.
+fn rates(cache: &SwapCache) -> [(&'static str, Option<f64>); 4] {
     [
         ("hit rate", cache.hit_rate()),
         ("accuracy", cache.accuracy()),
@@ -325,6 +341,7 @@ mod tests {
         Outcome {
             counts,
             waits: Waits::default(),
+            objects: ObjectUses::default(),
             mechanism: Mechanism::Move,
             peak_pages: 65536,
             elapsed: Duration::from_millis(2500),

@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     if args.sweep || file.sweep {
         sweep(&mut machine);
     }
-    execute(&machine, &sources, &args.output)
+    execute(&machine, sources, &args.output)
 }
 
 /// Runs `sources` together on every machine that `machine` describes, and reports.
@@ -126,15 +126,16 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
 /// As [`run`].
 pub fn execute(
     machine: &Machine,
-    sources: &[Source],
+    sources: Vec<Source>,
     output: &Output,
 ) -> Result<ExitCode, CliError> {
-    let lines = lines(machine, sources, output)?;
+    let lines = lines(machine, &sources, output)?;
+    let runs = table::Runs { sources, lines };
     if !output.takes_stdout() {
-        print!("{}", table::text(&lines, sources));
+        print!("{}", table::text(std::slice::from_ref(&runs)));
     }
-    table::write(&lines, sources, output)?;
-    verdict(&lines)
+    table::write(&runs, output)?;
+    verdict(&runs.lines)
 }
 
 /// Every run with its result.
@@ -160,8 +161,10 @@ pub fn lines(
 ///
 /// # Errors
 /// [`code::FAILED`].
-pub fn verdict(lines: &[jobs::Line]) -> Result<ExitCode, CliError> {
-    let mut failed = lines.iter().filter_map(|line| line.report.as_ref().err());
+pub fn verdict<'a>(lines: impl IntoIterator<Item = &'a jobs::Line>) -> Result<ExitCode, CliError> {
+    let mut failed = lines
+        .into_iter()
+        .filter_map(|line| line.report.as_ref().err());
     let Some(first) = failed.next() else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -36,48 +36,98 @@ const SETTINGS: [Setting; 8] = [
     ("scheduler", |j| j.setup.scheduler.clone()),
 ];
 
+/// Programs that ran together, and their runs.
+pub struct Runs {
+    /// The programs.
+    pub sources: Vec<Source>,
+    /// What became of each run.
+    pub lines: Vec<Line>,
+}
+
+impl Runs {
+    /// The programs, as they were named.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.sources.iter().map(|s| s.text.as_str()).collect();
+        names.join(" + ")
+    }
+
+    /// What the programs touch, as people write it.
+    fn touched(&self) -> String {
+        let footprint: u64 = self.sources.iter().map(Source::footprint).sum();
+        format_size(footprint * PAGE_BYTES as u64)
+    }
+}
+
 /// The table: what is the same in all lines stands above it.
 #[must_use]
-pub fn text(lines: &[Line], sources: &[Source]) -> String {
-    let Some(first) = lines.first() else {
+pub fn text(all: &[Runs]) -> String {
+    let lines = || all.iter().flat_map(|runs| &runs.lines);
+    let Some(first) = lines().next() else {
         return String::new();
     };
-    let names: Vec<&str> = sources.iter().map(|s| s.text.as_str()).collect();
-    let footprint: u64 = sources.iter().map(Source::footprint).sum();
-    let touched = format_size(footprint * PAGE_BYTES as u64);
-    let mut out = format!("{} ({touched})\n", names.join(" + "));
-    let varies = |get: &fn(&Job) -> String| lines.iter().any(|l| get(&l.job) != get(&first.job));
+    let one = all.len() == 1;
+    let mut out = String::new();
+    if one {
+        let _ = writeln!(out, "{} ({})", all[0].name(), all[0].touched());
+    }
+    let varies = |get: &fn(&Job) -> String| lines().any(|l| get(&l.job) != get(&first.job));
     let (varied, fixed): (Vec<_>, Vec<_>) = SETTINGS.iter().partition(|s| varies(&s.1));
     let fixed = fixed
         .iter()
         .map(|(name, get)| format!("{name} {}", get(&first.job)));
     let _ = writeln!(out, "{}\n", fixed.collect::<Vec<_>>().join(", "));
-    let bounded = lines.iter().any(|line| line.bound.is_some());
+    let bounded = lines().any(|line| line.bound.is_some());
     let heads = [
         "seconds",
         "major faults",
         "page-ins",
+        "hits",
+        "waste",
         "reads",
         "page-outs",
         "writes",
         "pages/write",
     ];
-    let mut head: Vec<String> = varied.iter().map(|s| s.0.to_owned()).collect();
+    let mut head: Vec<String> = if one {
+        Vec::new()
+    } else {
+        ["program", "touches"].map(str::to_owned).to_vec()
+    };
+    head.extend(varied.iter().map(|s| s.0.to_owned()));
     head.extend(heads.map(str::to_owned));
     if bounded {
         head.extend(["floor in", "floor out", "over floor", "floor s"].map(str::to_owned));
     }
     let mut rows = vec![head];
-    for line in lines {
-        let mut row: Vec<String> = varied.iter().map(|s| s.1(&line.job)).collect();
-        row.extend(figures(line, bounded));
-        rows.push(row);
+    for runs in all {
+        for line in &runs.lines {
+            let mut row = if one {
+                Vec::new()
+            } else {
+                vec![runs.name(), runs.touched()]
+            };
+            row.extend(varied.iter().map(|s| s.1(&line.job)));
+            row.extend(figures(line, bounded));
+            rows.push(row);
+        }
     }
     out += &table(&rows);
     if bounded {
-        out += &bounds_note(lines);
+        out += "\nfloor: page-ins and page-outs that no policy can save; floor s: their time at the disk's best rate\n";
     }
-    out + &programs(lines, sources)
+    for runs in all {
+        let name = if one {
+            String::new()
+        } else {
+            format!("{}, ", runs.name())
+        };
+        out += &bounds_note(&name, &runs.lines);
+    }
+    if one {
+        out += &programs(&all[0]);
+    }
+    out
 }
 
 fn figures(line: &Line, bounded: bool) -> Vec<String> {
@@ -89,6 +139,8 @@ fn figures(line: &Line, bounded: bool) -> Vec<String> {
         format!("{:.3}", r.seconds()),
         grouped(r.major_faults),
         grouped(r.page_ins),
+        r.ahead_used.map_or_else(|| "-".into(), grouped),
+        r.ahead_in_vain.map_or_else(|| "-".into(), grouped),
         grouped(r.page_in_reads),
         grouped(r.page_outs),
         grouped(r.page_out_writes),
@@ -123,9 +175,9 @@ fn floor_seconds(line: &Line) -> Option<f64> {
     Some(time.0 as f64 / 1e9)
 }
 
-fn bounds_note(lines: &[Line]) -> String {
-    let mut out = "\nfloor: page-ins and page-outs that no policy can save; floor s: their time at the disk's best rate\n"
-        .to_owned();
+/// The references and the bounds at each size of memory, a line each, behind `name`.
+fn bounds_note(name: &str, lines: &[Line]) -> String {
+    let mut out = String::new();
     let mut sizes: Vec<_> = lines
         .iter()
         .filter_map(|l| Some((l.job.setup.frames, l.bound?)))
@@ -135,7 +187,7 @@ fn bounds_note(lines: &[Line]) -> String {
     for (frames, bound) in sizes {
         let _ = writeln!(
             out,
-            "{}: {} references to {} pages; misses of the optimum {}, of LRU {}",
+            "{name}{}: {} references to {} pages; misses of the optimum {}, of LRU {}",
             format_size(frames * PAGE_BYTES as u64),
             grouped(bound.references),
             grouped(bound.distinct),
@@ -147,12 +199,14 @@ fn bounds_note(lines: &[Line]) -> String {
 }
 
 /// Each program's share, when there are several.
-fn programs(lines: &[Line], sources: &[Source]) -> String {
-    let [line] = lines else { return String::new() };
+fn programs(runs: &Runs) -> String {
+    let [line] = &runs.lines[..] else {
+        return String::new();
+    };
     let Ok(report) = &line.report else {
         return String::new();
     };
-    if sources.len() < 2 {
+    if runs.sources.len() < 2 {
         return String::new();
     }
     let head = [
@@ -179,9 +233,9 @@ fn programs(lines: &[Line], sources: &[Source]) -> String {
 
 /// Every run as JSON.
 #[must_use]
-pub fn json(lines: &[Line], sources: &[Source]) -> Value {
-    let runs: Vec<Value> = lines.iter().map(run_json).collect();
-    let names: Vec<&str> = sources.iter().map(|s| s.text.as_str()).collect();
+pub fn json(of: &Runs) -> Value {
+    let runs: Vec<Value> = of.lines.iter().map(run_json).collect();
+    let names: Vec<&str> = of.sources.iter().map(|s| s.text.as_str()).collect();
     json!({"schema": SCHEMA, "programs": names, "runs": runs})
 }
 
@@ -208,56 +262,66 @@ fn run_json(line: &Line) -> Value {
 
 /// A line for each run, with a header.
 #[must_use]
-pub fn csv(lines: &[Line]) -> String {
-    let mut out = "system,reclaim,pageout,readahead,slots,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
-                   page_ins,page_in_reads,page_outs,page_out_writes,opt_misses,floor_page_ins,floor_page_outs,error\n"
+pub fn csv(all: &[Runs]) -> String {
+    let mut out = "programs,system,reclaim,pageout,readahead,slots,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
+                   page_ins,hits,waste,page_in_reads,page_outs,page_out_writes,opt_misses,floor_page_ins,floor_page_outs,error\n"
         .to_owned();
-    for line in lines {
-        let j = &line.job;
-        let p = &j.setup.policies;
-        let settings = [&j.system, &p.reclaim, &p.pageout, &p.readahead, &p.slots]
-            .map(|s| quoted(s))
-            .join(",");
-        let memory = j.setup.frames * PAGE_BYTES as u64;
-        let _ = write!(
-            out,
-            "{settings},{memory},{},{},",
-            quoted(&j.disk),
-            j.setup.scheduler
-        );
-        let _ = match &line.report {
-            Ok(r) => write!(
-                out,
-                "{:.6},{},{},{},{},{},{},",
-                r.seconds(),
-                r.major_faults,
-                r.minor_faults,
-                r.page_ins,
-                r.page_in_reads,
-                r.page_outs,
-                r.page_out_writes
-            ),
-            Err(_) => write!(out, ",,,,,,,"),
-        };
-        let _ = match line.bound {
-            Some(b) => write!(
-                out,
-                "{},{},{},",
-                b.opt_misses, b.floor.page_ins, b.floor.page_outs
-            ),
-            None => write!(out, ",,,"),
-        };
-        let _ = writeln!(
-            out,
-            "{}",
-            line.report
-                .as_ref()
-                .err()
-                .map(|why| quoted(why))
-                .unwrap_or_default()
-        );
+    for runs in all {
+        let name = quoted(&runs.name());
+        for line in &runs.lines {
+            let _ = write!(out, "{name},");
+            csv_line(line, &mut out);
+        }
     }
     out
+}
+
+fn csv_line(line: &Line, out: &mut String) {
+    let j = &line.job;
+    let p = &j.setup.policies;
+    let settings = [&j.system, &p.reclaim, &p.pageout, &p.readahead, &p.slots]
+        .map(|s| quoted(s))
+        .join(",");
+    let memory = j.setup.frames * PAGE_BYTES as u64;
+    let _ = write!(
+        out,
+        "{settings},{memory},{},{},",
+        quoted(&j.disk),
+        j.setup.scheduler
+    );
+    let _ = match &line.report {
+        Ok(r) => write!(
+            out,
+            "{:.6},{},{},{},{},{},{},{},{},",
+            r.seconds(),
+            r.major_faults,
+            r.minor_faults,
+            r.page_ins,
+            r.ahead_used.map_or_else(String::new, |n| n.to_string()),
+            r.ahead_in_vain.map_or_else(String::new, |n| n.to_string()),
+            r.page_in_reads,
+            r.page_outs,
+            r.page_out_writes
+        ),
+        Err(_) => write!(out, ",,,,,,,,,"),
+    };
+    let _ = match line.bound {
+        Some(b) => write!(
+            out,
+            "{},{},{},",
+            b.opt_misses, b.floor.page_ins, b.floor.page_outs
+        ),
+        None => write!(out, ",,,"),
+    };
+    let _ = writeln!(
+        out,
+        "{}",
+        line.report
+            .as_ref()
+            .err()
+            .map(|why| quoted(why))
+            .unwrap_or_default()
+    );
 }
 
 /// A cell of CSV (RFC 4180): quoted where it has to be.
@@ -273,12 +337,12 @@ fn quoted(cell: &str) -> String {
 ///
 /// # Errors
 /// [`crate::error::code::IO`].
-pub fn write(lines: &[Line], sources: &[Source], output: &Output) -> Result<(), CliError> {
+pub fn write(runs: &Runs, output: &Output) -> Result<(), CliError> {
     if let Some(file) = &output.json {
-        put(file, &format!("{:#}\n", json(lines, sources)))?;
+        put(file, &format!("{:#}\n", json(runs)))?;
     }
     if let Some(file) = &output.csv {
-        put(file, &csv(lines))?;
+        put(file, &csv(std::slice::from_ref(runs)))?;
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ impl Pager {
             self.stats.read_ahead_waste += 1;
             self.pages.set_flag(id, READ_AHEAD, false);
             let (page, slot) = (self.pages.number(id), self.pages.slot(id));
-            self.objects.of(page.object()).waste += 1;
+            self.objects.of(page).waste += 1;
             self.readahead.wasted(page, slot);
         }
         self.pages.set_state(id, State::PagedOut);

@@ -111,7 +111,7 @@ impl Pager {
                 self.stats.late_hits += 1;
                 if self.pages.has(id, READ_AHEAD) {
                     self.stats.read_ahead_late += 1;
-                    self.objects.of(demand.page.object()).late += 1;
+                    self.objects.of(demand.page).late += 1;
                 }
                 self.hit(now, id, demand.waiter);
             }
@@ -251,7 +251,7 @@ impl Pager {
                 };
                 let page = self.pages.number(id);
                 self.stats.read_ahead_mapped += 1;
-                self.objects.of(page.object()).mapped += 1;
+                self.objects.of(page).mapped += 1;
                 self.take_for_map(id);
                 let (run, kind) = (PageRange::one(page), Kind::Map);
                 let op = self.start(kind, run);
@@ -280,7 +280,7 @@ impl Pager {
             slot: self.pages.slot(id),
             source: waiter.0,
         };
-        self.objects.of(touch.page.object()).hits += 1;
+        self.objects.of(touch.page).hits += 1;
         let view = View {
             pages: &self.pages,
             slots: &self.slots,
@@ -343,7 +343,7 @@ impl Pager {
                 return false;
             }
             self.stats.read_ahead_mapped += 1;
-            self.objects.of(page.object()).mapped += 1;
+            self.objects.of(page).mapped += 1;
         } else if *others == 0 && !self.is_awaited(page) {
             return false;
         } else {
@@ -365,7 +365,7 @@ impl Pager {
             return self.wait_for_frame(demand);
         }
         self.stats.major_faults += 1;
-        self.objects.of(demand.page.object()).major_faults += 1;
+        self.objects.of(demand.page).major_faults += 1;
         let slot = self.pages.slot(id);
         let fault = Touch {
             now,
@@ -435,9 +435,7 @@ impl Pager {
             self.pages.set_state(id, State::Reading);
             self.pages.set_flag(id, READ_AHEAD, Some(slot) != demanded);
             let page = self.pages.number(id);
-            let counts = self.objects.of(page.object());
-            counts.page_ins += 1;
-            counts.read_ahead += u64::from(Some(slot) != demanded);
+            self.objects.read(page, Some(slot) == demanded);
             self.ops[op.0 as usize].pages.push(page);
         }
         self.stats.page_in_reads += 1;

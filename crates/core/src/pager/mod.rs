@@ -430,6 +430,11 @@ impl Pager {
         &self.objects
     }
 
+    /// See [`Objects::take_changed`].
+    pub const fn take_changed_objects(&mut self) -> u64 {
+        self.objects.take_changed()
+    }
+
     /// Bytes of heap for the state of pages and slots.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -10,9 +10,9 @@ use alloc::boxed::Box;
 use core::mem;
 
 use super::learn::{Bet, Learner};
-use super::params::{ARRIVAL, DEMAND_FIRST, MAX};
+use super::params::{ARRIVAL, DEMAND_FIRST, KEY, MAX};
 use super::span::{self, Direction};
-use super::{Entry, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use super::{Entry, Key, Manner, Params, ReadAhead, SlotView, Touch, Window};
 use crate::units::{PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -24,7 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         max_window: 64,
         ..Params::DEFAULT
     },
-    settings: &[MAX, ARRIVAL, DEMAND_FIRST],
+    settings: &[MAX, KEY, ARRIVAL, DEMAND_FIRST],
     build: |params| Box::new(Streams::new(params)),
 };
 
@@ -60,6 +60,8 @@ const LEANING_MAX: i8 = 8;
 
 #[derive(Clone, Copy)]
 struct Stream {
+    /// Whose faults continue it.
+    key: u32,
     /// Slots read for the run so far.
     run: u32,
     /// The direction of the last window.
@@ -98,6 +100,7 @@ struct Behind {
 
 struct Streams {
     manner: Manner,
+    key: Key,
     max_window: u32,
     table: [Option<Stream>; STREAMS],
     learner: Learner,
@@ -112,6 +115,7 @@ impl Streams {
         let params = params.checked();
         Self {
             manner: Manner::of(&params),
+            key: params.key,
             max_window: params.max_window,
             table: [None; STREAMS],
             learner: Learner::new(),
@@ -121,10 +125,10 @@ impl Streams {
         }
     }
 
-    /// The stream that a fault at `slot` continues most closely, and in which direction.
-    fn continued(&self, slot: SlotNo) -> Option<(usize, Direction)> {
+    /// The stream that a fault of `key` at `slot` continues most closely, and in which direction.
+    fn continued(&self, key: u32, slot: SlotNo) -> Option<(usize, Direction)> {
         let found = self.table.iter().enumerate().filter_map(|(i, stream)| {
-            let stream = stream.as_ref()?;
+            let stream = stream.as_ref().filter(|stream| stream.key == key)?;
             let (towards, distance) = stream.goes_on_at(slot, self.begun)?;
             Some((distance, i, towards))
         });
@@ -133,7 +137,7 @@ impl Streams {
             .map(|(_, i, towards)| (i, towards))
     }
 
-    fn begin(&mut self, slot: SlotNo, view: &dyn SlotView) -> Window {
+    fn begin(&mut self, key: u32, slot: SlotNo, view: &dyn SlotView) -> Window {
         self.begun += 1;
         self.judge();
         let towards = if self.leaning > 0 {
@@ -145,6 +149,7 @@ impl Streams {
             .learner
             .choose(0, self.max_window.min(FIRST_WINDOW_MAX));
         let mut stream = Stream {
+            key,
             run: 0,
             towards,
             next: None,
@@ -280,9 +285,10 @@ impl ReadAhead for Streams {
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
         self.clock += 1;
-        match self.continued(fault.slot) {
+        let key = self.key.of(fault);
+        match self.continued(key, fault.slot) {
             Some((i, towards)) => self.go_on(i, towards, fault.slot, view),
-            None => self.begin(fault.slot, view),
+            None => self.begin(key, fault.slot, view),
         }
     }
 

@@ -330,7 +330,8 @@ fn more_objects_than_places_keep_exact_sums() {
 
 fn sum(pager: &Pager) -> SwapCache {
     let mut sum = *pager.objects().others();
-    for (_, counts) in pager.objects().as_slice() {
+    for object in pager.objects().as_slice() {
+        let counts = object.counts;
         sum.major_faults += counts.major_faults;
         sum.page_ins += counts.page_ins;
         sum.read_ahead += counts.read_ahead;
@@ -427,9 +428,11 @@ fn an_object_is_told_from_another() {
     body.touch(page(1, 9));
     let of = |body: &Body, object| {
         let table = body.pager.objects().as_slice();
-        let found = table.iter().find(|entry| entry.0 == ObjectId(object));
-        found.map(|entry| (entry.1.page_ins, entry.1.hits))
+        let found = table.iter().find(|entry| entry.id == ObjectId(object));
+        found.map(|entry| (entry.counts.page_ins, entry.counts.hits))
     };
     assert_eq!(of(&body, 1), Some((8, 1)));
     assert_eq!(of(&body, 2), None);
+    let read = body.pager.objects().as_slice()[0];
+    assert_eq!((read.first, read.last), (page(1, 8), page(1, 15)));
 }

@@ -8,11 +8,12 @@ use super::MEMBERS_MAX;
 use super::counters::Counters;
 use super::extents::Extents;
 use super::latency::Latencies;
+use super::objects::Table;
 
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Layout`].
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// State of a member entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,10 @@ shareable! {
         /// How long the threads of each member waited. Apart from the members, whose states are looked
         /// through often: a look must not give every page of these a frame.
         pub(super) latencies: [Latencies; MEMBERS_MAX],
+        /// Memory objects of processes that are gone.
+        pub(super) retired_objects: Table,
+        /// The memory objects of each member, apart as the latencies are.
+        pub(super) objects: [Table; MEMBERS_MAX],
         pub(super) extents: Extents,
     }
 }

@@ -223,6 +223,7 @@ impl Session {
         waits.merge(&self.latencies_of(id).read());
         self.layout().retired_latencies.write(&waits);
         self.latencies_of(id).write(&super::Waits::default());
+        self.bury_objects(id);
         self.give_back(id);
         self.set_state(id, State::Free);
     }

@@ -298,3 +298,37 @@ fn paths_survive_the_environment() {
     assert_eq!(SessionPaths::from_env(lookup), paths);
     assert_eq!(SessionPaths::from_env(|_| None), SessionPaths::default());
 }
+
+#[test]
+fn objects_outlive_their_process_and_keep_exact_sums() {
+    use outpage_core::swap_cache::{OBJECTS_MAX, SwapCache};
+    use outpage_core::units::{ObjectId, PageNo};
+
+    let (watcher, file) = create(100);
+    let read = |object: u32, page_ins: u64| ObjectUse {
+        pid: 1,
+        first: PageNo::new(ObjectId(object), 5),
+        last: PageNo::new(ObjectId(object), 9),
+        counts: SwapCache {
+            page_ins,
+            ..SwapCache::ZERO
+        },
+    };
+    let mut expected = 0;
+    for process in 0..3 {
+        let mut member = another(&file);
+        let id = member.join().expect("join");
+        for object in 0..OBJECTS_MAX as u32 {
+            let pages = u64::from(object * 3 + process);
+            expected += pages;
+            member.set_object(id, object as usize, &read(object, pages));
+        }
+        let living = watcher.object_uses(2).largest;
+        assert_eq!(living[0].counts.page_ins, u64::from(63 * 3 + process));
+        member.leave().expect("leave");
+    }
+    let uses = watcher.object_uses(4);
+    let pages: Vec<u64> = uses.largest.iter().map(|o| o.counts.page_ins).collect();
+    assert_eq!(pages, [191, 190, 189, 188]);
+    assert_eq!(pages.iter().sum::<u64>() + uses.others.page_ins, expected);
+}

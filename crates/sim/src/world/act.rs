@@ -24,13 +24,20 @@ impl World {
                     self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
                 }
                 Action::Detach { id, run } => {
+                    run.iter()
+                        .for_each(|page| self.ahead.detached(page, &self.pager));
                     let outcomes: Vec<_> =
                         run.iter().map(|p| self.pager.detached_version(p)).collect();
                     self.done(id, Outcome::Pages(&outcomes));
                 }
                 Action::PageIn { id, slots } => self.submit(id, slots, Op::Read),
                 Action::PageOut { id, slots } => self.submit(id, slots, Op::Write),
-                Action::Release { id } | Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                Action::Release { id } => {
+                    let pages = self.pager.pages_of(id);
+                    pages.iter().for_each(|&page| self.ahead.released(page));
+                    self.done(id, Outcome::Done);
+                }
+                Action::Poison { id, .. } => self.done(id, Outcome::Done),
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),
                 Action::Exhausted { swap_full } => {
@@ -65,6 +72,9 @@ impl World {
                     process.reads += u64::from(from == DAEMON);
                     process.pages_in += 1;
                     from = owner as u32;
+                    if process.state != State::Waiting || process.page != Some(*page) {
+                        self.ahead.reads(*page);
+                    }
                 }
                 Op::Write => process.pages_out += 1,
             }

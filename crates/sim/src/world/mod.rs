@@ -6,6 +6,7 @@
 //! faults reach the pager.
 
 mod act;
+mod ahead;
 mod process;
 mod report;
 mod setup;
@@ -102,6 +103,7 @@ pub struct World {
     due_stale: bool,
     idle_ns: u64,
     phases: Vec<PhaseReport>,
+    ahead: ahead::Ahead,
     exhausted: Option<RunError>,
 }
 
@@ -146,6 +148,7 @@ impl World {
             due_stale: true,
             idle_ns: 0,
             phases: Vec::new(),
+            ahead: ahead::Ahead::default(),
             exhausted: None,
         };
         world.slice_ends = world.quantum_ns;
@@ -405,7 +408,8 @@ impl World {
         let process = &mut self.processes[who];
         process.faults += 1;
         let extent = process.extent(page);
-        (process.state, process.since) = (State::Waiting, self.now);
+        (process.state, process.since, process.page) = (State::Waiting, self.now, Some(page));
+        self.ahead.faulted(page);
         let waiter = Waiter(who as u32);
         self.pager.handle(
             Nanos(self.now),
@@ -451,6 +455,7 @@ impl World {
             }
             _ => Event::Discard(range),
         };
+        self.ahead.dropped(range, &self.pager);
         self.pager.handle(Nanos(self.now), event);
         self.act();
         self.set_due();
@@ -471,6 +476,7 @@ impl World {
                 self.now = self.now.max(self.due);
                 self.deliver();
             }
+            self.ahead.dropped(range, &self.pager);
             self.pager.handle(Nanos(self.now), Event::Unmap(range));
             self.act();
         }

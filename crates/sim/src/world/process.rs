@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub state: State,
     /// When the current wait began.
     pub since: u64,
+    /// The page of the last fault.
+    pub page: Option<PageNo>,
     pub memory: Vec<PageRange>,
     pub cpu_ns: u64,
     pub wait_ns: u64,
@@ -42,6 +44,7 @@ impl Process {
             round: 0,
             state: State::Ready,
             since: 0,
+            page: None,
             memory: Vec::new(),
             cpu_ns: 0,
             wait_ns: 0,

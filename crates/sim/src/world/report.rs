@@ -75,6 +75,11 @@ pub struct Report {
     pub read_ahead_mapped: u64,
     /// Of those, touched while they were staged or being read.
     pub read_ahead_hits: u64,
+    /// Of the pages read ahead, those touched before they left memory or were unmapped, mapped along or not.
+    /// `None` under a page daemon, which clears the bits that tell.
+    pub ahead_used: Option<u64>,
+    /// Of the pages read ahead, those that left memory untouched. `None` as above.
+    pub ahead_in_vain: Option<u64>,
     /// Windows of major faults by the size in slots that read-ahead chose, up to 64.
     pub windows: Vec<(u32, u64)>,
     /// Pages written.
@@ -171,6 +176,8 @@ impl World {
             pages_in: p.pages_in,
             pages_out: p.pages_out,
         });
+        let seen = self.pager.daemon().is_none();
+        let (used, in_vain) = self.ahead.ends();
         Report {
             elapsed_ns: self.processes.iter().map(|p| p.ended_at).max().unwrap_or(0),
             idle_ns: self.idle_ns,
@@ -183,6 +190,8 @@ impl World {
             read_ahead: stats.read_ahead,
             read_ahead_mapped: stats.read_ahead_mapped,
             read_ahead_hits: stats.read_ahead_hits,
+            ahead_used: seen.then_some(used),
+            ahead_in_vain: seen.then_some(in_vain),
             windows: windows.collect(),
             page_outs: stats.page_outs,
             page_out_writes: stats.page_out_writes,

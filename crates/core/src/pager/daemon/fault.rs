@@ -237,7 +237,7 @@ impl Pager {
             slot: self.pages.slot(id),
             source: waiter.0,
         };
-        self.objects.of(touch.page.object()).hits += 1;
+        self.objects.of(touch.page).hits += 1;
         let view = View {
             pages: &self.pages,
             slots: &self.slots,
@@ -255,7 +255,7 @@ impl Pager {
         }
         self.stats.major_faults += 1;
         let slot = self.pages.slot(id);
-        self.objects.of(demand.page.object()).major_faults += 1;
+        self.objects.of(demand.page).major_faults += 1;
         let fault = Touch {
             now: self.now,
             page: demand.page,
@@ -346,9 +346,7 @@ impl Pager {
         for slot in slots.iter() {
             let id = self.slots.page(slot).expect("just taken");
             let page = self.pages.number(id);
-            let counts = self.objects.of(page.object());
-            counts.page_ins += 1;
-            counts.read_ahead += u64::from(demanded != Some(page));
+            self.objects.read(page, demanded == Some(page));
             self.ops[op.0 as usize].pages.push(page);
         }
         self.stats.page_in_reads += 1;

@@ -1,0 +1,60 @@
+//! What became of the pages that read-ahead brought.
+//!
+//! A live pager does not see the use of pages that were mapped along with a demanded one. Here every
+//! touch is seen, so that policies of either kind can be compared: a page read ahead is used when the
+//! program touches it before it leaves memory, and was read in vain when it leaves untouched.
+
+use std::collections::HashSet;
+
+use outpage_core::pager::Pager;
+use outpage_core::units::{PageNo, PageRange};
+
+/// Pages read ahead whose fate is open, and how many came to which end.
+#[derive(Default)]
+pub(super) struct Ahead {
+    open: HashSet<PageNo>,
+    used: u64,
+    in_vain: u64,
+}
+
+impl Ahead {
+    /// `page` is being read, and nobody waits for it.
+    pub(super) fn reads(&mut self, page: PageNo) {
+        self.open.insert(page);
+    }
+
+    /// The program faults on `page`.
+    pub(super) fn faulted(&mut self, page: PageNo) {
+        self.used += u64::from(self.open.remove(&page));
+    }
+
+    /// `page` is taken out of the program, which may have touched it without a fault.
+    pub(super) fn detached(&mut self, page: PageNo, pager: &Pager) {
+        if self.open.contains(&page) && referenced(page, pager) {
+            self.faulted(page);
+        }
+    }
+
+    /// `page` leaves memory.
+    pub(super) fn released(&mut self, page: PageNo) {
+        self.in_vain += u64::from(self.open.remove(&page));
+    }
+
+    /// The program gives `range` back. What it touched of it was of use, the rest is neither.
+    pub(super) fn dropped(&mut self, range: PageRange, pager: &Pager) {
+        self.open.retain(|&page| {
+            let dropped = range.contains(page);
+            self.used += u64::from(dropped && referenced(page, pager));
+            !dropped
+        });
+    }
+
+    /// Pages used, and pages read in vain.
+    pub(super) const fn ends(&self) -> (u64, u64) {
+        (self.used, self.in_vain)
+    }
+}
+
+fn referenced(page: PageNo, pager: &Pager) -> bool {
+    pager.place_of(page).is_some_and(|place| place.referenced)
+}
