@@ -161,13 +161,27 @@ impl Pager {
         let held = self.pages.queued(Queue::Refused) + self.pages.count(State::Reading);
         let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(held) / 2);
         let wanted = self.frames_used() + low + self.pending.len();
-        if have < wanted && self.pages.count(State::Detaching) == 0 {
-            let batch = self
-                .limits
-                .detach_batch
-                .min(self.pages.queued(Queue::Active) / 2);
-            self.detach_oldest((wanted - have).max(batch));
+        if have >= wanted || self.pages.count(State::Detaching) > 0 {
+            return;
         }
+        let batch = self
+            .limits
+            .detach_batch
+            .min(self.pages.queued(Queue::Active) / 2);
+        let due = self.pace.victims.max(self.needed(batch));
+        if due >= batch {
+            let most = (wanted - have).max(batch).min(due);
+            self.pace.detached(most);
+            self.detach_oldest(most);
+        }
+    }
+
+    /// Pages that must go, whatever was earned: `batch` beyond those over the limit when there are
+    /// any, or when somebody waits for a frame.
+    fn needed(&self, batch: usize) -> usize {
+        let over = self.frames_used().saturating_sub(self.limits.frames);
+        let urgent = over > 0 || !self.pending.is_empty();
+        if urgent { over + batch } else { 0 }
     }
 
     /// Detaches up to `most` victims. False if there is none.
@@ -213,7 +227,12 @@ impl Pager {
         if self.nearly_free() >= wanted || !self.may_write() {
             return;
         }
-        let enough = wanted + self.pageout.buffer_pages() as usize;
+        let chunk = self.pageout.buffer_pages() as usize;
+        let due = self.pace.writes.max(self.needed(chunk));
+        if due < chunk.min(self.limits.staged_low) {
+            return;
+        }
+        let enough = (wanted + chunk).min(self.nearly_free() + due);
         let mut looks = self.pages.queued(Queue::Inactive);
         let mut collected = 0;
         while looks > 0 && self.nearly_free() + collected < enough && self.may_write() {
@@ -227,6 +246,7 @@ impl Pager {
             }
             collected += self.collect(id);
         }
+        self.pace.written(collected);
         self.pageout.finish(&mut self.ready);
         self.write_ready();
     }

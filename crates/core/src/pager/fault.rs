@@ -166,6 +166,7 @@ impl Pager {
 
     fn map_zeroes(&mut self, run: PageRange, demanded: Option<PageNo>) {
         self.stats.zero_fills += run.pages;
+        self.pace.taken(run.pages as usize, self.limits.staged_low);
         for page in run.iter() {
             let id = self.pages.create(page, State::Mapping);
             self.pages.set_flag(id, ZERO_AROUND, demanded != Some(page));
@@ -438,6 +439,8 @@ impl Pager {
             self.objects.read(page, Some(slot) == demanded);
             self.ops[op.0 as usize].pages.push(page);
         }
+        self.pace
+            .taken(slots.slots as usize, self.limits.staged_low);
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);
         self.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());

@@ -6,6 +6,7 @@
 mod daemon;
 mod evict;
 mod fault;
+mod pace;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -126,6 +127,7 @@ pub struct Pager {
     placed: Vec<Placed>,
     scratch: Vec<PageId>,
     growing: bool,
+    pace: pace::Pace,
     swap_full: bool,
     search: evict::Search,
     /// Somebody who waited for a frame got one since the last tick.
@@ -190,6 +192,7 @@ impl Pager {
             placed: Vec::with_capacity(64),
             scratch: Vec::with_capacity(2048),
             growing: false,
+            pace: pace::Pace::default(),
             swap_full: false,
             search: evict::Search::Idle,
             served: false,

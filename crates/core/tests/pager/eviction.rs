@@ -180,3 +180,20 @@ fn the_watermarks_make_sense() {
         }
     }
 }
+
+/// Pages that fit the memory come to rest there, even where they leave less of it than is to be staged.
+#[test]
+fn a_working_set_just_below_the_limit_comes_to_rest() {
+    let frames = 4 * FRAMES;
+    let mut body = body(&Plan::calm("packed", "stream", frames));
+    sweep(&mut body, true);
+    body.object_pages = frames as u64 * 31 / 32;
+    for _ in 0..4 {
+        sweep(&mut body, true);
+    }
+    let before = *body.pager.stats();
+    sweep(&mut body, true);
+    let after = body.pager.stats();
+    assert_eq!(after.minor_faults - before.minor_faults, 0, "minor faults");
+    assert_eq!(after.major_faults - before.major_faults, 0, "major faults");
+}

@@ -1,0 +1,39 @@
+//! How far detaching and page-out run ahead of the program: as far as it takes frames.
+//!
+//! A staged page that is touched is rescued, and the watermarks ask for another one in its place.
+//! Where a program uses nearly all of its frames again and again, that would detach its pages for
+//! ever, and write those that it changed, without any frame being needed. So a rescue earns nothing:
+//! what is detached and written ahead is earned by frames that are taken, for zeroes or a page-in.
+
+/// Victims that may be detached for each frame taken. With fewer, hot pages are not told from cold
+/// ones; with more, a program pays minor faults for pages that are only looked at. Of 2, 4, 8 and 16,
+/// replaying `sqlite3` that builds two indexes of 400,000 and 800,000 rows in 43 to 53 % of its memory: 2 read up
+/// to 63 % more pages than 8; 16 read at most 11 % fewer and took up to 1.7 times the minor faults.
+const VICTIMS_A_FRAME: usize = 8;
+
+/// What may still be done ahead of demand, in pages.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pace {
+    /// Victims to detach.
+    pub victims: usize,
+    /// Dirty pages to write: one for each frame taken keeps up with any program.
+    pub writes: usize,
+}
+
+impl Pace {
+    /// `frames` frames were taken. Not more than `most` pages are ever due.
+    pub fn taken(&mut self, frames: usize, most: usize) {
+        self.victims = (self.victims + frames * VICTIMS_A_FRAME).min(most);
+        self.writes = (self.writes + frames).min(most);
+    }
+
+    /// So many victims are being detached.
+    pub fn detached(&mut self, pages: usize) {
+        self.victims = self.victims.saturating_sub(pages);
+    }
+
+    /// So many dirty pages are being written.
+    pub fn written(&mut self, pages: usize) {
+        self.writes = self.writes.saturating_sub(pages);
+    }
+}
