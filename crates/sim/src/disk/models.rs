@@ -60,6 +60,8 @@ const BARRACUDA_9: RotatingParams = RotatingParams {
     buffer_kib: 8_192,
     read_segments: 16,
     write_cache: true,
+    // As many as fit: what the drive's firmware keeps apart is not published.
+    write_extents: None,
     // The default layout of FreeBSD's installer puts swap behind a root file system of 512 MB.
     swap_at_mb: 512,
 };

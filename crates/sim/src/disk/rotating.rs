@@ -40,6 +40,10 @@ pub struct RotatingParams {
     pub read_segments: u32,
     /// Whether writes are acknowledged once they are in the buffer.
     pub write_cache: bool,
+    /// The most stretches of neighbouring blocks that the write cache keeps apart; as many as fit
+    /// the buffer if absent.
+    #[serde(default)]
+    pub write_extents: Option<u32>,
     /// Where the swap partition begins, in MB from the outer edge.
     pub swap_at_mb: u32,
 }
@@ -274,6 +278,13 @@ impl Rotating {
         done
     }
 
+    /// Whether the write cache can take `start..end` in and stay within `limit` blocks.
+    fn has_room(&self, start: u64, end: u64, limit: u64) -> bool {
+        let most = self.params.write_extents.map_or(usize::MAX, |n| n as usize);
+        self.written.blocks() + (end - start) <= limit
+            && (self.written.extents() < most || self.written.extends(start, end))
+    }
+
     fn begin_write(&mut self, ready: u64, request: &Request) -> u64 {
         let (start, end) = (request.block, request.end());
         self.stop_stream(ready);
@@ -286,7 +297,7 @@ impl Rotating {
         // Three quarters of the buffer hold writes, the rest is for reads.
         let limit = u64::from(self.params.buffer_kib) * 1024 / BLOCK_BYTES * 3 / 4;
         let mut room_at = ready;
-        while self.written.blocks() + (end - start) > limit && self.written.blocks() > 0 {
+        while self.written.blocks() > 0 && !self.has_room(start, end, limit) {
             self.destage(self.free_at.max(self.holding_since));
             room_at = self.free_at.max(ready);
         }
@@ -330,6 +341,7 @@ mod tests {
             buffer_kib: 8192,
             read_segments: 16,
             write_cache,
+            write_extents: None,
             swap_at_mb: 0,
         }
     }
@@ -409,6 +421,21 @@ mod tests {
             now = done;
         }
         assert!(slow > 30, "{slow} of 200 random writes waited for room");
+    }
+
+    #[test]
+    fn a_cache_of_few_stretches_waits_for_the_platter_unless_writes_join() {
+        let apart = |stretches, step| {
+            let mut disk = Rotating::new(RotatingParams {
+                write_extents: stretches,
+                ..params(true)
+            });
+            let writes = (0..20_u64).map(|i| request(Op::Write, 5_000 + i * step, 2));
+            writes.fold(0, |now, write| disk.begin(now, &write))
+        };
+        let free = apart(None, 1_000);
+        assert!(apart(Some(4), 1_000) > free + 50_000_000);
+        assert_eq!(apart(Some(4), 2), apart(None, 2));
     }
 
     #[test]

@@ -16,6 +16,17 @@ impl WriteCache {
         self.blocks
     }
 
+    /// Stretches of neighbouring blocks held.
+    pub(super) fn extents(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Whether `start..end` touches or overlaps what is held.
+    pub(super) fn extends(&self, start: u64, end: u64) -> bool {
+        let below = self.extents.range(..=end).next_back();
+        below.is_some_and(|(_, &until)| until >= start)
+    }
+
     /// Whether all of `start..end` is held.
     pub(super) fn holds(&self, start: u64, end: u64) -> bool {
         let below = self.extents.range(..=start).next_back();

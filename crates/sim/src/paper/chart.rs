@@ -11,7 +11,8 @@ pub struct Series {
     pub name: String,
     /// A height for each category; `None` leaves a gap.
     pub values: Vec<Option<f64>>,
-    /// Published values are drawn hollow.
+    /// Published values are drawn hollow, the first published series in the colour of the first of
+    /// ours, and so on.
     pub published: bool,
 }
 
@@ -26,6 +27,27 @@ pub struct Chart {
     pub categories: Vec<String>,
     /// The bars of each group.
     pub series: Vec<Series>,
+}
+
+impl Series {
+    /// What we got.
+    #[must_use]
+    pub fn ours(name: &str, values: Vec<Option<f64>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            values,
+            published: false,
+        }
+    }
+
+    /// What the paper has.
+    #[must_use]
+    pub fn published(name: &str, values: Vec<Option<f64>>) -> Self {
+        Self {
+            published: true,
+            ..Self::ours(name, values)
+        }
+    }
 }
 
 const WIDTH: f64 = 720.0;
@@ -92,9 +114,9 @@ impl Chart {
                 let Some(&Some(value)) = series.values.get(at) else {
                     continue;
                 };
-                let colour = COLOURS[place % COLOURS.len()];
-                let fill = if series.published { "none" } else { colour };
-                let tall = height * value / top;
+                let (colour, fill) = self.colours(place);
+                // What costs where it should save stands in the tables.
+                let tall = height * value.max(0.0) / top;
                 let _ = writeln!(
                     out,
                     "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\" fill=\"{fill}\" \
@@ -110,11 +132,20 @@ impl Chart {
         }
     }
 
+    /// Outline and filling of the series at `place`.
+    fn colours(&self, place: usize) -> (&'static str, &'static str) {
+        let published = self.series[place].published;
+        let before = self.series[..place]
+            .iter()
+            .filter(|s| s.published == published);
+        let colour = COLOURS[before.count() % COLOURS.len()];
+        (colour, if published { "white" } else { colour })
+    }
+
     fn legend(&self, out: &mut String) {
         let mut x = LEFT;
         for (place, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[place % COLOURS.len()];
-            let fill = if series.published { "none" } else { colour };
+            let (colour, fill) = self.colours(place);
             let _ = writeln!(
                 out,
                 "<rect x=\"{x:.0}\" y=\"6\" width=\"10\" height=\"10\" fill=\"{fill}\" stroke=\"{colour}\"/>\

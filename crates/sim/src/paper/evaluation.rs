@@ -120,7 +120,7 @@ impl Answers<'_> {
         row
     }
 
-    /// The remark, then for each varied cause the range that our figure takes.
+    /// The remark, then what each varied cause makes of our figure, and how near that comes.
     fn note(&self, row: &Row) -> String {
         let keys = row.claim.keys();
         let mut parts: Vec<String> = Vec::new();
@@ -128,39 +128,72 @@ impl Answers<'_> {
         if !remark.is_empty() {
             parts.push(remark.to_owned());
         }
-        let (Published::Number(published), Ours::Number(base)) = (&row.claim.published, &row.ours)
-        else {
-            return parts.join(" ");
-        };
-        let mut causes: Vec<(&str, Vec<String>, f64, f64)> = Vec::new();
+        let mut causes: Vec<(&str, Vec<String>)> = Vec::new();
+        let mut numbers = Vec::new();
         for variation in self.variations {
-            let Ours::Number(ours) = (self.answer)(self.runs, &variation.name(), &keys) else {
-                continue;
-            };
-            let value = format!("{} gives {}", variation.value, short(ours));
-            match causes.iter_mut().find(|c| c.0 == variation.cause) {
-                Some(cause) => {
-                    cause.1.push(value);
-                    (cause.2, cause.3) = (cause.2.min(ours), cause.3.max(ours));
+            let text = match (self.answer)(self.runs, &variation.name(), &keys) {
+                Ours::Number(ours) => {
+                    numbers.push((variation, ours));
+                    short(ours)
                 }
-                None => causes.push((variation.cause, vec![value], base.min(ours), base.max(ours))),
+                Ours::Text(text, _) => text,
+                Ours::None => continue,
+            };
+            let value = format!("{} gives {text}", variation.value);
+            match causes.iter_mut().find(|c| c.0 == variation.cause) {
+                Some(cause) => cause.1.push(value),
+                None => causes.push((variation.cause, vec![value])),
             }
         }
-        let reaches = |c: &(&str, Vec<String>, f64, f64)| (c.2..=c.3).contains(published);
-        let mut reaching: Vec<&str> = causes.iter().filter(|c| reaches(c)).map(|c| c.0).collect();
-        reaching.dedup();
-        for (cause, values, ..) in &causes {
-            parts.push(format!("{cause}: {}.", values.join(", ")));
+        parts.extend(
+            causes
+                .iter()
+                .map(|(cause, values)| format!("{cause}: {}.", values.join(", "))),
+        );
+        if let (Published::Number(published), Ours::Number(base)) =
+            (&row.claim.published, &row.ours)
+        {
+            parts.push(verdict(*published, *base, row.points, &numbers));
         }
-        parts.push(match (causes.is_empty(), reaching.is_empty()) {
-            (true, _) => "Nothing was varied for this figure.".to_owned(),
-            (false, true) => "No varied cause reaches the published figure.".to_owned(),
-            (false, false) => format!(
-                "The published figure lies within what is had by: {}.",
-                reaching.join("; ")
-            ),
-        });
         parts.join(" ")
+    }
+}
+
+/// What the variations explain of the distance between ours and the published figure.
+fn verdict(published: f64, base: f64, points: bool, varied: &[(&Variation, f64)]) -> String {
+    let off = |ours: f64| deviation(published, ours, points).map_or(f64::INFINITY, f64::abs);
+    let names = |these: &[(&Variation, f64)]| {
+        let names = these.iter().map(|(v, _)| v.name());
+        names.collect::<Vec<_>>().join("; ")
+    };
+    let near: Vec<_> = varied
+        .iter()
+        .filter(|v| off(v.1) <= EXPLAINED)
+        .copied()
+        .collect();
+    if !near.is_empty() {
+        return format!("Within 10 of the published figure with: {}.", names(&near));
+    }
+    let beyond: Vec<_> = varied
+        .iter()
+        .filter(|v| (v.1 - published) * (base - published) < 0.0)
+        .copied()
+        .collect();
+    if !beyond.is_empty() {
+        return format!(
+            "The published figure lies between ours and that with: {}.",
+            names(&beyond)
+        );
+    }
+    match varied.iter().min_by(|a, b| off(a.1).total_cmp(&off(b.1))) {
+        Some((v, ours)) if off(*ours) < off(base) => format!(
+            "The nearest is {}: {:.0} {} of the deviation remain, unexplained by what was varied.",
+            v.name(),
+            off(*ours),
+            if points { "points" } else { "%" },
+        ),
+        Some(_) => "Nothing that was varied brings it nearer: unexplained.".to_owned(),
+        None => "Nothing was varied for this figure.".to_owned(),
     }
 }
 
@@ -207,6 +240,25 @@ mod tests {
             [0.0, 7.0, 12.34, 999.96, 1000.0, 2_891_037.0, -1234.0].map(short),
             ["0", "7", "12.3", "1000.0", "1,000", "2,891,037", "-1,234"]
         );
+    }
+
+    #[test]
+    fn a_verdict_says_what_comes_near_and_what_remains() {
+        let variation = |value| Variation {
+            cause: "cause",
+            value,
+            workloads: &[],
+            apply: |_| {},
+        };
+        let (a, b) = (variation("a"), variation("b"));
+        let said = |varied: &[(&Variation, f64)]| verdict(75.0, 50.0, true, varied);
+        assert!(said(&[(&a, 70.0), (&b, 20.0)]).ends_with("with: cause: a."));
+        assert!(
+            said(&[(&a, 90.0), (&b, 20.0)]).contains("lies between ours and that with: cause: a.")
+        );
+        assert!(said(&[(&a, 60.0), (&b, 20.0)]).contains("cause: a: 15 points"));
+        assert!(said(&[(&b, 20.0)]).starts_with("Nothing that was varied brings"));
+        assert!(said(&[]).starts_with("Nothing was varied"));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::evaluation::{Table, short};
+use crate::disk::{self, Params, RotatingParams};
+use crate::programs::{SorParams, Spec};
 use crate::sweep::{Outcome, run_all};
-use crate::world::{Report, Setup};
+use crate::world::{DiskSpec, Report, Setup};
 
 /// Names a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -98,6 +101,19 @@ impl Runs {
         self.get(&RunKey::new(memory, workload, policy).varied(variant))
     }
 
+    /// The reports of two policies under `variant`, if both came to their ends.
+    #[must_use]
+    pub fn pair(
+        &self,
+        variant: &str,
+        memory: &str,
+        workload: &str,
+        policies: [&str; 2],
+    ) -> Option<[&Report; 2]> {
+        let [first, second] = policies.map(|p| self.report(variant, memory, workload, p));
+        Some([first?, second?])
+    }
+
     /// Runs that did not come to their ends, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&RunKey, &str)> {
         let failed = self.outcomes.iter();
@@ -107,6 +123,86 @@ impl Runs {
     /// All runs.
     pub fn all(&self) -> impl Iterator<Item = (&RunKey, &Outcome)> {
         self.outcomes.iter()
+    }
+}
+
+/// Changes a set-up's disk, which rotates.
+///
+/// # Panics
+/// When there is no such disk.
+pub(super) fn disk_with(setup: &mut Setup, change: impl Fn(&mut RotatingParams)) {
+    let params = match &setup.disk {
+        DiskSpec::Named(name) => disk::model(name).expect("registered").params,
+        DiskSpec::Params(params) => *params,
+    };
+    if let Params::Rotating(mut params) = params {
+        change(&mut params);
+        setup.disk = DiskSpec::Params(Params::Rotating(params));
+    }
+}
+
+/// Changes every SOR of a set-up.
+pub(super) fn each_sor(setup: &mut Setup, change: impl Fn(&mut SorParams)) {
+    for program in &mut setup.programs {
+        if let Spec::Sor(params) = program {
+            change(params);
+        }
+    }
+}
+
+/// A scan that ends at its limit and spares every dirty page once: both papers.
+pub(super) fn scan_of_the_papers(setup: &mut Setup) {
+    setup.policies.bsd.stop_at_limit = true;
+    setup.policies.bsd.second_look_always = true;
+}
+
+/// What each variation does to a workload: the second policy's savings, and the counts of both.
+pub(super) fn variation_table(
+    runs: &Runs,
+    variations: &[Variation],
+    memory: &str,
+    workload: &str,
+    policies: [&str; 2],
+) -> Table {
+    let mut names = vec![String::new()];
+    names.extend(variations.iter().map(Variation::name));
+    let rows = names.iter().filter_map(|name| {
+        let [first, second] = runs.pair(name, memory, workload, policies)?;
+        let counts = [
+            Measure::Seconds,
+            Measure::Writes,
+            Measure::PagesWritten,
+            Measure::Reads,
+        ];
+        let saved = |m: Measure| format!("{:.1}", m.saved_percent(first, second));
+        let mut row = vec![
+            if name.is_empty() {
+                "as in all runs"
+            } else {
+                name
+            }
+            .to_owned(),
+        ];
+        row.extend([saved(Measure::Seconds), saved(Measure::Writes)]);
+        row.extend(
+            counts
+                .iter()
+                .flat_map(|m| [short(m.of(first)), short(m.of(second))]),
+        );
+        Some(row)
+    });
+    let mut head = vec![
+        String::new(),
+        "time saved, %".to_owned(),
+        "writes saved, %".to_owned(),
+    ];
+    for what in ["s", "writes", "pages written", "reads"] {
+        head.extend(policies.map(|p| format!("{what}, {p}")));
+    }
+    Table {
+        rows: rows.collect(),
+        title: format!("What was varied: {workload}, {memory}"),
+        head,
     }
 }
 

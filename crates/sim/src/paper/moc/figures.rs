@@ -1,11 +1,11 @@
 //! The MOC paper's tables and figures, from our runs.
 
 use super::setups::{CLUSTERS, LARGE, POLICIES, SMALL, VARIATIONS};
-use super::{pair, saved};
+use super::{PAIRS, memory_of, pair, saved};
 use crate::paper::chart::{Chart, Series};
 use crate::paper::claims::{Published, section};
 use crate::paper::evaluation::{Figure, Table, short};
-use crate::paper::runs::{Measure, Runs};
+use crate::paper::runs::{Measure, Runs, variation_table};
 use crate::world::Report;
 
 /// A table of the paper with ours beside it.
@@ -75,7 +75,8 @@ pub(super) fn tables(runs: &Runs) -> Vec<Table> {
             format!("{:.1}", moc.seconds()),
         ]);
     }
-    vec![
+    let varied = PAIRS.map(|(m, w)| variation_table(runs, VARIATIONS, m, w, POLICIES));
+    let mut tables = vec![
         table(
             runs,
             "Table 1: elapsed time, s",
@@ -98,14 +99,92 @@ pub(super) fn tables(runs: &Runs) -> Vec<Table> {
             Measure::PagesWritten,
         ),
         micro,
-    ]
+    ];
+    tables.extend(varied);
+    tables
 }
 
-fn series(name: &str, values: Vec<Option<f64>>) -> Series {
-    Series {
-        name: name.to_owned(),
-        values,
-        published: false,
+/// The published number of a claim.
+fn published(keys: &[&str]) -> Option<f64> {
+    let claims = section("moc", &[]);
+    match claims.iter().find(|c| c.keys() == keys)?.published {
+        Published::Number(n) => Some(n),
+        Published::Text(_) => None,
+    }
+}
+
+/// A table of the paper as a chart.
+fn table_chart(
+    runs: &Runs,
+    (title, unit): (&str, &str),
+    key: &str,
+    cases: &[(&str, &str)],
+    measure: Measure,
+) -> Figure {
+    let mut all = Vec::new();
+    for policy in POLICIES {
+        let name = policy.to_uppercase();
+        let theirs = cases.iter().map(|(m, w)| published(&[key, m, w, policy]));
+        let ours = cases
+            .iter()
+            .map(|(m, w)| Some(measure.of(runs.report("", m, w, policy)?)));
+        all.push(Series::published(
+            &format!("{name}, published"),
+            theirs.collect(),
+        ));
+        all.push(Series::ours(&format!("{name}, ours"), ours.collect()));
+    }
+    Figure {
+        chart: Chart {
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            categories: cases.iter().map(|(m, w)| format!("{w}, {m}")).collect(),
+            series: all,
+        },
+        text: "Hollow: published.".to_owned(),
+    }
+}
+
+/// The savings that the text gives for figures 10 to 13 and 16.
+fn savings(runs: &Runs) -> Figure {
+    let small = "memory_512mb";
+    let cases = [
+        (small, "ns2"),
+        (small, "sor"),
+        (small, "lu"),
+        (small, "all"),
+        ("memory_1gb", "all_larger"),
+    ];
+    let mut all = Vec::new();
+    for (name, key, measure) in [
+        (
+            "page-out requests",
+            "pageout_requests_saved_percent",
+            Measure::Writes,
+        ),
+        ("time", "elapsed_saved_percent", Measure::Seconds),
+    ] {
+        let theirs = cases.iter().map(|(m, w)| published(&[key, m, w]));
+        let ours = cases
+            .iter()
+            .map(|(m, w)| saved(runs, "", memory_of(m), w, measure));
+        all.push(Series::published(
+            &format!("{name}, published"),
+            theirs.collect(),
+        ));
+        all.push(Series::ours(&format!("{name}, ours"), ours.collect()));
+    }
+    Figure {
+        chart: Chart {
+            title: "What MOC saves of BSD's page-out requests and time".to_owned(),
+            unit: "%".to_owned(),
+            categories: cases
+                .iter()
+                .map(|(m, w)| format!("{w}, {}", memory_of(m)))
+                .collect(),
+            series: all,
+        },
+        text: "Hollow: published.".to_owned(),
     }
 }
 
@@ -121,7 +200,10 @@ fn requests(runs: &Runs, number: u32, memory: &str, workload: &str, published: &
             title: format!("Figure {number}: page-in and page-out requests, {workload}, {memory}"),
             unit: "requests".to_owned(),
             categories: vec!["page-in".to_owned(), "page-out".to_owned()],
-            series: vec![series("BSD", values("bsd")), series("MOC", values("moc"))],
+            series: vec![
+                Series::ours("BSD", values("bsd")),
+                Series::ours("MOC", values("moc")),
+            ],
         },
         text: format!(
             "Published: {published}. Here: {} % fewer page-out requests.",
@@ -154,7 +236,7 @@ fn histogram(runs: &Runs, number: u32, policies: &[&str], text: &str) -> Figure 
             categories: (1..=16).map(|n: u32| n.to_string()).collect(),
             series: policies
                 .iter()
-                .map(|p| series(&p.to_uppercase(), values(p)))
+                .map(|p| Series::ours(&p.to_uppercase(), values(p)))
                 .collect(),
         },
         text: text.to_owned(),
@@ -178,14 +260,27 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             title: format!("Figure 9: the microbenchmark, {SMALL}, {title}"),
             unit: "s".to_owned(),
             categories: CLUSTERS.map(|c| c.to_string()).to_vec(),
-            series: vec![series("BSD", micro(variant, "bsd")), series("MOC", micro(variant, "moc"))],
+            series: vec![Series::ours("BSD", micro(variant, "bsd")), Series::ours("MOC", micro(variant, "moc"))],
         },
         text: "Published as bars without figures: MOC is faster up to clusters of 8 pages, alike from 10 on, and slower \
                at 6 than at 8, because two clusters of 6 leave 4 of 16 pages empty."
             .to_owned(),
     }
     };
+    let small: Vec<_> = PAIRS[..4].to_vec();
+    let large = &PAIRS[4..];
+    let time = |title: &str, cases: &[_]| {
+        table_chart(runs, (title, "s"), "elapsed", cases, Measure::Seconds)
+    };
+    let pages = |title: &str, cases: &[_]| {
+        let what = (title, "pages");
+        table_chart(runs, what, "pages_written", cases, Measure::PagesWritten)
+    };
     vec![
+        time("Table 1: elapsed time, 512 MB", &small),
+        time("Tables 1 and 2: elapsed time, 1 GB", large),
+        pages("Table 3: pages written", &PAIRS[..5]),
+        savings(runs),
         histogram(
             runs,
             3,

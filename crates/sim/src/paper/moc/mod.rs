@@ -6,9 +6,10 @@ mod setups;
 pub(in crate::paper) use setups::setups;
 
 use super::claims::section;
-use super::evaluation::{Answers, Evaluation, Ours};
+use super::evaluation::{Answers, Evaluation, Figure, Ours};
 use super::runs::{Measure, Runs};
 use crate::world::Report;
+use crate::world::speed::{self, Scaling};
 use figures::{figures, tables};
 use setups::{CLUSTERS, LARGE, POLICIES, SMALL, VARIATIONS};
 
@@ -26,8 +27,21 @@ pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Syn
         constants: constants(),
         rows: answers.rows(section("moc", &[])),
         tables: tables(&runs),
-        figures: figures(&runs),
+        figures: figures(&runs)
+            .into_iter()
+            .chain(speed::scaling().iter().map(linear))
+            .collect(),
         runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
+    }
+}
+
+/// The simulator's own time by the size of its task: the only figure that differs from run to run.
+fn linear(scaling: &Scaling) -> Figure {
+    Figure {
+        chart: scaling.chart(),
+        text: "How long the simulator takes on this machine, the best of three; hollow what the first bar makes of the \
+               others if time grows in proportion."
+            .to_owned(),
     }
 }
 
@@ -68,8 +82,7 @@ fn pair<'a>(
     memory: &str,
     workload: &str,
 ) -> Option<[&'a Report; 2]> {
-    let [bsd, moc] = POLICIES.map(|policy| runs.report(variant, memory, workload, policy));
-    Some([bsd?, moc?])
+    runs.pair(variant, memory, workload, POLICIES)
 }
 
 fn saved(
@@ -118,12 +131,13 @@ fn answer(runs: &Runs, variant: &str, keys: &[&str]) -> Ours {
         }
         ["pages_written_difference", _] => number(mean_difference(runs, variant)),
         ["microbenchmark", key] => micro(runs, variant, key),
+        ["shape", "page_in_requests"] => page_ins(runs, variant),
         ["shape", key] if variant.is_empty() => shape(runs, key),
         _ => Ours::None,
     }
 }
 
-/// The smallest or largest saving of several pairs, all of which have to be there.
+/// The smallest or largest saving of several pairs. What a variant leaves alone is as in all runs.
 fn extreme(
     runs: &Runs,
     variant: &str,
@@ -131,9 +145,11 @@ fn extreme(
     measure: Measure,
     end: &str,
 ) -> Option<f64> {
+    let of = |variant| move |&(m, w): &(&str, &str)| saved(runs, variant, m, w, measure);
+    pairs.iter().find_map(of(variant))?;
     let all = pairs
         .iter()
-        .map(|(memory, workload)| saved(runs, variant, memory, workload, measure));
+        .map(|pair| of(variant)(pair).or_else(|| of("")(pair)));
     let all: Vec<f64> = all.collect::<Option<_>>()?;
     let pick = if end == "min" { f64::min } else { f64::max };
     all.into_iter().reduce(pick)
@@ -203,7 +219,6 @@ fn shape(runs: &Runs, key: &str) -> Ours {
             let share = 100.0 * moc.modal_write().1;
             Ours::Text(format!("{sizes} ({share:.0} % of writes)"), Some(agrees))
         }
-        ("page_in_requests", _) => page_ins(runs),
         ("mean_swap_utilisation_percent", _) => Ours::Text(
             "a survey's figure about other machines; not simulated".to_owned(),
             None,
@@ -212,18 +227,17 @@ fn shape(runs: &Runs, key: &str) -> Ours {
     }
 }
 
-fn page_ins(runs: &Runs) -> Ours {
-    let mut worst: (f64, &str) = (0.0, "");
-    for (memory, workload) in PAIRS {
-        let Some(percent) = saved(runs, "", memory, workload, Measure::Reads) else {
-            return Ours::None;
-        };
-        if percent.abs() >= worst.0.abs() {
-            worst = (percent, workload);
-        }
-    }
-    let text = format!("at most {:.1} % apart ({})", worst.0.abs(), worst.1);
-    Ours::Text(text, Some(worst.0.abs() <= 3.0))
+/// How far apart the two policies are in reads: of the evaluation's pairs those that were run.
+fn page_ins(runs: &Runs, variant: &str) -> Ours {
+    let apart = PAIRS.iter().filter_map(|(memory, workload)| {
+        let percent = saved(runs, variant, memory, workload, Measure::Reads)?;
+        Some((percent.abs(), format!("{workload}, {memory}")))
+    });
+    let Some((percent, which)) = apart.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return Ours::None;
+    };
+    let text = format!("at most {percent:.1} % apart ({which})");
+    Ours::Text(text, Some(percent <= 3.0))
 }
 
 /// What is said besides the variations.

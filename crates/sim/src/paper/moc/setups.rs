@@ -1,9 +1,8 @@
 //! The runs of the MOC paper's evaluation, and what is varied in them.
 
-use crate::disk::{self, Params};
-use crate::paper::runs::{RunKey, Variation};
+use crate::paper::runs::{RunKey, Variation, disk_with, each_sor, scan_of_the_papers};
 use crate::programs::{Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
-use crate::world::{DiskSpec, LastrSetting, Setup, WindowSetting};
+use crate::world::{LastrSetting, Setup, WindowSetting};
 
 /// Pages that programs can have of 512 MB: the 126,000 that FreeBSD hands to its virtual memory
 /// less 6,000 (24 MB) for what the kernel and an idle system keep wired. The latter is a guess;
@@ -73,6 +72,10 @@ fn setup(memory: &str, workload: &str, policy: &str) -> Setup {
 
 const ALONE: &[&str] = &["ns2", "sor", "lu"];
 const PAGED: &[&str] = &["ns2", "sor", "lu", "all"];
+const ALONE_AND_MICRO: &[&str] = &[
+    "ns2", "sor", "lu", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
+    "micro 12", "micro 14", "micro 16",
+];
 /// Everything that pages on 512 MB; the microbenchmarks from the fifth on.
 const PAGED_AND_MICRO: &[&str] = &[
     "ns2", "sor", "lu", "all", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
@@ -81,42 +84,73 @@ const PAGED_AND_MICRO: &[&str] = &[
 
 /// The setting of the write cache, on the same disk.
 fn write_cache_off(setup: &mut Setup) {
-    let model = disk::model("barracuda-7200.9-nowc").expect("registered");
-    setup.disk = DiskSpec::Named(model.name.to_owned());
+    disk_with(setup, |p| p.write_cache = false);
 }
 
-fn each_sor(setup: &mut Setup, change: impl Fn(&mut SorParams)) {
+fn fifo(setup: &mut Setup) {
+    setup.scheduler = "fifo".to_owned();
+}
+
+fn each_ns2(setup: &mut Setup, change: impl Fn(&mut Ns2Params)) {
     for program in &mut setup.programs {
-        if let Spec::Sor(params) = program {
+        if let Spec::Ns2(params) = program {
             change(params);
         }
     }
 }
 
-fn each_ns2(setup: &mut Setup, moved_percent: u32) {
-    for program in &mut setup.programs {
-        if let Spec::Ns2(params) = program {
-            params.moved_percent = moved_percent;
-        }
-    }
-}
+/// Another draw of the random numbers of NS2: how far two runs of one policy differ by chance.
+const CHANCE: &str = "chance: other random numbers of NS2";
 
-fn disk_with(setup: &mut Setup, change: impl Fn(&mut disk::RotatingParams)) {
-    let Params::Rotating(mut params) = disk::model("barracuda-7200.9").expect("registered").params
-    else {
-        return;
-    };
-    change(&mut params);
-    setup.disk = DiskSpec::Params(Params::Rotating(params));
-}
-
-/// What is not known of the paper's machine, kernel and programs.
+/// What is not known of the paper's machine, kernel and programs. The write cache is first.
 pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "write cache of the disk",
         value: "off",
         workloads: PAGED_AND_MICRO,
         apply: write_cache_off,
+    },
+    Variation {
+        cause: "separate stretches that the write cache holds, where all runs have as many as fit",
+        value: "16",
+        workloads: ALONE_AND_MICRO,
+        apply: |s| disk_with(s, |p| p.write_extents = Some(16)),
+    },
+    Variation {
+        cause: "separate stretches that the write cache holds, where all runs have as many as fit",
+        value: "64",
+        workloads: ALONE_AND_MICRO,
+        apply: |s| disk_with(s, |p| p.write_extents = Some(64)),
+    },
+    Variation {
+        cause: "scheduler",
+        value: "in order of arrival",
+        workloads: PAGED,
+        apply: fifo,
+    },
+    Variation {
+        cause: "scheduler and write cache",
+        value: "in order of arrival, 64 stretches",
+        workloads: ALONE,
+        apply: |s| {
+            fifo(s);
+            disk_with(s, |p| p.write_extents = Some(64));
+        },
+    },
+    Variation {
+        cause: "scheduler and write cache",
+        value: "in order of arrival, off",
+        workloads: ALONE,
+        apply: |s| {
+            fifo(s);
+            write_cache_off(s);
+        },
+    },
+    Variation {
+        cause: "usable memory",
+        value: "100,000 pages",
+        workloads: &["ns2"],
+        apply: |s| s.frames = 100_000,
     },
     Variation {
         cause: "usable memory",
@@ -134,10 +168,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
         cause: "a scan that ends at its limit, and spares every dirty page once, as the paper says",
         value: "both",
         workloads: PAGED,
-        apply: |s| {
-            s.policies.bsd.stop_at_limit = true;
-            s.policies.bsd.second_look_always = true;
-        },
+        apply: scan_of_the_papers,
     },
     Variation {
         cause: "such a scan, and the write cache off",
@@ -145,8 +176,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
         workloads: ALONE,
         apply: |s| {
             write_cache_off(s);
-            s.policies.bsd.stop_at_limit = true;
-            s.policies.bsd.second_look_always = true;
+            scan_of_the_papers(s);
         },
     },
     Variation {
@@ -160,6 +190,18 @@ pub(super) const VARIATIONS: &[Variation] = &[
         value: "so",
         workloads: ALONE,
         apply: |s| s.policies.window = WindowSetting::Paper,
+    },
+    Variation {
+        cause: "page-outs in flight",
+        value: "1",
+        workloads: ALONE,
+        apply: |s| s.policies.bsd.writes_max = Some(1),
+    },
+    Variation {
+        cause: "page-outs in flight",
+        value: "16",
+        workloads: ALONE,
+        apply: |s| s.policies.bsd.writes_max = Some(16),
     },
     Variation {
         cause: "when a fault counts as sequential",
@@ -176,7 +218,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "sweeps of SOR",
         value: "3",
-        workloads: &["sor"],
+        workloads: &["sor", "all"],
         apply: |s| each_sor(s, |p| p.sweeps = 3),
     },
     Variation {
@@ -195,19 +237,43 @@ pub(super) const VARIATIONS: &[Variation] = &[
         cause: "runs of NS2 that move in a second",
         value: "none",
         workloads: &["ns2", "all", "all_larger"],
-        apply: |s| each_ns2(s, 0),
+        apply: |s| each_ns2(s, |p| p.moved_percent = 0),
+    },
+    Variation {
+        cause: "runs of NS2 that move in a second",
+        value: "5 %, the median of the measurement",
+        workloads: &["ns2", "all"],
+        apply: |s| each_ns2(s, |p| p.moved_percent = 5),
     },
     Variation {
         cause: "runs of NS2 that move in a second",
         value: "20 %",
         workloads: &["ns2"],
-        apply: |s| each_ns2(s, 20),
+        apply: |s| each_ns2(s, |p| p.moved_percent = 20),
     },
     Variation {
         cause: "runs of NS2 that move in a second",
-        value: "30 %",
+        value: "40 %",
         workloads: &["ns2"],
-        apply: |s| each_ns2(s, 30),
+        apply: |s| each_ns2(s, |p| p.moved_percent = 40),
+    },
+    Variation {
+        cause: "heap of NS2 with 1000 nodes",
+        value: "a fifth larger",
+        workloads: &["all_larger"],
+        apply: |s| each_ns2(s, |p| p.pages += p.pages / 5),
+    },
+    Variation {
+        cause: CHANCE,
+        value: "second draw",
+        workloads: &["all"],
+        apply: |s| each_ns2(s, |p| p.seed = 8),
+    },
+    Variation {
+        cause: CHANCE,
+        value: "third draw",
+        workloads: &["all"],
+        apply: |s| each_ns2(s, |p| p.seed = 9),
     },
     Variation {
         cause: "command overhead of the disk",
@@ -220,12 +286,6 @@ pub(super) const VARIATIONS: &[Variation] = &[
         value: "the paper's 2 GB",
         workloads: &["all", "all_larger"],
         apply: |s| s.swap_slots = 1 << 19,
-    },
-    Variation {
-        cause: "scheduler",
-        value: "in order of arrival",
-        workloads: ALONE,
-        apply: |s| s.scheduler = "fifo".to_owned(),
     },
 ];
 
@@ -247,6 +307,8 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
         for workload in variation.workloads {
             for policy in POLICIES {
                 let memories: &[&str] = match *workload {
+                    // The runs that part ways are those of 1 GB.
+                    "all" if variation.cause == CHANCE => &[LARGE],
                     "all" => &[SMALL, LARGE],
                     "all_larger" => &[LARGE],
                     _ => &[SMALL],
