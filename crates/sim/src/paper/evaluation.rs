@@ -129,11 +129,15 @@ impl Answers<'_> {
             parts.push(remark.to_owned());
         }
         let mut causes: Vec<(&str, Vec<String>)> = Vec::new();
-        let mut numbers = Vec::new();
+        let (mut numbers, mut idle) = (Vec::new(), Vec::new());
         for variation in self.variations {
             let text = match (self.answer)(self.runs, &variation.name(), &keys) {
                 Ours::Number(ours) => {
                     numbers.push((variation, ours));
+                    if row.ours == Ours::Number(ours) {
+                        idle.push(variation.name());
+                        continue;
+                    }
                     short(ours)
                 }
                 Ours::Text(text, _) => text,
@@ -150,6 +154,9 @@ impl Answers<'_> {
                 .iter()
                 .map(|(cause, values)| format!("{cause}: {}.", values.join(", "))),
         );
+        if !idle.is_empty() {
+            parts.push(format!("Without effect: {}.", idle.join("; ")));
+        }
         if let (Published::Number(published), Ours::Number(base)) =
             (&row.claim.published, &row.ours)
         {
