@@ -22,6 +22,7 @@ pub mod session;
 pub mod staged;
 mod start;
 mod unmanaged;
+mod wait;
 mod workers;
 pub mod world;
 

@@ -8,9 +8,9 @@ use outpage_core::contract::{
 use outpage_core::page::{ContentHash, State};
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
-use outpage_sys::process::{self, Tid};
+use outpage_sys::clock;
+use outpage_sys::process::Tid;
 use outpage_sys::uffd::{FaultAccess, Message};
-use outpage_sys::{clock, fd};
 
 use crate::brain::Brain;
 use crate::call::Calls;
@@ -20,9 +20,6 @@ use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
 use crate::world::{Mechanism, World};
 
-/// How long the pager waits for a completion by yielding before it sleeps: twice a 4 KiB read of a
-/// fast device, after which a sleep's wake-up no longer matters.
-const YIELD_FOR: Nanos = Nanos(150_000);
 /// The pager looks at the shared budget and at its children this often.
 pub(crate) const TICK: Nanos = Nanos(100_000_000);
 /// How long a fault may wait while every page is refused as a victim before the pager gives up:
@@ -44,7 +41,7 @@ struct Transfer {
 }
 
 /// A thread that waits for its page.
-struct Waiting {
+pub(crate) struct Waiting {
     page: PageNo,
     since: Nanos,
     /// For a read.
@@ -78,7 +75,7 @@ pub struct Live {
     outcomes: Vec<PageOutcome>,
     hashes: Vec<ContentHash>,
     frames: Vec<Frame>,
-    waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<Waiting>,
     stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
     /// Address ranges that stay mapped until the fork is over.
@@ -144,6 +141,8 @@ impl Live {
                 // Constant faults leave no idle round.
                 self.tick_if_due();
             }
+            // A thread that was woken on this CPU ran at once and may have faulted again: what nobody
+            // waits for is done when there is nothing to read.
             if messages + completions == 0 {
                 self.between_events();
                 self.sleep();
@@ -167,34 +166,6 @@ impl Live {
             self.next_tick = Nanos(now.0 + TICK.0);
             self.tick(now);
         }
-    }
-
-    /// Until something happens. Beside the program's only faulting thread, a read is awaited by
-    /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
-    fn sleep(&mut self) {
-        if !self.waiting.is_empty()
-            && self.store.in_flight() > 0
-            && self.placement.beside_the_program()
-        {
-            let until = Nanos(clock::now().0 + YIELD_FOR.0);
-            while clock::now() < until {
-                if self.complete_io() > 0 {
-                    return self.drive();
-                }
-                process::yield_now();
-            }
-        }
-        let mut fds = [
-            pollfd(self.world.uffd.fd()),
-            pollfd(self.store.wake_fd().unwrap_or(-1)),
-        ];
-        let wait = Nanos(
-            self.next_tick
-                .0
-                .saturating_sub(clock::now().0)
-                .max(1_000_000),
-        );
-        let _ = fd::poll(&mut fds, Some(wait));
     }
 
     fn read_messages(&mut self) -> usize {
@@ -222,6 +193,7 @@ impl Live {
             // Unmapped meanwhile: the thread faults again and gets the kernel's answer.
             let start = fault.address & !(PAGE_BYTES - 1);
             let _ = self.world.uffd.wake(start, PAGE_BYTES);
+            self.placement.woke();
             return;
         };
         let page = region.page(fault.address);
@@ -275,8 +247,14 @@ impl Live {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::ZeroFill { id, run } => self.pages_done(id, |w, out| w.zero_fill(run, out)),
-            Action::Map { id, run } => self.pages_done(id, |w, out| w.map(run, out)),
+            Action::ZeroFill { id, run } => {
+                self.placement.hold();
+                self.pages_done(id, |w, out| w.zero_fill(run, out));
+            }
+            Action::Map { id, run } => {
+                self.placement.hold();
+                self.pages_done(id, |w, out| w.map(run, out));
+            }
             Action::Detach { id, run } => {
                 self.detach_calls += 1;
                 self.pages_done(id, |w, out| w.detach(run, out));
@@ -571,13 +549,5 @@ impl Live {
             self.drive();
             self.quiesce(PageRange::one(page));
         }
-    }
-}
-
-fn pollfd(fd: i32) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
     }
 }

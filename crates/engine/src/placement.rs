@@ -11,6 +11,8 @@
 //! Which CPU that is matters too: where a device interrupts one CPU only, a read awaited on another
 //! one takes 15 to 20 us longer, because that CPU sleeps. So reads of one page are timed on each CPU
 //! in turn, and the best one is kept for a while ([`Trials`]).
+//!
+//! Where the process may use one CPU only, nobody is bound and nobody followed.
 
 use outpage_core::units::Nanos;
 use outpage_sys::process::{self, CpuSet, Tid};
@@ -24,6 +26,10 @@ use trials::Trials;
 const LOOK_EVERY: Nanos = Nanos(2_000_000);
 /// Faults in a row from one thread before the pager follows it.
 const FAITHFUL: u32 = 16;
+/// After a wait in which another program had the CPU, at most so many reads are awaited asleep before
+/// yielding is tried again: a try costs a time slice of some milliseconds, a read asleep 50 us. A
+/// choice, not a measurement.
+const ASLEEP_MAX: u32 = 256;
 
 /// Follows the faulting thread.
 pub struct Placement {
@@ -32,8 +38,13 @@ pub struct Placement {
     in_a_row: u32,
     at: Option<u32>,
     next_look: Nanos,
+    /// The thread to bind before it is woken.
+    to_hold: Option<Tid>,
     /// The thread that is bound while it waits, and the CPUs it may use otherwise.
     held: Option<(Tid, CpuSet)>,
+    /// Reads to await asleep after the last wait that let another program run, and those left of them.
+    asleep: u32,
+    asleep_left: u32,
     trials: Trials,
 }
 
@@ -54,7 +65,10 @@ impl Placement {
             in_a_row: 0,
             at: None,
             next_look: Nanos(0),
+            to_hold: None,
             held: None,
+            asleep: 0,
+            asleep_left: 0,
             trials: Trials::default(),
         }
     }
@@ -78,7 +92,7 @@ impl Placement {
             self.follow(tid, &all);
             self.next_look = Nanos(now.0 + LOOK_EVERY.0);
         }
-        self.hold(tid);
+        self.to_hold = Some(tid);
     }
 
     /// Goes to the CPU that reads best, else to that of `tid`.
@@ -95,8 +109,12 @@ impl Placement {
         }
     }
 
-    fn hold(&mut self, tid: Tid) {
-        let Some(cpu) = self.at else { return };
+    /// Binds the thread that faulted last, if that is not done yet. With [`Self::woke`] it costs 4 us, so
+    /// a fault that takes a read comes to it while the device reads. To be done before the thread is woken.
+    pub fn hold(&mut self) {
+        let (Some(tid), Some(cpu)) = (self.to_hold.take(), self.at) else {
+            return;
+        };
         let Ok(own) = process::affinity(tid) else {
             return;
         };
@@ -108,6 +126,7 @@ impl Placement {
 
     /// Whoever waited goes on.
     pub fn woke(&mut self) {
+        self.to_hold = None;
         if let Some((tid, own)) = self.held.take() {
             let _ = process::set_affinity(tid, &own);
         }
@@ -124,9 +143,24 @@ impl Placement {
         }
     }
 
-    /// The pager shares a CPU with the only thread that faults, so waiting by yielding delays nobody.
-    #[must_use]
-    pub const fn beside_the_program(&self) -> bool {
-        self.at.is_some()
+    /// Whether to await the next read by yielding: the pager shares a CPU with the only thread that
+    /// faults, or there is one CPU for all, and no other program had it lately.
+    pub const fn may_yield(&mut self) -> bool {
+        if self.at.is_none() && self.all.is_some() {
+            return false;
+        }
+        let crowded = self.asleep_left > 0;
+        self.asleep_left = self.asleep_left.saturating_sub(1);
+        !crowded
+    }
+
+    /// A read was awaited by yielding; in a crowd another program had the CPU meanwhile.
+    pub fn yielded(&mut self, crowd: bool) {
+        self.asleep = if crowd {
+            (2 * self.asleep).clamp(1, ASLEEP_MAX)
+        } else {
+            0
+        };
+        self.asleep_left = self.asleep;
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use outpage_sys::process::{self, CpuSet, Tid};
 use serde::Serialize;
 use serde_json::json;
 
@@ -28,6 +29,8 @@ const READS: usize = 2_000;
 const FOOTPRINT: f64 = 3.0;
 /// The part of it whose touches are rescues, in limits.
 const HOT: f64 = 0.9;
+/// The CPU that program and pager share where there is no other: the one that every machine has.
+const SHARED: u32 = 0;
 /// Touches of the program in a round.
 const TOUCHES: u32 = 20_000;
 
@@ -155,7 +158,8 @@ fn touches(
     }
     let mut command: Vec<OsString> = Vec::new();
     if cpus == Cpus::One {
-        command.extend(["taskset", "-c", "0"].map(OsString::from));
+        let shared = SHARED.to_string();
+        command.extend(["taskset", "-c", &shared].map(OsString::from));
     }
     command.extend(outpage.wrap(program)?);
     let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
@@ -208,6 +212,24 @@ impl Drop for Spinner {
     }
 }
 
+/// This thread on the CPU that program and pager share elsewhere, until it is dropped.
+struct Pinned(CpuSet);
+
+impl Pinned {
+    fn to_shared() -> Result<Self, BenchError> {
+        let lacks = |error| BenchError::Lacks(format!("cannot run on CPU {SHARED} alone: {error}"));
+        let before = process::affinity(Tid(0)).map_err(lacks)?;
+        process::set_affinity(Tid(0), &CpuSet::one(SHARED)).map_err(lacks)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = process::set_affinity(Tid(0), &self.0);
+    }
+}
+
 /// A file without a name on the disk that is measured.
 struct Disk(File);
 
@@ -236,7 +258,10 @@ impl Disk {
         Ok(Self(file))
     }
 
+    /// Where program and pager share a CPU, the reads are awaited on that one too: a device may
+    /// interrupt another, and then each CPU has its own latency.
     fn reads(&self, cpus: Cpus) -> Result<Latencies, BenchError> {
+        let _pinned = (cpus == Cpus::One).then(Pinned::to_shared).transpose()?;
         let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
         let mut buffer = vec![0_u8; 2 * PAGE_BYTES];
         let start = buffer.as_ptr().align_offset(PAGE_BYTES);

@@ -491,17 +491,23 @@ impl Pager {
         self.waiters.iter().any(|w| w.0 == page)
     }
 
-    /// Lets everybody who waits for `page` go on.
+    /// Lets everybody who waits for `page` go on, after what is to be done already.
     fn wake(&mut self, page: PageNo) {
-        let mut at = 0;
-        while at < self.waiters.len() {
-            if self.waiters[at].0 == page {
-                let (_, waiter) = self.waiters.swap_remove(at);
-                self.actions.push_back(Action::Wake { waiter, page });
-            } else {
-                at += 1;
-            }
+        while let Some(waiter) = self.next_waiter(page) {
+            self.actions.push_back(Action::Wake { waiter, page });
         }
+    }
+
+    /// Lets everybody who waits for `page`, which is mapped, go on before anything else is done.
+    fn wake_first(&mut self, page: PageNo) {
+        while let Some(waiter) = self.next_waiter(page) {
+            self.actions.push_front(Action::Wake { waiter, page });
+        }
+    }
+
+    fn next_waiter(&mut self, page: PageNo) -> Option<Waiter> {
+        let at = self.waiters.iter().position(|waiter| waiter.0 == page)?;
+        Some(self.waiters.swap_remove(at).1)
     }
 
     /// In the forked child: nobody waits, the slots are the parent's.

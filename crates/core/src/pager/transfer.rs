@@ -30,7 +30,7 @@ impl Pager {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
                     self.pages.set_state(id, State::Resident);
                     self.reclaim.mapped(&mut self.pages, id, how);
-                    self.wake(page);
+                    self.wake_first(page);
                 }
                 PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
                     self.drop_page(id);

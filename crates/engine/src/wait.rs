@@ -1,0 +1,73 @@
+//! How the pager waits for what happens next.
+
+use outpage_core::units::Nanos;
+use outpage_sys::{clock, fd, process};
+
+use crate::live::Live;
+
+/// How long the pager waits for a completion by yielding before it sleeps: twice a 4 KiB read of a
+/// fast device, after which a sleep's wake-up no longer matters.
+const YIELD_FOR: Nanos = Nanos(150_000);
+/// A yield that took longer let a thread run, which may have faulted: with nobody to run it takes
+/// 0.5 us.
+const YIELD_ALONE: Nanos = Nanos(10_000);
+/// A yield that took longer let a thread run that does not wait for pages: a quarter of a tick of the
+/// slowest clock (`CONFIG_HZ=250`), many times what a program needs from one fault to the next.
+const YIELD_CROWDED: Nanos = Nanos(1_000_000);
+
+impl Live {
+    /// Until something happens. Beside the program's only faulting thread, a read is awaited by
+    /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
+    pub(crate) fn sleep(&mut self) {
+        let reading = self.store.in_flight() > 0;
+        if reading && !self.waiting.is_empty() && self.placement.may_yield() {
+            // The read is under way: what its end needs is done meanwhile.
+            self.placement.hold();
+            if self.await_read() {
+                return;
+            }
+        }
+        let ring = self.store.wake_fd().filter(|_| reading);
+        let mut fds = [pollfd(self.world.uffd.fd()), pollfd(ring.unwrap_or(-1))];
+        let wait = Nanos(
+            self.next_tick
+                .0
+                .saturating_sub(clock::now().0)
+                .max(1_000_000),
+        );
+        let _ = fd::poll(&mut fds, Some(wait));
+    }
+
+    /// Yields until a transfer has ended, or a thread ran that may have faulted. False when that takes
+    /// too long.
+    fn await_read(&mut self) -> bool {
+        let mut now = clock::now();
+        let until = now.0 + YIELD_FOR.0;
+        while now.0 < until {
+            if self.complete_io() > 0 {
+                self.placement.yielded(false);
+                self.drive();
+                return true;
+            }
+            let before = now;
+            process::yield_now();
+            now = clock::now();
+            let took = now.0 - before.0;
+            if took > YIELD_CROWDED.0 {
+                self.placement.yielded(true);
+            }
+            if took > YIELD_ALONE.0 {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn pollfd(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
