@@ -1,8 +1,8 @@
 // Fills memory, verifies it, and then ends in one of the ways programs end.
 //
-//   fill MIB [exit CODE | signal NUMBER | exec | leave | poisoned]
+//   fill MIB [exit CODE | signal NUMBER | exec | fork | leave | poisoned]
 //
-// exec: does it all again in a new image. leave: ends before its child, which verifies and says so.
+// exec: does it all again in a new image. fork: parent and child verify at once, twice. leave: ends before its child, which verifies and says so.
 // poisoned: counts pages that cannot be read (SIGBUS); none may be wrong. Exit code 1: a wrong byte.
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -68,6 +69,16 @@ int main(int argc, char **argv) {
         char *const again[] = {argv[0], argv[1], 0};
         execv("/proc/self/exe", again);
         return 2;
+    }
+    if (!strcmp(how, "fork")) {
+        int status = 0;
+        pid_t child = fork();
+        for (int round = 0; round < 2; round++)
+            if (verify()) _exit(1);
+        if (!child) _exit(0);
+        if (waitpid(child, &status, 0) != child || status) return 1;
+        printf("both were right\n");
+        return 0;
     }
     if (!strcmp(how, "leave")) {
         if (fork()) _exit(0);

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 mod common;
-use common::{OUTPAGE, outpage};
+use common::{OUTPAGE, compiled, outpage};
 
 /// One line on standard error that starts with "outpage: " and has these parts, and the exit code.
 fn assert_refused(output: &Output, code: i32, parts: &[&str]) {
@@ -231,14 +231,99 @@ fn a_full_swap_directory() {
     }
 }
 
+/// A copy that another user may execute, with any file in place of the library, and a swap directory.
+fn copied(directory: &Path) -> (PathBuf, PathBuf) {
+    let (program, swap) = (directory.join("outpage"), directory.join("swap"));
+    fs::copy(OUTPAGE, &program).expect("copy");
+    fs::write(directory.join("liboutpage_preload.so"), "").expect("write");
+    fs::create_dir(&swap).expect("mkdir");
+    for open in [directory, &swap] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).expect("chmod");
+    }
+    (program, swap)
+}
+
+fn assert_empty(directory: &Path) {
+    let left = fs::read_dir(directory).expect("directory").count();
+    assert_eq!(left, 0, "something is left in {}", directory.display());
+}
+
+/// Runs Outpage where there is no `/dev/userfaultfd` and userfaultfd(2) gives `error`.
+fn without_userfaultfd(error: i32, container: bool, parts: &[&str]) {
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let (program, swap) = copied(directory.path());
+    let mut command = Command::new(compiled(directory.path(), "forbid"));
+    command.arg(error.to_string()).arg(&program);
+    command
+        .args(["run", "--memory", "64M", "--swap"])
+        .arg(&swap);
+    command.args(["--", "echo", "it ran"]);
+    // Container managers that follow systemd's interface set it.
+    command.env_remove("container");
+    command.envs(container.then_some(("container", "test")));
+    let output = command.output().expect("forbid");
+    if output.status.code() == Some(77) {
+        return eprintln!("SKIPPED: needs root, mount namespaces and seccomp");
+    }
+    assert_refused(&output, 69, parts);
+    assert_empty(&swap);
+}
+
+#[test]
+fn a_kernel_without_userfaultfd() {
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        return eprintln!("SKIPPED: a container is given another remedy");
+    }
+    let parts = ["no userfaultfd", "CONFIG_USERFAULTFD"];
+    without_userfaultfd(libc::ENOSYS, false, &parts);
+}
+
+#[test]
+fn a_container_that_forbids_userfaultfd() {
+    let parts = ["no userfaultfd", "--device /dev/userfaultfd"];
+    without_userfaultfd(libc::EPERM, true, &parts);
+}
+
+/// Makes a memory cgroup of 32 MiB under either version's interface and joins it; the subshell leaves it
+/// with its end, so that it can be removed.
+const IN_SMALL_CGROUP: &str = r#"
+for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+    for file in memory.limit_in_bytes memory.max; do
+        group=$root/outpage-test-$$
+        mkdir $group 2>/dev/null || continue
+        if echo 32M 2>/dev/null >$group/$file; then
+            (echo 0 >$group/cgroup.procs && exec "$@"); code=$?
+            rmdir $group
+            exit $code
+        fi
+        rmdir $group
+    done
+done
+exit 77"#;
+
+#[test]
+fn a_container_limit_below_what_is_asked_for() {
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let (program, swap) = copied(directory.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", IN_SMALL_CGROUP, "sh"]).arg(&program);
+    command
+        .args(["run", "--memory", "64M", "--swap"])
+        .arg(&swap);
+    let output = { command.args(["--", "echo", "it ran"]) }.output();
+    let output = output.expect("sh");
+    if output.status.code() == Some(77) {
+        return eprintln!("SKIPPED: needs root and a memory cgroup controller");
+    }
+    let parts = ["64 MiB", "32 MiB", "container's limit", "outpage-test-"];
+    assert_refused(&output, 69, &parts);
+    assert_empty(&swap);
+}
+
 #[test]
 fn a_kernel_that_forbids_userfaultfd() {
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
-    // A copy that another user may execute, with any file in place of the library.
-    let program = directory.path().join("outpage");
-    fs::copy(OUTPAGE, &program).expect("copy");
-    fs::write(directory.path().join("liboutpage_preload.so"), "").expect("write");
+    let (program, swap) = copied(directory.path());
     let nobody = [
         "--reuid=65534",
         "--regid=65534",
@@ -250,7 +335,7 @@ fn a_kernel_that_forbids_userfaultfd() {
         .args(nobody)
         .arg(&program)
         .args(["run", "--memory", "64M", "--swap"])
-        .arg(directory.path());
+        .arg(&swap);
     let output = command.args(["--", "echo", "it ran"]).output();
     let may_open =
         fs::metadata("/dev/userfaultfd").is_ok_and(|m| m.permissions().mode() & 0o006 == 0o006);
@@ -259,6 +344,7 @@ fn a_kernel_that_forbids_userfaultfd() {
     match output {
         Ok(output) if output.status.code() != Some(1) && !may_open && !unprivileged => {
             assert_refused(&output, 69, &["userfaultfd", "as root", "setfacl"]);
+            assert_empty(&swap);
         }
         _ => {
             eprintln!("SKIPPED: needs root, setpriv, and a machine that forbids others userfaultfd")
@@ -298,10 +384,7 @@ fn nothing_is_left_behind() {
         127,
         &[],
     );
-    assert_eq!(
-        fs::read_dir(directory.path()).expect("directory").count(),
-        0
-    );
+    assert_empty(directory.path());
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod directory;
 mod queues;
 mod state;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::units::{PageNo, PageRange, SlotNo};
@@ -97,8 +96,11 @@ impl Leaf {
 
 /// All touched pages, found by number in constant expected time.
 pub struct Pages {
-    /// Never moved once made: growing the table in a fault must not copy it.
-    slabs: Vec<Box<[Leaf]>>,
+    /// Never moved once made: growing the table in a fault must not copy it. Room for whole slabs, leaves
+    /// as they are first needed: memory that is reserved and not written takes no RAM.
+    slabs: Vec<Vec<Leaf>>,
+    /// Leaves made so far, in use or not.
+    made: usize,
     free: Vec<u32>,
     directory: Directory,
     queues: [Ends; 4],
@@ -129,6 +131,7 @@ impl Pages {
         };
         Self {
             slabs: Vec::new(),
+            made: 0,
             free: Vec::new(),
             directory: Directory::new(),
             queues: [ends; 4],
@@ -143,16 +146,17 @@ impl Pages {
     /// Makes room for `leaves` further leaves, so that the next touches allocate nothing.
     pub fn reserve(&mut self, leaves: usize) {
         self.directory.reserve(leaves);
-        while self.free.len() < leaves {
-            let first =
-                u32::try_from(self.slabs.len() * SLAB_LEAVES).expect("fewer than 2^26 leaves");
-            self.slabs
-                .push((0..SLAB_LEAVES).map(|_| Leaf::fresh(u64::MAX)).collect());
+        while self.free.len() + self.room() < leaves {
+            self.slabs.push(Vec::with_capacity(SLAB_LEAVES));
             if let Some(bits) = &mut self.bits {
                 bits.add_slab();
             }
-            self.free.extend((first..first + SLAB_LEAVES as u32).rev());
         }
+    }
+
+    /// Leaves that the slabs have room for and that were never made.
+    fn room(&self) -> usize {
+        self.slabs.len() * SLAB_LEAVES - self.made
     }
 
     fn leaf(&self, index: usize) -> &Leaf {
@@ -221,11 +225,21 @@ impl Pages {
     }
 
     fn add_leaf(&mut self, base: u64) -> u32 {
-        if self.free.is_empty() {
+        if self.free.is_empty() && self.room() == 0 {
             self.reserve(16);
         }
-        let leaf = self.free.pop().expect("just reserved");
-        *self.leaf_mut(leaf as usize) = Leaf::fresh(base);
+        let leaf = match self.free.pop() {
+            Some(leaf) => {
+                *self.leaf_mut(leaf as usize) = Leaf::fresh(base);
+                leaf
+            }
+            None => {
+                let leaf = u32::try_from(self.made).expect("fewer than 2^26 leaves");
+                self.slabs[self.made / SLAB_LEAVES].push(Leaf::fresh(base));
+                self.made += 1;
+                leaf
+            }
+        };
         self.directory.insert(base, leaf);
         leaf
     }
@@ -351,13 +365,13 @@ impl Pages {
                 }
             }
         };
-        if last - first < (self.slabs.len() * SLAB_LEAVES) as u64 {
+        if last - first < self.made as u64 {
             (first..=last)
                 .filter_map(|base| self.directory.get(base))
                 .for_each(&mut in_leaf);
         } else {
             let inside = |l: &Leaf| l.used > 0 && (first..=last).contains(&l.base);
-            (0..self.slabs.len() * SLAB_LEAVES)
+            (0..self.made)
                 .filter(|&l| inside(self.leaf(l)))
                 .for_each(|l| in_leaf(l as u32));
         }
@@ -373,10 +387,10 @@ impl Pages {
         }
     }
 
-    /// Bytes of heap the table occupies.
+    /// Bytes of heap that the table has written to; room for further leaves is not.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.slabs.len() * SLAB_LEAVES * size_of::<Leaf>()
+        self.made * size_of::<Leaf>()
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
             + self.bits.as_ref().map_or(0, Bits::heap_bytes)
@@ -477,7 +491,7 @@ mod tests {
             ids.into_iter().for_each(|id| pages.forget(id));
             assert_eq!(pages.directory.used, 0);
         }
-        assert!(pages.slabs.len() * SLAB_LEAVES <= 1024);
+        assert_eq!(pages.made, 1000, "leaves are used again");
     }
 
     #[test]

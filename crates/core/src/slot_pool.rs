@@ -13,7 +13,7 @@ pub struct SlotPool {
     pub free: Box<dyn Slots>,
     build: fn(u32) -> Box<dyn Slots>,
     capacity: u32,
-    pages: Vec<PageId>,
+    pages: Owners,
     own: Bits,
     kept: Bits,
     deferred: Vec<SlotNo>,
@@ -28,8 +28,8 @@ impl SlotPool {
             free: build(capacity),
             build,
             capacity,
-            pages: Vec::new(),
-            own: Bits::new(capacity),
+            pages: Owners::default(),
+            own: Bits::default(),
             kept: Bits::default(),
             deferred: Vec::new(),
             used: 0,
@@ -39,11 +39,10 @@ impl SlotPool {
     /// `range` may be written from now on.
     pub fn add(&mut self, range: SlotRange) {
         self.free.add(range);
-        range.iter().for_each(|slot| self.own.set(slot, true));
         let end = range.end().0 as usize;
-        if self.pages.len() < end {
-            self.pages.resize(end, PageId::NONE);
-        }
+        self.own.reach(end);
+        range.iter().for_each(|slot| self.own.set(slot, true));
+        self.pages.reach(end);
     }
 
     /// Slots that hold a page.
@@ -55,22 +54,19 @@ impl SlotPool {
     /// The page whose content is in `slot`.
     #[must_use]
     pub fn page(&self, slot: SlotNo) -> Option<PageId> {
-        self.pages
-            .get(slot.0 as usize)
-            .copied()
-            .filter(|id| id.is_some())
+        self.pages.get(slot).filter(|id| id.is_some())
     }
 
     /// Binds `slot`, which was just allocated, to a page.
     pub fn bind(&mut self, slot: SlotNo, page: PageId) {
         debug_assert!(self.page(slot).is_none());
-        self.pages[slot.0 as usize] = page;
+        self.pages.set(slot, page);
         self.used += 1;
     }
 
     /// The content in `slot` is not wanted any more.
     pub fn release(&mut self, slot: SlotNo) {
-        self.pages[slot.0 as usize] = PageId::NONE;
+        self.pages.set(slot, PageId::NONE);
         self.used -= 1;
         if !self.own.get(slot) {
             return; // The parent's: it holds the slot until this process is gone.
@@ -86,8 +82,9 @@ impl SlotPool {
     pub fn release_run(&mut self, range: SlotRange) {
         let plain = |slot| self.own.get(slot) && !self.kept.get(slot);
         if range.iter().all(plain) {
-            let slots = range.start.0 as usize..range.end().0 as usize;
-            self.pages[slots].fill(PageId::NONE);
+            range
+                .iter()
+                .for_each(|slot| self.pages.set(slot, PageId::NONE));
             self.used -= range.slots as usize;
             self.free.free(range);
         } else {
@@ -97,15 +94,13 @@ impl SlotPool {
 
     /// `slot` failed and is never used again.
     pub fn retire(&mut self, slot: SlotNo) {
-        self.pages[slot.0 as usize] = PageId::NONE;
+        self.pages.set(slot, PageId::NONE);
         self.used -= 1;
     }
 
     /// A child is about to share every slot in use: none of them is reused before [`Self::children_gone`].
     pub fn keep_for_child(&mut self) {
-        if self.kept.words.len() < self.own.words.len() {
-            self.kept.words.resize(self.own.words.len(), 0);
-        }
+        self.kept.reach(self.pages.slots());
         for (slot, page) in self.pages.iter().enumerate() {
             if page.is_some() {
                 self.kept.set(SlotNo(slot as u32), true);
@@ -124,29 +119,71 @@ impl SlotPool {
     /// In the child: everything so far is the parent's.
     pub fn disown(&mut self) {
         self.free = (self.build)(self.capacity);
-        self.own = Bits::new(self.capacity);
+        self.own = Bits::default();
         self.kept = Bits::default();
         self.deferred.clear();
     }
 
-    /// Bytes of heap.
+    /// Bytes of heap that were written to, those of the allocator left out.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<PageId>()
-            + (self.own.words.capacity() + self.kept.words.capacity()) * 8
+        self.pages.slots() * size_of::<PageId>()
+            + (self.own.words.len() + self.kept.words.len()) * 8
     }
 }
 
-/// A bitmap over slots.
+/// Slots of one piece of [`Owners`]: 64 KiB, which the live allocator has a class for.
+const PIECE_SLOTS: usize = 1 << 14;
+
+/// The page behind each slot that there is. In pieces, because the table grows while threads wait for
+/// faults: nothing is copied, and no outgrown copy is left in the allocator.
+#[derive(Default)]
+struct Owners {
+    pieces: Vec<Vec<PageId>>,
+}
+
+impl Owners {
+    /// Makes room for slots below `end`.
+    fn reach(&mut self, end: usize) {
+        while self.slots() < end {
+            self.pieces.push(alloc::vec![PageId::NONE; PIECE_SLOTS]);
+        }
+    }
+
+    /// Slots that there is room for.
+    fn slots(&self) -> usize {
+        self.pieces.len() * PIECE_SLOTS
+    }
+
+    fn get(&self, slot: SlotNo) -> Option<PageId> {
+        let slot = slot.0 as usize;
+        let piece = self.pieces.get(slot / PIECE_SLOTS)?;
+        Some(piece[slot % PIECE_SLOTS])
+    }
+
+    /// # Panics
+    /// When there is no room for `slot`.
+    fn set(&mut self, slot: SlotNo, page: PageId) {
+        let slot = slot.0 as usize;
+        self.pieces[slot / PIECE_SLOTS][slot % PIECE_SLOTS] = page;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &PageId> {
+        self.pieces.iter().flatten()
+    }
+}
+
+/// A bitmap over the slots that there are, zero beyond them.
 #[derive(Default)]
 struct Bits {
     words: Vec<u64>,
 }
 
 impl Bits {
-    fn new(capacity: u32) -> Self {
-        Self {
-            words: alloc::vec![0; capacity.div_ceil(64) as usize],
+    /// Makes room for slots below `end`.
+    fn reach(&mut self, end: usize) {
+        if self.words.len() * 64 < end {
+            self.words.resize(end.div_ceil(64), 0);
         }
     }
 

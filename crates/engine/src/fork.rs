@@ -172,6 +172,9 @@ pub(crate) fn revive(
     live.children.clear();
     live.calls.reset();
     live.forget_parent();
+    // Frames outside the program are shared with the parent until either writes to them, which is soon:
+    // they are what pages are read into.
+    live.world.cow_duplicates = live.world.frames.populated() as u64;
     register_again(&mut live)?;
     live.pager.handle(clock::now(), Event::Forked);
     live.take_share();

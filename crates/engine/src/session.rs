@@ -34,7 +34,7 @@ pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
 pub use latency::{Histogram, Latencies, Latency, Waits};
 pub use layout::State;
-use layout::{Layout, MAGIC, Member, VERSION};
+use layout::{Layout, Ledger, MAGIC, Member, VERSION};
 pub use objects::{ObjectUse, ObjectUses};
 
 /// Most processes with a pager at once.
@@ -232,8 +232,8 @@ impl Session {
         &self.layout().members[id.index()]
     }
 
-    fn latencies_of(&self, id: MemberId) -> &Latencies {
-        &self.layout().latencies[id.index()]
+    fn ledger(&self, id: MemberId) -> &Ledger {
+        &self.layout().ledgers[id.index()]
     }
 
     /// The number of the descriptor that holds this view's locks.

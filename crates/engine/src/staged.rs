@@ -1,10 +1,11 @@
-//! Which staged page is in which frame: a hash table of fixed size.
+//! Which staged page is in which frame: a hash table.
 
 use outpage_core::units::PageNo;
 
 use crate::frames::Place;
 
-/// Pages out of the program, by number. Never grows: it is made for all frames.
+/// Pages out of the program, by number. At most three quarters full; as a rule an eighth of the frames
+/// is staged, so it is made for a quarter and grows when more are.
 pub struct Staged {
     pages: Vec<u64>,
     places: Vec<Place>,
@@ -15,15 +16,28 @@ pub struct Staged {
 const VACANT: u64 = u64::MAX;
 
 impl Staged {
-    /// Room for `frames` pages, at most three quarters full.
+    /// For what is staged of `frames` frames.
     #[must_use]
     pub fn new(frames: usize) -> Self {
-        let cells = (frames * 4 / 3 + 64).next_power_of_two();
+        Self::with_cells((frames / 4 + 64).next_power_of_two())
+    }
+
+    /// `cells` is a power of two.
+    fn with_cells(cells: usize) -> Self {
         Self {
             pages: vec![VACANT; cells],
             places: vec![Place(0); cells],
             used: 0,
         }
+    }
+
+    fn grow(&mut self) {
+        let larger = Self::with_cells(self.pages.len() * 2);
+        let old = std::mem::replace(self, larger);
+        let cells = old.pages.into_iter().zip(old.places);
+        cells
+            .filter(|cell| cell.0 != VACANT)
+            .for_each(|(page, place)| self.insert(PageNo::from_raw(page), place));
     }
 
     /// Pages in the table.
@@ -63,12 +77,11 @@ impl Staged {
     /// `page` is staged in `place`.
     ///
     /// # Panics
-    /// When it is staged already, or more pages are staged than there are frames.
+    /// When it is staged already.
     pub fn insert(&mut self, page: PageNo, place: Place) {
-        assert!(
-            self.used * 4 <= self.pages.len() * 3,
-            "more staged pages than frames"
-        );
+        if (self.used + 1) * 4 > self.pages.len() * 3 {
+            self.grow();
+        }
         let at = self.find(page.raw());
         assert!(self.pages[at] == VACANT, "{page:?} staged twice");
         (self.pages[at], self.places[at]) = (page.raw(), place);

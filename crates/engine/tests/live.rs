@@ -11,6 +11,7 @@ use outpage_engine::call::Call;
 use outpage_engine::config::{Config, Mechanism, StoreKind};
 use outpage_engine::session::SessionPaths;
 use outpage_engine::{Engine, Setup};
+use outpage_sys::pagemap::Pagemap;
 use outpage_sys::uffd::{Features, Uffd, Wanted};
 
 #[global_allocator]
@@ -136,6 +137,7 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
     let words = unsafe { std::slice::from_raw_parts_mut(at as *mut u64, pages * WORDS_A_PAGE) };
     sweep(words, pages)?;
     scatter(words, pages)?;
+    forks(engine, words, pages)?;
     discard(engine, words, pages)
 }
 
@@ -176,6 +178,50 @@ fn scatter(words: &mut [u64], pages: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The calling thread's control block, as the preloaded library finds it.
+fn thread_block() -> usize {
+    let block;
+    // SAFETY: the first word of the block is its own address (`tcbhead_t` in glibc).
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) block, options(nostack, readonly)) };
+    block
+}
+
+/// What a forking thread names stays in the program while the pager rests, however few pages can be
+/// victims: the pages that are brought in last must not push out the first.
+fn forks(engine: &'static Engine, words: &[u64], pages: usize) -> Result<(), String> {
+    /// Frames for all that is not pinned: less than the pager wants to have staged.
+    const UNPINNED: usize = 128;
+    let (addr, pinned) = (words.as_ptr() as usize, LIMIT as usize / 4096 - UNPINNED);
+    let len = pinned * 4096;
+    if engine.call(Call::Pin { addr, len }) != 0 {
+        return Err("the first pin is refused".into());
+    }
+    let exact = |from: usize, to: usize| {
+        let wrong = (from..to).find(|&page| words[page * WORDS_A_PAGE] != mark(page, 4));
+        wrong.map_or(Ok(()), |page| {
+            Err(format!("around a fork, page {page} holds a wrong byte"))
+        })
+    };
+    exact(0, pinned)?;
+    // In place of the stack, which is brought in first; the main thread's own is not managed.
+    let stack = pages - 200;
+    let ticket = engine.fork_prepare(addr + stack * 4096, thread_block());
+    // Nobody serves faults: nothing that is managed may be touched but the thread's block.
+    let missing = Pagemap::open().ok().and_then(|pagemap| {
+        (stack - 8..stack + 3).find(|page| {
+            !pagemap
+                .page(addr + page * 4096)
+                .is_ok_and(|flags| flags.present())
+        })
+    });
+    engine.fork_parent(ticket, -libc::EAGAIN);
+    engine.call(Call::Unpin { addr, len });
+    if let Some(page) = missing {
+        return Err(format!("page {page} left before the fork"));
+    }
+    exact(0, pages)
 }
 
 /// Discarded pages read as zeroes, the others keep their content; a moved range keeps its own.

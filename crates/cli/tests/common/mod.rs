@@ -1,6 +1,6 @@
 //! What the tests of `outpage run` share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -41,4 +41,22 @@ pub fn can_page() -> bool {
         }
         doctor.status.success()
     })
+}
+
+/// Compiles `tests/programs/NAME.c` into `directory`.
+#[allow(dead_code, reason = "not every test program needs one")]
+pub fn compiled(directory: &Path, name: &str) -> PathBuf {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/programs/{name}.c"));
+    let program = directory.join(name);
+    let cc = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(
+        cc.expect("cc, which Rust needs too").success(),
+        "{name}.c does not compile"
+    );
+    program
 }

@@ -143,6 +143,26 @@ fn exec_keeps_the_limit(case: &Case) {
     assert!(done.count("page_outs") > 2 * 8192, "{}", done.stats);
 }
 
+fn forked(case: &Case) -> Done {
+    let done = case.fill(&[], &["64", "fork"]);
+    done.paged_well();
+    assert_eq!(done.stdout, "both were right\n");
+    done
+}
+
+fn both_page(case: &Case) {
+    forked(case);
+}
+
+/// What the tree has beyond the limit are pages that the pagers duplicated to detach them, or to read into
+/// them, and they are counted. Not with write-protect, which duplicates none: RSS counts a page in each
+/// process that shares it.
+fn duplicates_are_counted(case: &Case) {
+    let done = forked(case);
+    assert!(done.count("cow_duplicates") > 0, "{}", done.stats);
+    done.within_limit_and_duplicates();
+}
+
 fn parent_exits_first(case: &Case) {
     let done = case.fill(&[], &["64", "leave"]);
     assert!(done.status.success(), "{}", done.stderr);
@@ -273,10 +293,11 @@ macro_rules! whole_suite {
     ($module:ident, $how:expr) => {
         suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
-            parent_exits_first sort stress_ng python python_pool);
+            both_page parent_exits_first sort stress_ng python python_pool);
     };
 }
 
 whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
+suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);

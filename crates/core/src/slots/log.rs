@@ -15,7 +15,7 @@ const WORD: u32 = u64::BITS;
 
 /// Next-fit allocation over slots `0..capacity`, all of them unavailable at first.
 pub struct Log {
-    /// One bit a slot, 1 = free.
+    /// One bit a slot, 1 = free, up to the last slot that was made usable.
     words: Vec<u64>,
     available: u32,
     /// Where the last run ended.
@@ -24,11 +24,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// For up to `capacity` slots, none of which is usable yet. Takes a bit a slot.
+    /// For up to `capacity` slots, none of which is usable yet. Takes a bit for each that becomes so.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
         Self {
-            words: alloc::vec![0; capacity.div_ceil(WORD) as usize],
+            words: Vec::new(),
             available: 0,
             cursor: 0,
             capacity,
@@ -89,7 +89,7 @@ impl Slots for Log {
         if slots > self.available {
             return None;
         }
-        let (cursor, end) = (self.cursor, self.capacity);
+        let (cursor, end) = (self.cursor, self.words.len() as u32 * WORD);
         let start = self
             .find(cursor, end, slots)
             .or_else(|| self.find(0, end.min(cursor.saturating_add(slots)), slots))?;
@@ -108,6 +108,10 @@ impl Slots for Log {
             range.end().0 <= self.capacity,
             "{range:?} leaves the capacity"
         );
+        let words = range.end().0.div_ceil(WORD) as usize;
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
         self.mark(range, true);
     }
 

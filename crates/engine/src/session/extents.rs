@@ -22,6 +22,8 @@ const WORDS: usize = MEMBERS_MAX / 64;
 shareable! {
     /// The table of holders.
     pub(super) struct Extents {
+        /// No extent from here on was ever held: nobody looks there, which would give the table frames.
+        end: AtomicU64,
         holders: [[AtomicU64; WORDS]; EXTENTS_MAX],
     }
 }
@@ -39,6 +41,10 @@ impl Extents {
         for _ in 0..SCANS_MAX {
             let mut contended = false;
             for (index, words) in self.holders[..cap.min(EXTENTS_MAX)].iter().enumerate() {
+                if index as u64 >= self.end.load(SeqCst) {
+                    // Before the lease: who is killed in between is buried whole.
+                    self.end.fetch_max(index as u64 + 1, SeqCst);
+                }
                 match try_lease(words, member) {
                     Attempt::Leased => return Some(index as u32),
                     Attempt::Held => {}
@@ -56,7 +62,7 @@ impl Extents {
     pub(super) fn share(&self, from: MemberId, to: MemberId) {
         let (from_word, from_bit) = place(from);
         let (to_word, to_bit) = place(to);
-        for words in &self.holders {
+        for words in self.ever_held() {
             if words[from_word].load(SeqCst) & from_bit != 0 {
                 words[to_word].fetch_or(to_bit, SeqCst);
             }
@@ -72,11 +78,15 @@ impl Extents {
     /// Ends all holds of `member`.
     pub(super) fn drop_all(&self, member: MemberId) {
         let (word, bit) = place(member);
-        for words in &self.holders {
+        for words in self.ever_held() {
             if words[word].load(SeqCst) & bit != 0 {
                 words[word].fetch_and(!bit, SeqCst);
             }
         }
+    }
+
+    fn ever_held(&self) -> &[[AtomicU64; WORDS]] {
+        &self.holders[..(self.end.load(SeqCst) as usize).min(EXTENTS_MAX)]
     }
 
     /// How many members hold `extent`.
@@ -94,7 +104,7 @@ impl Extents {
         let (word, bit) = place(member);
         let held = move |words: &[AtomicU64; WORDS]| words[word].load(SeqCst) & bit != 0;
         (0_u32..)
-            .zip(&self.holders)
+            .zip(self.ever_held())
             .filter(move |(_, words)| held(words))
             .map(|(index, _)| index)
     }

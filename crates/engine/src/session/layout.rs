@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use outpage_sys::shareable;
 
 use super::MEMBERS_MAX;
-use super::counters::Counters;
+use super::counters::{Counters, Counts};
 use super::extents::Extents;
-use super::latency::Latencies;
+use super::latency::{Latencies, Waits};
 use super::objects::Table;
 
 /// `OUTPAGES` in ASCII: the first eight bytes.
@@ -55,8 +55,24 @@ shareable! {
         pub(super) wants_pages: AtomicU64,
         /// Frames it should come down to, in pages.
         pub(super) target_pages: AtomicU64,
-        /// What it counted.
+    }
+}
+
+shareable! {
+    /// What a process counted.
+    #[derive(Debug, Default)]
+    pub(super) struct Ledger {
         pub(super) counters: Counters,
+        /// How long its threads waited.
+        pub(super) latencies: Latencies,
+    }
+}
+
+impl Ledger {
+    /// As before the first count.
+    pub(super) fn clear(&self) {
+        self.counters.write(&Counts::default());
+        self.latencies.write(&Waits::default());
     }
 }
 
@@ -77,17 +93,15 @@ shareable! {
         pub(super) reserved: Aligned,
         /// Most of `reserved` at once, in pages.
         pub(super) reserved_peak: Aligned,
-        /// Counters of processes that are gone.
-        pub(super) retired: Counters,
-        /// Latencies of processes that are gone.
-        pub(super) retired_latencies: Latencies,
+        /// What the processes that are gone counted.
+        pub(super) retired: Ledger,
         pub(super) members: [Member; MEMBERS_MAX],
-        /// How long the threads of each member waited. Apart from the members, whose states are looked
-        /// through often: a look must not give every page of these a frame.
-        pub(super) latencies: [Latencies; MEMBERS_MAX],
+        /// What each member counted. Apart from the members, whose states are looked through often: a
+        /// look, a read like any other, gives every page that it meets a frame.
+        pub(super) ledgers: [Ledger; MEMBERS_MAX],
         /// Memory objects of processes that are gone.
         pub(super) retired_objects: Table,
-        /// The memory objects of each member, apart as the latencies are.
+        /// The memory objects of each member, apart as the ledgers are.
         pub(super) objects: [Table; MEMBERS_MAX],
         pub(super) extents: Extents,
     }

@@ -150,13 +150,13 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.member(self.joined()).counters
+        &self.ledger(self.joined()).counters
     }
 
     /// The counters of all processes, those that are gone included.
     #[must_use]
     pub fn totals(&self) -> Counts {
-        let mut total = self.layout().retired.read();
+        let mut total = self.layout().retired.counters.read();
         for view in self.members() {
             total.merge(&view.counts, view.state == State::Live);
         }
@@ -169,15 +169,15 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn latencies(&self) -> &Latencies {
-        self.latencies_of(self.joined())
+        &self.ledger(self.joined()).latencies
     }
 
     /// How long the threads of all processes waited, those that are gone included.
     #[must_use]
     pub fn waits(&self) -> Waits {
-        let mut total = self.layout().retired_latencies.read();
+        let mut total = self.layout().retired.latencies.read();
         for view in self.members() {
-            total.merge(&self.latencies_of(view.id).read());
+            total.merge(&self.ledger(view.id).latencies.read());
         }
         total
     }
@@ -191,7 +191,7 @@ impl Session {
                 state,
                 pid: member.pid.load(Relaxed),
                 held_pages: member.held_pages.load(Relaxed),
-                counts: member.counters.read(),
+                counts: self.ledger(id).counters.read(),
             })
         })
     }

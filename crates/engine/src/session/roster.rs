@@ -189,8 +189,7 @@ impl Session {
         member.held_pages.store(0, Relaxed);
         member.wants_pages.store(0, Relaxed);
         member.target_pages.store(u64::MAX, Relaxed);
-        member.counters.write(&super::Counts::default());
-        self.latencies_of(id).write(&super::Waits::default());
+        self.ledger(id).clear();
     }
 
     fn set_state(&self, id: MemberId, state: State) {
@@ -214,15 +213,14 @@ impl Session {
 
     /// Folds the entry's counters into the totals and frees everything that it holds.
     fn bury(&self, id: MemberId) {
-        let member = self.member(id);
-        let mut retired = self.layout().retired.read();
-        retired.merge(&member.counters.read(), false);
-        self.layout().retired.write(&retired);
-        member.counters.write(&super::Counts::default());
-        let mut waits = self.layout().retired_latencies.read();
-        waits.merge(&self.latencies_of(id).read());
-        self.layout().retired_latencies.write(&waits);
-        self.latencies_of(id).write(&super::Waits::default());
+        let (retired, ledger) = (&self.layout().retired, self.ledger(id));
+        let mut counts = retired.counters.read();
+        counts.merge(&ledger.counters.read(), false);
+        retired.counters.write(&counts);
+        let mut waits = retired.latencies.read();
+        waits.merge(&ledger.latencies.read());
+        retired.latencies.write(&waits);
+        ledger.clear();
         self.bury_objects(id);
         self.give_back(id);
         self.set_state(id, State::Free);

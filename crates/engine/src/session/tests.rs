@@ -1,4 +1,5 @@
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
@@ -331,4 +332,21 @@ fn objects_outlive_their_process_and_keep_exact_sums() {
     let pages: Vec<u64> = uses.largest.iter().map(|o| o.counts.page_ins).collect();
     assert_eq!(pages, [191, 190, 189, 188]);
     assert_eq!(pages.iter().sum::<u64>() + uses.others.page_ins, expected);
+}
+
+/// Shared memory gets a frame for each page that is looked at. What nobody used must not be.
+#[test]
+fn a_session_of_few_processes_takes_few_frames() {
+    let (launcher, file) = Session::create(100, 64 << 30).expect("session");
+    let mut one = another(&file);
+    one.join().expect("join");
+    assert!(one.lease_extent().is_some());
+    let child = one.begin_fork().expect("fork");
+    one.cancel_fork(child);
+    assert_eq!(one.target(), u64::MAX);
+    one.leave().expect("leave");
+    assert_eq!((launcher.reap(), launcher.totals().page_ins), (0, 0));
+    let path = format!("/proc/self/fd/{}", file.number());
+    let taken = std::fs::metadata(path).expect("the memfd").blocks() * 512;
+    assert!(taken <= 128 << 10, "{taken} bytes for one member");
 }
