@@ -28,6 +28,8 @@ struct Trace {
     /// The process is about to end: every write is followed by an end mark, which the next one
     /// overwrites.
     ending: bool,
+    /// Nothing may be lost at a sudden end, whatever it costs.
+    eager: bool,
 }
 
 impl Brain {
@@ -38,11 +40,12 @@ impl Brain {
     }
 
     /// Traces everything from now on to the file at `path`, which is made anew. To be called
-    /// before the first event.
+    /// before the first event. An `eager` trace is written whenever the pager has nothing to do:
+    /// a system call for nearly every fault.
     ///
     /// # Errors
     /// The kernel's, when the file cannot be made.
-    pub fn record(&mut self, path: &CStr, header: &Header<'_>) -> Result<(), Errno> {
+    pub fn record(&mut self, path: &CStr, header: &Header<'_>, eager: bool) -> Result<(), Errno> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let file = fd::open(path, flags)?;
         let mut bytes = Vec::with_capacity(BUFFER_BYTES * 2);
@@ -53,6 +56,7 @@ impl Brain {
             bytes,
             written: 0,
             ending: false,
+            eager,
         });
         Ok(())
     }
@@ -104,10 +108,12 @@ impl Brain {
         self.pager.replenish();
     }
 
-    /// Writes out what was gathered, if it is much or `all` is asked for.
+    /// Writes out what was gathered, if it is much, `all` is asked for, the trace is eager or the process
+    /// ends.
     pub fn flush(&mut self, all: bool) {
         let Some(trace) = &mut self.trace else { return };
-        if trace.bytes.len() >= BUFFER_BYTES || all && !trace.bytes.is_empty() {
+        let now = all || trace.eager || trace.ending;
+        if trace.bytes.len() >= BUFFER_BYTES || now && !trace.bytes.is_empty() {
             trace.write();
         }
     }

@@ -46,6 +46,7 @@ impl Live {
         self.trim();
         self.shared.look(now);
         self.publish();
+        self.pager.flush(true);
     }
 
     fn rebalance(&mut self) {

@@ -153,7 +153,7 @@ impl Live {
     /// Work that nobody waits for.
     fn between_events(&mut self) {
         self.pager.replenish();
-        self.pager.flush(true);
+        self.pager.flush(false);
         self.world.wakes_are_old();
         // The process may end at any moment: what others see is never older than the last event.
         self.publish();

@@ -423,7 +423,7 @@ fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
         let path = CStr::from_bytes_with_nul(path.as_bytes())
             .map_err(|_| StartError::Os("name the trace", Errno::EINVAL))?;
         pager
-            .record(path, &header)
+            .record(path, &header, config.record_each)
             .map_err(os("create the trace"))?;
     }
     Ok(pager)
