@@ -28,7 +28,7 @@ pub struct Args {
     ///   moc    cluster-pages, pages, page-ns (the microbenchmark)
     ///   ns2    pages, setup-pages, nodes, rounds, gap-pages, moved-percent, page-ns, seed
     ///   jvm    memory-pages, heap-pages, warehouses, warehouse-pages, warehouse-pages-max,
-    ///          transactions, transaction-ns, transaction-bytes, promoted-percent,
+    ///          transactions, transaction-ns, transaction-bytes, promoted-percent, visits, eden-percent,
     ///          service-period-us, seed (a guest with a Java heap)
     /// Layouts: phkmalloc, brk, glibc, jemalloc.
     #[arg(value_name = "PROGRAM", verbatim_doc_comment)]

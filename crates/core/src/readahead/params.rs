@@ -52,6 +52,8 @@ pub enum Placement {
     Aligned,
     /// From the fault's slot on.
     Target,
+    /// With the fault's slot in the middle: half of the window lies below it.
+    Centred,
 }
 
 /// How `linux-slot` sizes its blocks.
@@ -300,8 +302,8 @@ pub(super) const DEMAND_FIRST: Setting = number!(
 pub(super) const KEY: Setting = words!("key", "whose faults share an entry", key: Key {
     "one" = One, "object" = Object, "source" = Source
 });
-pub(super) const PLACEMENT: Setting = words!("placement", "where a window begins", placement: Placement {
-    "aligned" = Aligned, "target" = Target
+pub(super) const PLACEMENT: Setting = words!("placement", "where a window lies", placement: Placement {
+    "aligned" = Aligned, "target" = Target, "centred" = Centred
 });
 pub(super) const BLOCK: Setting = words!("block", "how the block is sized", block: BlockRule {
     "hits" = Hits, "fixed" = Fixed

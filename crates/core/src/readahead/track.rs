@@ -146,6 +146,7 @@ fn place(target: SlotNo, size: u32, params: Params) -> Chosen {
     let base = match params.placement {
         Placement::Target => target.0,
         Placement::Aligned => target.0 - target.0 % params.window,
+        Placement::Centred => target.0.saturating_sub(size / 2),
     };
     Chosen {
         base,

@@ -59,11 +59,13 @@ fn eight_more_each_time_up_to_32_and_back_to_8_at_once() {
 }
 
 #[test]
-fn a_window_begins_at_a_multiple_of_eight_or_at_the_target() {
+fn a_window_lies_on_a_multiple_of_eight_at_the_target_or_around_it() {
     let store = store(2000);
     for (placement, windows) in [
         (Placement::Aligned, [(96, 8), (104, 16), (120, 24)]),
         (Placement::Target, [(101, 8), (106, 16), (123, 24)]),
+        // 123 is 10 away from the end of 98..=113.
+        (Placement::Centred, [(97, 8), (98, 16), (119, 8)]),
     ] {
         let mut policy = policy("asp", |params| params.placement = placement);
         for (at, (start, slots)) in [101, 106, 123].into_iter().zip(windows) {
@@ -294,6 +296,7 @@ impl Naive {
         let base = match p.placement {
             Placement::Aligned => target / p.window * p.window,
             Placement::Target => target,
+            Placement::Centred => target.saturating_sub(pre / 2),
         };
         self.places[i] = Some((base.into(), i64::from(base + pre) - 1, pre));
         self.last = i;
@@ -305,13 +308,14 @@ proptest! {
     #[test]
     fn windows_are_those_of_a_naive_model(
         two in any::<bool>(),
-        target in any::<bool>(),
+        placement in prop::sample::select(vec![
+            Placement::Aligned, Placement::Target, Placement::Centred,
+        ]),
         numbers in (1u32..=16, 1u32..=16, 1u32..=32, 16u32..=64),
         slots in prop::collection::vec(
             prop_oneof![0u32..2000, 1000u32..1060, 500u32..560], 1..80),
     ) {
         let (window, step, mdis, max_window) = numbers;
-        let placement = if target { Placement::Target } else { Placement::Aligned };
         let name = if two { "asp2" } else { "asp" };
         let params = Params {
             window, step, mdis, max_window, placement,

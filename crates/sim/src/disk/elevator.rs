@@ -32,12 +32,22 @@ pub struct Elevator {
 }
 
 impl Elevator {
-    pub(super) fn pop(&mut self) -> Option<Request> {
+    /// The next one's place.
+    fn next_at(&self) -> Option<usize> {
         if self.sorted.is_empty() {
             return None;
         }
         let above = self.sorted.partition_point(|r| r.block < self.head);
-        let request = self.sorted.remove(above % self.sorted.len());
+        Some(above % self.sorted.len())
+    }
+
+    /// The next one.
+    pub(super) fn peek(&self) -> Option<Request> {
+        Some(self.sorted[self.next_at()?])
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Request> {
+        let request = self.sorted.remove(self.next_at()?);
         self.head = request.end();
         Some(request)
     }

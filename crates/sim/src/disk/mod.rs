@@ -6,6 +6,7 @@
 
 mod elevator;
 mod fair;
+mod habits;
 mod models;
 mod queue;
 mod rotating;

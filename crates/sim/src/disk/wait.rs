@@ -1,11 +1,18 @@
 //! A scheduler like Linux's anticipatory one: batches of reads and of writes, and after a read a
 //! short wait for the same program's next one.
+//!
+//! After `block/as-iosched.c` of Linux 2.6. The wait is not begun, or ends, when a read is at hand
+//! that is close: within 4 MiB above or 2 MiB below the last one, twice that for each millisecond
+//! of the wait, or nearer than the awaited program's own seeks are on average. Nobody waits for a
+//! program that thinks longer than the wait. Left out: programs that have exited, short seeks
+//! backwards, and the count of writes in a batch, which in the kernel follows the batch's time.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::elevator::Elevator;
+use super::habits::Habits;
 use super::{Next, Op, Request, Scheduler};
 
 /// The tunables of `Documentation/block/as-iosched.txt` (Linux 2.6.30), at their defaults.
@@ -36,11 +43,19 @@ impl Default for AnticipatoryParams {
     }
 }
 
+/// A read so many blocks above the last one is close (`as_close_req`: 8192 sectors); below it, half.
+const CLOSE_BLOCKS: u64 = 1024;
+/// Thinking times count up to this (`MAX_THINKTIME`, 20 ms).
+const THINK_MAX_NS: u64 = 20_000_000;
+
 /// One direction: requests in elevator order, and by age.
 #[derive(Default)]
 struct Lane {
     requests: Elevator,
     ages: VecDeque<(u64, Request)>,
+    /// Where the last one ended.
+    head: u64,
+    checked: u64,
 }
 
 impl Lane {
@@ -49,18 +64,47 @@ impl Lane {
         self.ages.push_back((now, request));
     }
 
-    /// The oldest request if it is older than `limit`, otherwise the next upwards from `head`.
-    fn pop(&mut self, now: u64, limit_ns: u64, head: u64) -> Option<Request> {
-        self.requests.set_head(head);
-        if let Some(&(since, oldest)) = self.ages.front()
-            && now >= since + limit_ns
-        {
-            self.requests.set_head(oldest.block);
+    fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether the oldest request is older than `limit`. Asked once in `limit` at most.
+    fn expired(&mut self, now: u64, limit_ns: u64) -> bool {
+        if now < self.checked + limit_ns {
+            return false;
         }
+        self.checked = now;
+        let oldest = self.ages.front();
+        oldest.is_some_and(|&(since, _)| now > since + limit_ns)
+    }
+
+    /// The next upwards from the last one, or the oldest.
+    fn pop(&mut self, oldest: bool) -> Option<Request> {
+        let from = match self.ages.front() {
+            Some((_, request)) if oldest => request.block,
+            _ => self.head,
+        };
+        self.requests.set_head(from);
         let request = self.requests.pop()?;
         self.ages.retain(|(_, waiting)| waiting.id != request.id);
+        self.head = request.end();
         Some(request)
     }
+
+    fn peek(&mut self) -> Option<Request> {
+        self.requests.set_head(self.head);
+        self.requests.peek()
+    }
+}
+
+/// The wait for a program's next read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Off,
+    /// Until then.
+    On(u64),
+    /// It was in vain, or ended: the next request is served whatever it is.
+    Over,
 }
 
 /// The scheduler.
@@ -70,11 +114,10 @@ pub struct Anticipatory {
     writes: Lane,
     reading: bool,
     batch_ends: u64,
-    head: u64,
-    /// The program whose next read is awaited, and until when.
-    awaited: Option<(u32, u64)>,
-    /// Of each program: when its last read was complete, and the mean of its thinking times.
-    thinks: HashMap<u32, (u64, u64)>,
+    wait: Wait,
+    /// Who had the last read, and when it was complete; none after a write.
+    last: Option<(u32, u64)>,
+    habits: HashMap<u32, Habits>,
 }
 
 impl Anticipatory {
@@ -86,93 +129,158 @@ impl Anticipatory {
             reads: Lane::default(),
             writes: Lane::default(),
             reading: true,
-            batch_ends: 0,
-            head: 0,
-            awaited: None,
-            thinks: HashMap::new(),
+            batch_ends: params.read_batch_ms * 1_000_000,
+            wait: Wait::Off,
+            last: None,
+            habits: HashMap::new(),
         }
     }
 
-    fn wait_ns(&self) -> u64 {
+    const fn wait_ns(&self) -> u64 {
         self.params.antic_expire_us * 1_000
     }
 
-    /// The other direction gets a batch if this one is empty, or its time is over and the other
-    /// has requests.
-    fn choose_batch(&mut self, now: u64) {
-        let (here, there) = if self.reading {
-            (self.reads.requests.len(), self.writes.requests.len())
-        } else {
-            (self.writes.requests.len(), self.reads.requests.len())
+    /// Whether `read` is as near as one that would be waited for (`as_close_req`).
+    fn close(&self, now: u64, read: &Request, (who, done): (u32, u64)) -> bool {
+        let waited_ms = now.saturating_sub(done) / 1_000_000;
+        let near = CLOSE_BLOCKS << waited_ms.min(20);
+        let (last, next) = (self.reads.head, read.block);
+        let seek = self.habits.get(&who).map_or(0, |h| h.seek.value());
+        last <= next + near / 2 && next <= last + near || seek > last.abs_diff(next)
+    }
+
+    /// Whether there is no point in waiting for the last reader, `read` being at hand
+    /// (`as_can_break_anticipation`).
+    fn no_wait(&mut self, now: u64, read: Option<&Request>) -> bool {
+        let Some(last @ (who, done)) = self.last else {
+            return true;
         };
-        if there > 0 && (here == 0 || now >= self.batch_ends) {
-            self.reading = !self.reading;
-            let batch_ms = if self.reading {
-                self.params.read_batch_ms
-            } else {
-                self.params.write_batch_ms
-            };
-            self.batch_ends = now + batch_ms * 1_000_000;
+        let own = self.reads.ages.iter().any(|(_, r)| r.from == who);
+        if own || now >= done + self.wait_ns() {
+            return true;
         }
+        if let Some(read) = read.filter(|read| self.close(now, read, last)) {
+            // Who works in the same place counts as the program itself.
+            let habits = self.habits.entry(who).or_default();
+            habits.asks(now, read, THINK_MAX_NS);
+            return true;
+        }
+        let think = self.habits.get(&who).map_or(0, |h| h.think.value());
+        think > self.wait_ns()
+    }
+
+    fn expire_ns(&self, reads: bool) -> u64 {
+        let ms = if reads {
+            self.params.read_expire_ms
+        } else {
+            self.params.write_expire_ms
+        };
+        ms * 1_000_000
+    }
+
+    fn dispatch(&mut self, now: u64, oldest: bool) -> Next {
+        let limit = self.expire_ns(self.reading);
+        let lane = if self.reading {
+            &mut self.reads
+        } else {
+            &mut self.writes
+        };
+        let oldest = oldest || lane.expired(now, limit);
+        let Some(request) = lane.pop(oldest) else {
+            return Next::Empty;
+        };
+        self.wait = Wait::Off;
+        self.last = self.reading.then_some((request.from, now));
+        Next::Dispatch(request)
+    }
+
+    /// The other direction has its turn, if there is anything.
+    fn turn(&mut self, now: u64) -> Next {
+        let (reads, writes) = (self.reads.len() > 0, self.writes.len() > 0);
+        if !reads && !writes {
+            return Next::Empty;
+        }
+        let fresh = !self.reading;
+        self.reading = reads && !(writes && self.reading);
+        let batch_ms = if self.reading {
+            self.params.read_batch_ms
+        } else {
+            self.params.write_batch_ms
+        };
+        self.batch_ends = now + batch_ms * 1_000_000;
+        self.dispatch(now, self.reading && fresh)
     }
 }
 
 impl Scheduler for Anticipatory {
     fn push(&mut self, now: u64, request: Request) {
-        match request.op {
-            Op::Read => {
-                if let Some((done, mean)) = self.thinks.get_mut(&request.from) {
-                    // A weighted mean as the kernel keeps it: 7/8 of the old, 1/8 of the new.
-                    *mean = (*mean * 7 + (now - (*done).min(now))) / 8;
-                }
-                if self.awaited.is_some_and(|(from, _)| from == request.from) {
-                    self.awaited = None;
-                }
-                self.reads.push(now, request);
-            }
-            Op::Write => self.writes.push(now, request),
+        if request.op == Op::Write {
+            self.writes.push(now, request);
+            return;
+        }
+        let habits = self.habits.entry(request.from).or_default();
+        habits.asks(now, &request, THINK_MAX_NS);
+        self.reads.push(now, request);
+        if matches!(self.wait, Wait::On(_)) && self.no_wait(now, Some(&request)) {
+            self.wait = Wait::Over;
         }
     }
 
     fn next(&mut self, now: u64) -> Next {
-        if let Some((_, until)) = self.awaited {
-            if now < until && self.waiting() > 0 {
-                return Next::Wait(until);
-            } else if now < until {
-                return Next::Empty;
+        let (reads, writes) = (self.reads.len() > 0, self.writes.len() > 0);
+        if let Wait::On(until) = self.wait {
+            if now < until {
+                return if reads || writes {
+                    Next::Wait(until)
+                } else {
+                    Next::Empty
+                };
             }
-            self.awaited = None;
+            self.wait = Wait::Over;
         }
-        self.choose_batch(now);
-        let (lane, limit_ms) = if self.reading {
-            (&mut self.reads, self.params.read_expire_ms)
-        } else {
-            (&mut self.writes, self.params.write_expire_ms)
-        };
-        match lane.pop(now, limit_ms * 1_000_000, self.head) {
-            Some(request) => {
-                self.head = request.end();
-                Next::Dispatch(request)
+        if reads && writes && now >= self.batch_ends {
+            return self.turn(now);
+        }
+        if self.reading {
+            if self.reads.expired(now, self.expire_ns(true)) {
+                return self.dispatch(now, true);
             }
-            None => Next::Empty,
+            let candidate = self.reads.peek();
+            if self.wait == Wait::Off && !self.no_wait(now, candidate.as_ref()) {
+                let until = self.last.map_or(now, |(_, done)| done + self.wait_ns());
+                self.wait = Wait::On(until);
+                return if reads || writes {
+                    Next::Wait(until)
+                } else {
+                    Next::Empty
+                };
+            }
         }
+        if reads && self.reading || writes && !self.reading {
+            if reads && !writes {
+                self.batch_ends = now + self.params.read_batch_ms * 1_000_000;
+            }
+            return self.dispatch(now, false);
+        }
+        self.turn(now)
     }
 
     fn completed(&mut self, now: u64, request: &Request) {
         if request.op == Op::Write {
             return;
         }
-        let (done, mean) = self.thinks.entry(request.from).or_insert((now, 0));
-        *done = now;
-        let quick = *mean <= self.params.antic_expire_us * 1_000;
-        let its_next = self.reads.ages.iter().any(|(_, r)| r.from == request.from);
-        if quick && !its_next {
-            self.awaited = Some((request.from, now + self.wait_ns()));
+        if let Some(habits) = self.habits.get_mut(&request.from) {
+            habits.served(now);
+        }
+        if let Some((who, done)) = &mut self.last
+            && *who == request.from
+        {
+            *done = now;
         }
     }
 
     fn waiting(&self) -> usize {
-        self.reads.requests.len() + self.writes.requests.len()
+        self.reads.len() + self.writes.len()
     }
 }
 
@@ -195,9 +303,9 @@ mod tests {
     #[test]
     fn the_disk_waits_for_a_quick_reader_and_not_for_a_slow_one() {
         let mut a = Anticipatory::new(AnticipatoryParams::default());
-        let (first, other) = (read(1, 1, 100), read(2, 2, 900));
+        let (first, far) = (read(1, 1, 100), read(2, 2, 900_000));
         a.push(0, first);
-        a.push(0, other);
+        a.push(0, far);
         assert_eq!(a.next(0), Next::Dispatch(first));
         a.completed(5 * MS, &first);
         assert_eq!(a.next(5 * MS), Next::Wait(5 * MS + 6_667_000));
@@ -205,14 +313,39 @@ mod tests {
         a.push(6 * MS, near);
         assert_eq!(a.next(6 * MS), Next::Dispatch(near));
         a.completed(7 * MS, &near);
-        // It thinks for a second, which spoils its mean.
-        assert_eq!(a.next(14 * MS), Next::Dispatch(other));
-        let late = read(4, 1, 102);
-        a.push(1_007 * MS, late);
-        assert_eq!(a.next(1_007 * MS), Next::Dispatch(late));
-        a.completed(1_008 * MS, &late);
-        a.push(1_008 * MS, read(5, 2, 500));
-        assert_eq!(a.next(1_008 * MS), Next::Dispatch(read(5, 2, 500)));
+        // It does not come: the wait ends.
+        assert_eq!(a.next(7 * MS), Next::Wait(7 * MS + 6_667_000));
+        assert_eq!(a.next(14 * MS), Next::Dispatch(far));
+        a.completed(20 * MS, &far);
+        // Three thinking times of a second spoil its mean.
+        for n in 1..4_u32 {
+            let late = read(3 + n, 1, 101 + u64::from(n));
+            let now = u64::from(n) * 1_000 * MS;
+            a.push(now, late);
+            assert_eq!(a.next(now), Next::Dispatch(late));
+            a.completed(now + MS, &late);
+        }
+        let other = read(9, 2, 900_000);
+        a.push(3_001 * MS, other);
+        assert_eq!(a.next(3_001 * MS), Next::Dispatch(other));
+    }
+
+    #[test]
+    fn a_close_read_of_another_program_is_served_at_once() {
+        let mut a = Anticipatory::new(AnticipatoryParams::default());
+        let (first, close) = (read(1, 1, 10_000), read(2, 2, 11_000));
+        a.push(0, first);
+        assert_eq!(a.next(0), Next::Dispatch(first));
+        a.completed(5 * MS, &first);
+        a.push(5 * MS, close);
+        assert_eq!(a.next(5 * MS), Next::Dispatch(close));
+        // Farther than 1024 blocks above: not at once, but after a millisecond.
+        let further = read(3, 3, 12_500);
+        a.completed(9 * MS, &close);
+        a.push(9 * MS, further);
+        assert_eq!(a.next(9 * MS), Next::Wait(9 * MS + 6_667_000));
+        a.push(10 * MS + MS / 2, read(4, 4, 12_600));
+        assert_eq!(a.next(10 * MS + MS / 2), Next::Dispatch(further));
     }
 
     #[test]
@@ -224,8 +357,14 @@ mod tests {
         };
         a.push(0, read(1, 1, 10));
         a.push(0, write);
-        // The first batch has no time left: one read, then the write's turn.
-        assert_eq!(a.next(0), Next::Dispatch(write));
         assert_eq!(a.next(0), Next::Dispatch(read(1, 1, 10)));
+        a.completed(MS, &read(1, 1, 10));
+        a.push(2 * MS, read(2, 1, 11));
+        assert_eq!(a.next(2 * MS), Next::Dispatch(read(2, 1, 11)));
+        a.completed(501 * MS, &read(2, 1, 11));
+        a.push(501 * MS, read(3, 1, 12));
+        // 500 ms are over: a batch of writes, then reads again.
+        assert_eq!(a.next(501 * MS), Next::Dispatch(write));
+        assert_eq!(a.next(502 * MS), Next::Dispatch(read(3, 1, 12)));
     }
 }

@@ -159,7 +159,7 @@ impl Chart {
 }
 
 /// The next of 1, 2, 4, 5, 8 times a power of ten.
-fn nice_top(value: f64) -> f64 {
+pub(super) fn nice_top(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::chart::Chart;
 use super::claims::{Claim, Published};
+use super::curves::Curves;
 use super::runs::{RunKey, Runs, Variation};
 use crate::sweep::Outcome;
 
@@ -81,6 +82,8 @@ pub struct Evaluation {
     pub tables: Vec<Table>,
     /// Figures.
     pub figures: Vec<Figure>,
+    /// What the paper leaves open, swept.
+    pub curves: Vec<Curves>,
     /// Every run: its key and what became of it.
     pub runs: BTreeMap<RunKey, Outcome>,
 }

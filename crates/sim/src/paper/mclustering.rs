@@ -187,6 +187,7 @@ pub(super) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Eva
         rows: answers.rows(section("mclustering", &SIZES)),
         tables: [table(&runs)].into_iter().chain(varied).collect(),
         figures: figures(&runs),
+        curves: Vec::new(),
         runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
     }
 }

@@ -8,6 +8,7 @@
 mod asp;
 mod chart;
 mod claims;
+mod curves;
 mod evaluation;
 mod mclustering;
 mod moc;
@@ -16,6 +17,7 @@ mod runs;
 
 pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
+pub use curves::{Curve, Curves};
 pub use evaluation::{Evaluation, Figure, Ours, Row, Table};
 pub use runs::{Measure, RunKey, Runs, Variation};
 

@@ -118,6 +118,15 @@ impl Evaluation {
                 escape(&figure.text),
             );
         }
+        for curves in &self.curves {
+            let _ = writeln!(
+                out,
+                "<figure><h3>{}</h3>\n{}<figcaption>{}</figcaption></figure>",
+                escape(&curves.title),
+                curves.svg(),
+                escape(&curves.text),
+            );
+        }
         for failure in self.failures() {
             let _ = writeln!(out, "<p>Without result: {}</p>", escape(&failure));
         }

@@ -61,7 +61,13 @@ impl World {
     /// Hands a transfer to the disk, and counts it for the programs whose pages it moves.
     fn submit(&mut self, id: ActionId, slots: SlotRange, op: Op) {
         self.now += u64::from(self.costs.io_ns);
-        let mut from = DAEMON;
+        let from = match op {
+            Op::Read => self.reader(id),
+            Op::Write => DAEMON,
+        };
+        if let Some(process) = self.processes.get_mut(from as usize) {
+            process.reads += 1;
+        }
         for page in self.pager.pages_of(id) {
             let owner = page.object().0 as usize - 1;
             let Some(process) = self.processes.get_mut(owner) else {
@@ -69,9 +75,7 @@ impl World {
             };
             match op {
                 Op::Read => {
-                    process.reads += u64::from(from == DAEMON);
                     process.pages_in += 1;
-                    from = owner as u32;
                     if process.state != State::Waiting || process.page != Some(*page) {
                         self.ahead.reads(*page);
                     }
@@ -88,6 +92,20 @@ impl World {
         };
         self.disk.submit(self.now, request);
         self.due_stale = true;
+    }
+
+    /// For whom a read is: the program whose fault is being reported, or, where the fault had to
+    /// wait for frames, one that waits and has a page in it. A read may hold pages of others too.
+    fn reader(&self, id: ActionId) -> u32 {
+        let owners = self.pager.pages_of(id).iter();
+        let mut owners = owners.map(|page| page.object().0 as usize - 1);
+        let waits = |&who: &usize| {
+            let process = self.processes.get(who);
+            process.is_some_and(|process| process.state == State::Waiting)
+        };
+        let first = owners.clone().next();
+        let from = self.faulting.or_else(|| owners.find(waits)).or(first);
+        from.map_or(DAEMON, |who| who as u32)
     }
 
     /// A transfer is complete.

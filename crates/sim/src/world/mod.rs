@@ -105,6 +105,8 @@ pub struct World {
     phases: Vec<PhaseReport>,
     ahead: ahead::Ahead,
     exhausted: Option<RunError>,
+    /// Whose fault is being reported.
+    faulting: Option<usize>,
 }
 
 impl World {
@@ -150,6 +152,7 @@ impl World {
             phases: Vec::new(),
             ahead: ahead::Ahead::default(),
             exhausted: None,
+            faulting: None,
         };
         world.slice_ends = world.quantum_ns;
         if world.fits {
@@ -421,7 +424,9 @@ impl World {
             },
         );
         let (charged, waited) = (self.now, self.processes[who].wait_ns);
+        self.faulting = Some(who);
         self.act();
+        self.faulting = None;
         if self.fits && self.pager.frames_used() > self.frames {
             // A program that touches what it never mapped.
             self.pager_starts();

@@ -2,8 +2,8 @@
 
 use super::setups::{READERS, SCHEDULERS, by_memory};
 use super::{asp_gain, gain, report, score, share};
-use crate::paper::chart::{Chart, Series};
-use crate::paper::evaluation::{Figure, Table, short};
+use crate::paper::curves::{Curve, Curves};
+use crate::paper::evaluation::{Table, short};
 use crate::paper::runs::Runs;
 use crate::world::Report;
 
@@ -83,7 +83,7 @@ fn table_2(runs: &Runs) -> Table {
         ]);
         rows.extend(swap_ins(runs, reader));
     }
-    for reader in ["asp, target", "asp2", "asp2, target"] {
+    for reader in ["asp, target", "asp, centred", "asp2", "asp2, target"] {
         rows.extend(swap_ins(runs, reader));
     }
     Table {
@@ -129,7 +129,7 @@ fn sweep(runs: &Runs) -> Table {
                     continue;
                 };
                 rows.push(vec![
-                    format!("{memory}, {scheduler}, {reader}"),
+                    format!("{memory} %, {scheduler}, {reader}"),
                     short(score(r).round()),
                     short(r.major_faults as f64),
                     short(r.page_ins as f64),
@@ -210,7 +210,7 @@ fn waits(runs: &Runs, variant: &str, reader: &str) -> Option<bool> {
 fn orders(runs: &Runs) -> Table {
     let sizes = by_memory();
     let mut head = vec![String::new()];
-    head.extend(sizes.iter().map(|s| s.0.to_owned()));
+    head.extend(sizes.iter().map(|s| format!("{} %", s.0)));
     let rows = ORDERS.map(|(name, holds)| {
         let held = sizes.iter().map(|(_, variant)| match holds(runs, variant) {
             Some(true) => "holds",
@@ -227,105 +227,105 @@ fn orders(runs: &Runs) -> Table {
     }
 }
 
-/// A curve over memory; the last place is the paper's value, whose memory is not known.
+/// A curve over memory.
 fn curve(
     runs: &Runs,
     name: &str,
     published: Option<f64>,
     value: &dyn Fn(&Runs, &str) -> Option<f64>,
-) -> Series {
-    let mut values: Vec<_> = by_memory().iter().map(|(_, v)| value(runs, v)).collect();
-    values.push(published);
-    Series {
+) -> Curve {
+    Curve {
         name: name.to_owned(),
-        values,
-        published: false,
+        values: by_memory().iter().map(|(_, v)| value(runs, v)).collect(),
+        published,
     }
 }
 
-fn figure(title: &str, unit: &str, series: Vec<Series>) -> Figure {
-    let mut categories: Vec<_> = by_memory().iter().map(|s| s.0.to_owned()).collect();
-    categories.push("published".to_owned());
-    Figure {
-        chart: Chart {
-            title: title.to_owned(),
-            unit: unit.to_owned(),
-            categories,
-            series,
-        },
-        text: "By host memory, in percent of the guests' 960 MB; last the paper's value, whose memory is not known."
-            .to_owned(),
+fn over_memory(title: &str, unit: &str, curves: Vec<Curve>) -> Curves {
+    Curves {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        over: "host memory, percent of the guests' 960 MB".to_owned(),
+        places: by_memory().iter().map(|m| m.0).collect(),
+        curves,
+        text:
+            "The paper does not publish its memory: its values are points at the right, and dashed."
+                .to_owned(),
     }
 }
 
-/// A figure of hit rates under CFQ.
-fn hit_rates(runs: &Runs, title: &str, readers: [(&str, Option<f64>); 4]) -> Figure {
-    let series = readers
+/// Hit rates under CFQ.
+fn hit_rates<const N: usize>(
+    runs: &Runs,
+    title: &str,
+    readers: [(&str, Option<f64>); N],
+) -> Curves {
+    let curves = readers
         .map(|(reader, published)| curve(runs, reader, published, &|r, v| rate(r, v, reader)));
-    figure(title, "%", series.to_vec())
+    over_memory(title, "%", curves.to_vec())
 }
 
-/// A figure of scores by that of page-cluster 3 under the scheduler that `base` names, or else the
-/// run's own: (name, scheduler, read-ahead, published).
-fn scores(
+/// Scores by that of page-cluster 3 under the scheduler that `base` names, or else the run's own:
+/// (name, scheduler, read-ahead, published).
+fn scores<const N: usize>(
     runs: &Runs,
     title: &str,
     base: Option<&str>,
-    lines: [(&str, &str, &str, Option<f64>); 4],
-) -> Figure {
-    let series = lines.map(|(name, scheduler, reader, published)| {
+    lines: [(&str, &str, &str, Option<f64>); N],
+) -> Curves {
+    let curves = lines.map(|(name, scheduler, reader, published)| {
         curve(runs, name, published, &|r, v| {
             let base = report(r, v, base.unwrap_or(scheduler), "page-cluster 3")?;
             Some(score(report(r, v, scheduler, reader)?) / score(base))
         })
     });
-    figure(title, "ratio", series.to_vec())
+    over_memory(title, "ratio", curves.to_vec())
 }
 
-fn used(runs: &Runs) -> Figure {
+fn used(runs: &Runs) -> Curves {
     let sizes = [(8, 39.9), (16, 33.5), (24, 10.8), (32, 15.8)];
-    let series = sizes.map(|(size, published)| {
-        curve(runs, &size.to_string(), Some(published), &|r, v| {
+    let curves = sizes.map(|(size, published)| {
+        curve(runs, &format!("window {size}"), Some(published), &|r, v| {
             report(r, v, "cfq", "asp").map(|r| share(r, size))
         })
     });
-    let title = "Table 2: windows of ASP under CFQ, of its swap-ins";
-    figure(title, "%", series.to_vec())
+    over_memory(
+        "Table 2: windows of ASP under CFQ, of its swap-ins",
+        "%",
+        curves.to_vec(),
+    )
 }
 
-pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
+pub(super) fn curves(runs: &Runs) -> Vec<Curves> {
     let (cfq, waiting) = ("cfq", "anticipatory");
+    let linux = "page-cluster 3";
     let table_1 = [
-        ("Linux, CFQ", cfq, "page-cluster 3", Some(1.0)),
-        (
-            "Linux, anticipatory",
-            waiting,
-            "page-cluster 3",
-            Some(1.063),
-        ),
+        ("Linux, CFQ", cfq, linux, Some(1.0)),
+        ("Linux, anticipatory", waiting, linux, Some(1.063)),
         ("ASP, CFQ", cfq, "asp", Some(1.184)),
         ("ASP, anticipatory", waiting, "asp", Some(1.255)),
     ];
     let placements = [
         ("CFQ, aligned", cfq, "asp", Some(1.183)),
         ("CFQ, at the target", cfq, "asp, target", None),
+        ("CFQ, centred", cfq, "asp, centred", None),
         ("anticipatory, aligned", waiting, "asp", Some(1.18)),
         ("anticipatory, at the target", waiting, "asp, target", None),
+        ("anticipatory, centred", waiting, "asp, centred", None),
     ];
     let table_2 = [
-        ("page-cluster 3", Some(92.2)),
+        (linux, Some(92.2)),
         ("page-cluster 4", Some(83.3)),
         ("page-cluster 5", Some(71.2)),
         ("asp", Some(90.6)),
     ];
-    let kinds = [
-        ("asp", Some(90.6)),
-        ("asp, target", None),
-        ("asp2", None),
-        ("asp2, target", None),
-    ];
-    let by_slots = "Hit rates of ASP under CFQ, by its slots and where its window begins";
-    let by_place = "Scores of ASP by those of Linux, by where its window begins";
+    let kinds = ["asp", "asp, target", "asp, centred", "asp2", "asp2, target"];
+    let kinds = kinds.map(|kind| (kind, (kind == "asp").then_some(90.6)));
+    let swap_ins = [linux, "page-cluster 4", "page-cluster 5", "asp"].map(|reader| {
+        curve(runs, reader, None, &|r, v| {
+            report(r, v, cfq, reader).map(|r| r.major_faults as f64 / 1e3)
+        })
+    });
     vec![
         scores(
             runs,
@@ -333,9 +333,19 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             Some(cfq),
             table_1,
         ),
-        scores(runs, by_place, None, placements),
+        scores(
+            runs,
+            "Scores of ASP by those of Linux, by where its window lies",
+            None,
+            placements,
+        ),
         hit_rates(runs, "Table 2: hit rates under CFQ", table_2),
-        hit_rates(runs, by_slots, kinds),
+        hit_rates(
+            runs,
+            "Hit rates of ASP under CFQ, by its slots and where its window lies",
+            kinds,
+        ),
         used(runs),
+        over_memory("Swap-ins under CFQ", "thousands", swap_ins.to_vec()),
     ]
 }

@@ -31,6 +31,7 @@ pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Syn
             .into_iter()
             .chain(speed::scaling().iter().map(linear))
             .collect(),
+        curves: Vec::new(),
         runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
     }
 }

@@ -1,0 +1,225 @@
+//! Curves over something that a paper does not say, as SVG.
+
+use std::fmt::Write;
+
+use super::chart::{escape, nice_top};
+use super::evaluation::short;
+
+/// One curve.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curve {
+    /// For the legend.
+    pub name: String,
+    /// A value at each place of [`Curves::places`]; `None` breaks the curve.
+    pub values: Vec<Option<f64>>,
+    /// The paper's value: a point at the right, whose place is not known, and a dashed level.
+    pub published: Option<f64>,
+}
+
+/// Curves over one unknown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curves {
+    /// Above.
+    pub title: String,
+    /// What the values are.
+    pub unit: String,
+    /// What the places are.
+    pub over: String,
+    /// Where values were measured, ascending.
+    pub places: Vec<f64>,
+    /// The curves.
+    pub curves: Vec<Curve>,
+    /// Below.
+    pub text: String,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 320.0;
+const LEFT: f64 = 60.0;
+/// Room for the column of published points.
+const RIGHT: f64 = 70.0;
+const TOP: f64 = 60.0;
+const BOTTOM: f64 = 46.0;
+/// Told apart without colour vision too; marks differ besides.
+const COLOURS: [&str; 6] = [
+    "#1f4e79", "#e08214", "#4d9221", "#777777", "#c51b7d", "#000000",
+];
+
+impl Curves {
+    /// The curves as an SVG element.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let (low, high) = self.range();
+        let mut out = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" \
+             font-family=\"sans-serif\" font-size=\"11\"><title>{}</title>\n",
+            escape(&self.title)
+        );
+        self.axes(&mut out, low, high);
+        for (at, curve) in self.curves.iter().enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            self.curve(&mut out, curve, colour, low, high);
+            legend(&mut out, curve, colour, at);
+        }
+        out + "</svg>\n"
+    }
+
+    /// From where to where the axis of values goes: from 0, unless all lie in its upper half.
+    fn range(&self) -> (f64, f64) {
+        let measured = self.curves.iter().flat_map(|c| c.values.iter().flatten());
+        let all = measured.chain(self.curves.iter().filter_map(|c| c.published.as_ref()));
+        let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), &v| {
+            (low.min(v), high.max(v))
+        });
+        let high = nice_top(high);
+        (if low > high / 2.0 { high / 2.0 } else { 0.0 }, high)
+    }
+
+    fn x(&self, place: f64) -> f64 {
+        let (first, last) = (self.places[0], self.places[self.places.len() - 1]);
+        let share = (place - first) / (last - first).max(f64::MIN_POSITIVE);
+        LEFT + 10.0 + share * (WIDTH - LEFT - RIGHT - 20.0)
+    }
+
+    fn axes(&self, out: &mut String, low: f64, high: f64) {
+        for step in 0..=4 {
+            let value = low + (high - low) * f64::from(step) / 4.0;
+            let y = y(value, low, high);
+            let _ = writeln!(
+                out,
+                "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                y + 4.0,
+                if high <= 4.0 {
+                    format!("{value:.2}")
+                } else {
+                    short(value)
+                },
+            );
+        }
+        let below = HEIGHT - BOTTOM + 16.0;
+        for &place in &self.places {
+            let _ = writeln!(
+                out,
+                "<text x=\"{:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>",
+                self.x(place),
+                short(place)
+            );
+        }
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">published</text>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text x=\"4\" y=\"{:.1}\">{}</text>",
+            WIDTH - RIGHT / 2.0,
+            (LEFT + WIDTH - RIGHT) / 2.0,
+            below + 18.0,
+            escape(&self.over),
+            TOP - 10.0,
+            escape(&self.unit),
+        );
+    }
+
+    fn curve(&self, out: &mut String, curve: &Curve, colour: &str, low: f64, high: f64) {
+        let measured = self.places.iter().zip(&curve.values);
+        let points: Vec<_> = measured
+            .map(|(&place, value)| value.map(|v| (place, v)))
+            .collect();
+        for part in points.split(Option::is_none) {
+            let line: Vec<_> = part
+                .iter()
+                .flatten()
+                .map(|&(place, v)| format!("{:.1},{:.1}", self.x(place), y(v, low, high)))
+                .collect();
+            let _ = writeln!(
+                out,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
+                line.join(" ")
+            );
+        }
+        for &(place, value) in points.iter().flatten() {
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"><title>{}, {}: {value:.2}</title></circle>",
+                self.x(place),
+                y(value, low, high),
+                escape(&curve.name),
+                short(place),
+            );
+        }
+        let Some(value) = curve.published else {
+            return;
+        };
+        let (level, right) = (y(value, low, high), WIDTH - RIGHT / 2.0);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{level:.1}\" y2=\"{level:.1}\" stroke=\"{colour}\" \
+             stroke-dasharray=\"3 4\" stroke-width=\"0.7\"/><circle class=\"published\" cx=\"{right:.1}\" cy=\"{level:.1}\" \
+             r=\"4.5\" fill=\"white\" stroke=\"{colour}\" stroke-width=\"1.5\"><title>{}, published: {value:.2}</title></circle>",
+            escape(&curve.name),
+        );
+    }
+}
+
+fn y(value: f64, low: f64, high: f64) -> f64 {
+    TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low)
+}
+
+/// Three names a line.
+fn legend(out: &mut String, curve: &Curve, colour: &str, at: usize) {
+    let x = LEFT + 215.0 * (at % 3) as f64;
+    let y = 12.0 + 16.0 * (at / 3) as f64;
+    let _ = writeln!(
+        out,
+        "<line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{y:.0}\" y2=\"{y:.0}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
+         <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+        x + 16.0,
+        x + 20.0,
+        y + 4.0,
+        escape(&curve.name),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curves() -> Curves {
+        Curves {
+            title: "t".to_owned(),
+            unit: "%".to_owned(),
+            over: "memory".to_owned(),
+            places: vec![50.0, 60.0, 70.0, 80.0],
+            curves: vec![Curve {
+                name: "a < b".to_owned(),
+                values: vec![Some(0.0), Some(100.0), None, Some(50.0)],
+                published: Some(25.0),
+            }],
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_curve_goes_through_its_values_breaks_where_there_is_none_and_meets_a_published_point() {
+        let svg = curves().svg();
+        // Values from 274 (0) to 60 (100); places from 70 to 640.
+        assert!(svg.contains("points=\"70.0,274.0 260.0,60.0\""), "{svg}");
+        assert!(svg.contains("points=\"640.0,167.0\""), "{svg}");
+        assert!(
+            svg.contains("class=\"published\" cx=\"685.0\" cy=\"220.5\""),
+            "{svg}"
+        );
+        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert!(!svg.contains("a < b"));
+    }
+
+    #[test]
+    fn the_axis_begins_at_half_where_all_values_are_in_the_upper_half() {
+        let mut curves = curves();
+        assert_eq!(curves.range(), (0.0, 100.0));
+        curves.curves[0].values[0] = None;
+        curves.curves[0].published = None;
+        curves.curves[0].values[3] = Some(60.0);
+        assert_eq!(curves.range(), (50.0, 100.0));
+    }
+}
