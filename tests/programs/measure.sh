@@ -78,9 +78,9 @@ measure() {
     [ "$2" != kernel ] || swap_off
 }
 
-# A counter of the last run under Outpage.
+# A counter of the last run under Outpage: of the whole run, not of a memory object.
 counter() {
-    sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" "$work/stats" 2>/dev/null
+    sed -n "s/^  \"$1\": \([0-9]*\),*$/\1/p" "$work/stats" 2>/dev/null
 }
 
 median() {

@@ -22,6 +22,7 @@ use outpage_sys::uffd::Mode;
 
 use crate::call::Call;
 use crate::live::Live;
+use crate::placement::Placement;
 use crate::session::{MemberId, Session};
 use crate::start::{
     Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
@@ -169,6 +170,8 @@ pub(crate) fn revive(
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
     live.pager.forget_trace();
+    // The parent's knows its own threads, and where this one's pager may run.
+    live.placement = Placement::new();
     live.children.clear();
     live.calls.reset();
     live.forget_parent();

@@ -1,8 +1,9 @@
 //! The managed address ranges of the program, and which memory object backs each.
 //!
-//! A page's index is its address. Its object stands for the mapping that it is in: what the kernel
-//! would join into one mapping, adjacent and of equal protection, is one object. Memory that `mremap`
-//! moved keeps its numbers; a later mapping whose numbers are taken that way goes to another object.
+//! A page's index is its address. Its object stands for the mapping that it is in: a mapping that is made
+//! beside another of equal protection goes to that one's object, as the kernel joins the two. What becomes one
+//! mapping later, by `mprotect` or when a hole is filled, stays two objects. Memory that `mremap` moved keeps
+//! its numbers; a later mapping whose numbers are taken that way goes to another object.
 
 use outpage_core::units::{ObjectId, PAGE_SHIFT, PageNo, PageRange};
 

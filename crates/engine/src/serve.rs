@@ -53,6 +53,16 @@ fn may_join(start: usize, len: usize) -> Result<(), Errno> {
     map::madvise(start, len, libc::MADV_NORMAL)
 }
 
+/// Whether `parts`, which begin where a call's range does, are one mapping of the kernel's up to `end`.
+/// Parts of one mapping have numbers of their own where some of it was moved or its protection changed.
+fn one_mapping(parts: &[Region], end: usize) -> bool {
+    let alike = |a: &Region, b: &Region| {
+        a.end == b.start && (a.prot, a.wiped_by_fork) == (b.prot, b.wiped_by_fork)
+    };
+    parts.last().is_some_and(|last| last.end == end)
+        && parts.windows(2).all(|pair| alike(&pair[0], &pair[1]))
+}
+
 impl Live {
     /// Carries out `call`; returns what the system call would.
     pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
@@ -162,81 +172,87 @@ impl Live {
         flags: i32,
         new_addr: usize,
     ) -> isize {
-        let managed = self.world.regions.at(old).copied();
-        let Some(region) =
-            managed.filter(|_| old.is_multiple_of(PAGE_BYTES) && old_len > 0 && new_len > 0)
-        else {
+        let managed = self.world.regions.at(old).is_some();
+        if !managed || !old.is_multiple_of(PAGE_BYTES) || old_len == 0 || new_len == 0 {
             if flags & libc::MREMAP_FIXED != 0 {
                 self.let_go(new_addr, new_addr.saturating_add(new_len));
             }
             return value(map::mremap(old, old_len, new_len, flags, new_addr));
-        };
-        if region.end < old + old_len {
+        }
+        let mut parts = std::mem::take(&mut self.scratch);
+        let end = old.saturating_add(old_len);
+        self.world.regions.within(old, end, &mut parts);
+        let result = if one_mapping(&parts, end) {
+            if flags & libc::MREMAP_FIXED != 0 {
+                self.let_go(new_addr, new_addr.saturating_add(new_len));
+            }
+            if new_len < old_len {
+                self.let_go(old + new_len, end);
+            }
+            let kept = old + old_len.min(new_len);
+            self.world.regions.within(old, kept, &mut parts);
+            self.remap(&parts, old_len, new_len, flags, new_addr)
+        } else {
             // The kernel too refuses to move several mappings at once.
-            return -(Errno::EFAULT.number() as isize);
+            Err(Errno::EFAULT)
+        };
+        self.scratch = parts;
+        value(result)
+    }
+
+    /// Has the kernel move, grow or shrink a mapping, of which `parts` is what is kept.
+    fn remap(
+        &mut self,
+        parts: &[Region],
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new_addr: usize,
+    ) -> Result<usize, Errno> {
+        while parts.iter().any(|part| self.pager.busy(part.pages())) {
+            parts.iter().for_each(|part| self.quiesce(part.pages()));
         }
-        if flags & libc::MREMAP_FIXED != 0 {
-            self.let_go(new_addr, new_addr.saturating_add(new_len));
-        }
-        if new_len < old_len {
-            self.let_go(old + new_len, old + old_len);
-        }
-        self.quiesce(PageRange::new(
-            region.page(old),
-            (old_len.min(new_len) / PAGE_BYTES) as u64,
-        ));
-        let kept = old_len.min(new_len);
+        let (old, kept) = (parts[0].start, old_len.min(new_len));
         let may_move = flags & libc::MREMAP_MAYMOVE != 0;
-        if may_move && let Err(error) = keep_apart(old, kept) {
-            return -(error.number() as isize);
+        if may_move {
+            keep_apart(old, kept)?;
         }
         let old_stays = flags & libc::MREMAP_DONTUNMAP != 0;
         let moved = match map::mremap(old, old_len, new_len, flags, new_addr) {
             Ok(moved) => moved,
             Err(error) => {
                 let _ = may_join(old, kept);
-                return -(error.number() as isize);
+                return Err(error);
             }
         };
-        self.moved(region, old, kept, moved, new_len, old_stays);
+        self.moved(parts, moved, new_len, old_stays);
         if may_move {
             let _ = may_join(moved, new_len);
             let _ = old_stays.then(|| may_join(old, kept));
         }
-        moved as isize
+        Ok(moved)
     }
 
-    /// The kernel moved `kept` bytes from `old` to `new`, where `new_len` bytes are mapped now.
-    fn moved(
-        &mut self,
-        region: Region,
-        old: usize,
-        kept: usize,
-        new: usize,
-        new_len: usize,
-        old_stays: bool,
-    ) {
+    /// The kernel moved `parts`, which are one mapping, to `new`, where `new_len` bytes are mapped now.
+    fn moved(&mut self, parts: &[Region], new: usize, new_len: usize, old_stays: bool) {
+        let (first, last) = (parts[0], parts[parts.len() - 1]);
+        let (old, kept) = (first.start, last.end - first.start);
+        let regions = &mut self.world.regions;
         if new != old {
-            let mut parts = std::mem::take(&mut self.scratch);
-            self.world.regions.remove(old, old + kept, &mut parts);
-            self.scratch = parts;
-            let first = region.page(old);
-            self.world.regions.insert(Region {
-                start: new,
-                end: new + kept,
-                first,
-                ..region
-            });
+            regions.remove(old, old + kept, &mut self.scratch);
+            for part in parts {
+                regions.insert(Region {
+                    start: new + (part.start - old),
+                    end: new + (part.end - old),
+                    ..*part
+                });
+            }
             if old_stays {
-                self.world
-                    .regions
-                    .add(old, old + kept, region.prot, region.locked);
+                regions.add(old, old + kept, last.prot, last.locked);
             }
         }
         if new_len > kept {
-            self.world
-                .regions
-                .add(new + kept, new + new_len, region.prot, region.locked);
+            regions.add(new + kept, new + new_len, last.prot, last.locked);
         }
         // The kernel drops the registration of what it moved.
         let registered = self.world.uffd.register(new, new_len, Mode::both());
@@ -247,8 +263,7 @@ impl Live {
             ]);
         }
         // Nor does it keep the protection of pages that are staged in place.
-        let pages = PageRange::new(region.page(old), (kept / PAGE_BYTES) as u64);
-        self.protect_staged(|page| pages.contains(page));
+        self.protect_staged(|page| parts.iter().any(|part| part.pages().contains(page)));
     }
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {

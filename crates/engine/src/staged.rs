@@ -19,7 +19,7 @@ impl Staged {
     /// For what is staged of `frames` frames.
     #[must_use]
     pub fn new(frames: usize) -> Self {
-        Self::with_cells((frames / 4 + 64).next_power_of_two())
+        Self::with_cells((frames / 4).max(64).next_power_of_two())
     }
 
     /// `cells` is a power of two.

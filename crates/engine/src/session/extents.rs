@@ -2,7 +2,7 @@
 //!
 //! The file is divided into extents. A process leases an extent before it puts slots there; a
 //! forked child holds its parent's extents too, because both page in from them. An extent is free
-//! when nobody holds it. The table is two words of holder bits an extent, and needs no lock.
+//! when nobody holds it. The table is eight words of holder bits an extent, and needs no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -46,9 +46,10 @@ fn address(object: &ObjectUse) -> String {
     format!("{:#x}", object.first.index() * PAGE_BYTES as u64)
 }
 
-/// Pages from the first that was read to the last.
+/// Pages from the first that was read to the last. Rows are read while processes may still write
+/// them, so the two may be of different objects.
 fn pages(object: &ObjectUse) -> u64 {
-    object.last.index() - object.first.index() + 1
+    object.last.index().saturating_sub(object.first.index()) + 1
 }
 
 fn counts(c: &SwapCache) -> Map<String, Value> {
