@@ -198,6 +198,10 @@ impl Calls {
         while slot.state.load(Ordering::Acquire) != ANSWERED {
             // The read faults, and the pager answers the fault when the call is done.
             std::hint::black_box(self.bells.bytes(index * PAGE_BYTES, 1)[0]);
+            if slot.state.load(Ordering::Acquire) != ANSWERED {
+                // A late answer to an earlier fault left the bell mapped: it must be empty to ring.
+                let _ = map::release(self.bells.start() + index * PAGE_BYTES, PAGE_BYTES);
+            }
         }
         let result = slot.result.load(Ordering::Relaxed);
         // Empties the bell for its next ring.
