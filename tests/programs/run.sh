@@ -27,7 +27,7 @@ Programs (all of them when none is named):
   redis    redis-server under redis-benchmark
   gcc      one very large generated C file
   pool     a Python multiprocessing pool that forks with its memory full
-  graph    search of a random graph, which the kernel's OOM killer ends
+  graph    search of a random graph, which the kernel's OOM killer may end
 
 Options:
   --quick           small sizes: seconds instead of minutes
