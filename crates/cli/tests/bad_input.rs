@@ -231,6 +231,14 @@ fn a_full_swap_directory() {
     }
 }
 
+#[test]
+fn a_limit_on_the_size_of_files() {
+    let script = "ulimit -f 2000; exec \"$0\" run --memory 64M -- echo it ran";
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", script, OUTPAGE]).output();
+    assert_refused(&output.expect("sh"), 69, &["16 MiB", "ulimit -f"]);
+}
+
 /// A copy that another user may execute, with any file in place of the library, and a swap directory.
 fn copied(directory: &Path) -> (PathBuf, PathBuf) {
     let (program, swap) = (directory.join("outpage"), directory.join("swap"));

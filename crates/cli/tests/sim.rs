@@ -359,6 +359,70 @@ fn a_live_log_replays_identically_and_is_charted() {
     );
 }
 
+/// A program that pages and then executes another, which pages too.
+const EXECUTES: &str = "
+import os, sys
+filled = bytearray(40 << 20)
+for at in range(0, len(filled), 4096):
+    filled[at] = 1
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn each_program_that_a_process_executes_has_its_log() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let log = dir.path().join("log");
+    let to_log = ["trace", "--log", "--memory", "16M", "-o", words(&log), "--"];
+    let python = ["python3", "-c", EXECUTES, common::OUTPAGE];
+    let program = ["workload", "seq", "--mib", "32"];
+    let output = run(&[&to_log[..], &python, &program].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(127) {
+        return eprintln!("SKIPPED: {text}");
+    }
+    assert!(output.status.success(), "{text}");
+    let logs: Vec<_> = fs::read_dir(dir.path()).expect("directory").collect();
+    assert_eq!(logs.len(), 2, "{logs:?}, {text}");
+    for log in logs {
+        let log = log.expect("entry").path();
+        let same = run(&["replay", "--identical", words(&log)]);
+        assert!(same.status.success(), "{same:?}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_with_a_message_and_the_program_goes_on() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let script = "mount -t tmpfs -o size=128k none \"$1\" || exit 77; shift; exec \"$@\"";
+    let log = dir.path().join("log");
+    let to_log = ["trace", "--log", "--memory", "16M", "-o", words(&log), "--"];
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(common::OUTPAGE)
+        .args(to_log)
+        .args([common::OUTPAGE, "workload", "seq", "--mib", "32"])
+        .output()
+        .expect("unshare");
+    let text = String::from_utf8_lossy(&output.stderr);
+    if [Some(77), Some(1)].contains(&output.status.code()) {
+        return eprintln!("SKIPPED: needs root and a mount namespace: {text}");
+    }
+    assert_eq!(output.status.code(), Some(74), "{text}");
+    assert!(
+        text.contains("cannot write the trace: no space left"),
+        "{text}"
+    );
+    let result: Value = serde_json::from_slice(&output.stdout).expect("the program's result");
+    assert!(result["verified"].as_u64() > Some(0), "{result}");
+}
+
 /// SOR under half of its memory, live; then its trace, recorded with less, simulated at the limit.
 #[test]
 fn a_live_run_and_its_simulation_move_as_much() {

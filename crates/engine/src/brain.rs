@@ -10,6 +10,8 @@ use outpage_core::units::Nanos;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
 
+use crate::report;
+
 /// Bytes gathered before they are written: a few hundred entries.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -39,14 +41,13 @@ impl Brain {
         Self { pager, trace: None }
     }
 
-    /// Traces everything from now on to the file at `path`, which is made anew. To be called
-    /// before the first event. An `eager` trace is written whenever the pager has nothing to do:
+    /// Traces everything from now on to a new file at `path`. To be called before the first event. An `eager` trace is written whenever the pager has nothing to do:
     /// a system call for nearly every fault.
     ///
     /// # Errors
-    /// The kernel's, when the file cannot be made.
+    /// The kernel's, when the file cannot be made: `EEXIST` when there is one.
     pub fn record(&mut self, path: &CStr, header: &Header<'_>, eager: bool) -> Result<(), Errno> {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         let file = fd::open(path, flags)?;
         let mut bytes = Vec::with_capacity(BUFFER_BYTES * 2);
         let recorder = Recorder::begin(header, &mut |more| bytes.extend_from_slice(more));
@@ -109,12 +110,12 @@ impl Brain {
     }
 
     /// Writes out what was gathered, if it is much, `all` is asked for, the trace is eager or the process
-    /// ends.
+    /// ends. A trace that cannot be written ends there, with a message.
     pub fn flush(&mut self, all: bool) {
         let Some(trace) = &mut self.trace else { return };
         let now = all || trace.eager || trace.ending;
         if trace.bytes.len() >= BUFFER_BYTES || now && !trace.bytes.is_empty() {
-            trace.write();
+            self.write();
         }
     }
 
@@ -123,13 +124,22 @@ impl Brain {
     pub fn ending(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.ending = true;
-            trace.write();
+            self.write();
         }
+    }
+
+    fn write(&mut self) {
+        let Some(Err(error)) = self.trace.as_mut().map(Trace::write) else {
+            return;
+        };
+        self.trace = None;
+        let why = error.to_string();
+        report::say(&["outpage: cannot write the trace: ", &why, "; it ends here"]);
     }
 }
 
 impl Trace {
-    fn write(&mut self) {
+    fn write(&mut self) -> Result<(), Errno> {
         let whole = self.bytes.len() as u64;
         if self.ending {
             let bytes = &mut self.bytes;
@@ -137,15 +147,17 @@ impl Trace {
             recorder.end(&mut |more| bytes.extend_from_slice(more));
         }
         let (mut left, mut at) = (&self.bytes[..], self.written);
-        while let Ok(written @ 1..) = fd::pwrite(self.file.number(), left, at) {
+        while !left.is_empty() {
+            let written = match fd::pwrite(self.file.number(), left, at)? {
+                0 => return Err(Errno::ENOSPC),
+                written => written,
+            };
             (left, at) = (&left[written..], at + written as u64);
-            if left.is_empty() {
-                break;
-            }
         }
         // The shortest entry is longer than an end mark, so nothing of one stays behind.
         self.written += whole;
         self.bytes.clear();
+        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
 //! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
 //! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
-//! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay |
+//! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay; where there is one, as that of a program that executed another, to `path.PID.1` and so on |
 //! | `OUTPAGE_RECORD_EACH` | | `1`: a fault brings its page alone, so that a trace has as many references as can be had |
 //! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
 
@@ -236,7 +236,7 @@ pub struct Config {
     pub quiet: bool,
     /// Seeded store faults, for tests.
     pub faults: Option<StoreFaults>,
-    /// Each process traces its pager's events and actions to this path, a point and its number.
+    /// Each process traces its pager's events and actions to a new file: this path, a point and its number.
     pub record: Option<PathBuf>,
     /// A fault brings its page alone: no zero-fill and no rescue around it.
     pub record_each: bool,

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -419,14 +420,32 @@ fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
         .expect("names and parameters were checked when they were parsed");
     let mut pager = Brain::new(Pager::new(setup));
     if let Some(prefix) = &config.record {
-        let path = format!("{}.{}\0", prefix.display(), process::pid());
-        let path = CStr::from_bytes_with_nul(path.as_bytes())
-            .map_err(|_| StartError::Os("name the trace", Errno::EINVAL))?;
-        pager
-            .record(path, &header, config.record_each)
-            .map_err(os("create the trace"))?;
+        record(&mut pager, prefix, &header, config.record_each)?;
     }
     Ok(pager)
+}
+
+/// Traces to `prefix.PID`; what the process executes later, to `prefix.PID.1` and so on.
+fn record(
+    pager: &mut Brain,
+    prefix: &Path,
+    header: &Header<'_>,
+    eager: bool,
+) -> Result<(), StartError> {
+    let first = format!("{}.{}", prefix.display(), process::pid());
+    for program in 0_u32.. {
+        let path = match program {
+            0 => format!("{first}\0"),
+            later => format!("{first}.{later}\0"),
+        };
+        let path = CStr::from_bytes_with_nul(path.as_bytes())
+            .map_err(|_| StartError::Os("name the trace", Errno::EINVAL))?;
+        match pager.record(path, header, eager) {
+            Err(Errno::EEXIST) => {}
+            result => return result.map_err(os("create the trace")),
+        }
+    }
+    Err(StartError::Os("name the trace", Errno::EEXIST))
 }
 
 /// The pager cannot go on: says so on the program's standard error and ends the process.

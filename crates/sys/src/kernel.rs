@@ -79,6 +79,8 @@ pub struct Report {
     pub memlock: Result<Limit, Errno>,
     /// `RLIMIT_AS`, in bytes.
     pub address_space: Result<Limit, Errno>,
+    /// `RLIMIT_FSIZE`, in bytes.
+    pub file_size: Result<Limit, Errno>,
     /// vm.overcommit_memory: 0 heuristic, 1 always, 2 never.
     pub overcommit: Option<u64>,
     /// vm.max_map_count: mappings per process.
@@ -107,6 +109,7 @@ impl Report {
             io_uring_disabled: setting(c"/proc/sys/kernel/io_uring_disabled"),
             memlock: limit(libc::RLIMIT_MEMLOCK as usize),
             address_space: limit(libc::RLIMIT_AS as usize),
+            file_size: file_size(),
             overcommit: setting(c"/proc/sys/vm/overcommit_memory"),
             mappings_max: setting(c"/proc/sys/vm/max_map_count"),
         }
@@ -140,6 +143,14 @@ pub fn limit(resource: usize) -> Result<Limit, Errno> {
         soft: pair[0],
         hard: pair[1],
     })
+}
+
+/// `RLIMIT_FSIZE`, in bytes: how far the process may let a file grow.
+///
+/// # Errors
+/// Those of prlimit(2).
+pub fn file_size() -> Result<Limit, Errno> {
+    limit(libc::RLIMIT_FSIZE as usize)
 }
 
 /// Whether io_uring can be had.

@@ -294,6 +294,17 @@ fn limits(report: &Report) -> Vec<Check> {
             "ulimit -v unlimited: paged-out memory counts in it",
         ));
     }
+    if let Ok(limit) = report.file_size
+        && limit.soft != u64::MAX
+    {
+        let found = format!("at most {} (ulimit -f)", format_size(limit.soft));
+        let remedy = "ulimit -f unlimited: the swap file cannot grow beyond it";
+        checks.push(if limit.soft < EXTENT_BYTES {
+            missing("file size", found, remedy)
+        } else {
+            note("file size", found, remedy)
+        });
+    }
     checks
 }
 

@@ -6,6 +6,7 @@ use outpage_engine::config::{Config, Mechanism, format_size};
 use outpage_engine::session::EXTENT_BYTES;
 use outpage_store::{SwapFile, SwapFileError};
 use outpage_sys::fd::Fd;
+use outpage_sys::kernel;
 use outpage_sys::uffd::{Features, OpenError, Uffd, Wanted};
 
 use crate::container::{self, Limit};
@@ -68,10 +69,11 @@ pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<Mechanism, Cl
     })
 }
 
-/// Makes the swap file, its cap no more than the disk has room for now.
+/// Makes the swap file, its cap no more than the disk has room for now and a file may grow to.
 ///
 /// # Errors
-/// [`code::NO_INPUT`] for a directory that is missing or unusable, [`code::IO`] for a full disk.
+/// [`code::NO_INPUT`] for a directory that is missing or unusable, [`code::IO`] for a full disk,
+/// [`code::UNAVAILABLE`] for a limit on the size of files.
 pub fn swap_file(config: &Config) -> Result<SwapFile, CliError> {
     let create = |cap| SwapFile::create_in(&config.swap_dir, cap).map_err(swap_error);
     let cap = config.swap_cap_bytes();
@@ -80,11 +82,12 @@ pub fn swap_file(config: &Config) -> Result<SwapFile, CliError> {
     if available < EXTENT_BYTES {
         return Err(full(&config.swap_dir, available));
     }
-    if available < cap {
-        create(available)
-    } else {
-        Ok(file)
+    let growth = kernel::file_size().map_or(u64::MAX, |limit| limit.soft);
+    if growth < EXTENT_BYTES {
+        return Err(too_small(growth));
     }
+    let room = available.min(growth);
+    if room < cap { create(room) } else { Ok(file) }
 }
 
 fn full(directory: &Path, available: u64) -> CliError {
@@ -94,6 +97,17 @@ fn full(directory: &Path, available: u64) -> CliError {
             "swap directory {} is full: {} are free and at least {} are needed; free some, or choose another with --swap",
             directory.display(),
             format_size(available),
+            format_size(EXTENT_BYTES)
+        ),
+    )
+}
+
+fn too_small(growth: u64) -> CliError {
+    CliError::new(
+        code::UNAVAILABLE,
+        format!(
+            "no file may grow beyond {} here and the swap file needs at least {}: raise that limit with ulimit -f",
+            format_size(growth),
             format_size(EXTENT_BYTES)
         ),
     )

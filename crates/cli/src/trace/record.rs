@@ -100,11 +100,11 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
         .map(|w| w.to_string_lossy())
         .collect();
     let name: String = words.join(" ").chars().take(1000).collect();
-    for (at, (pid, recording)) in first.recordings.iter().enumerate() {
+    for (at, (process, recording)) in first.recordings.iter().enumerate() {
         let path = if at == 0 {
             output.clone()
         } else {
-            with_suffix(&output, &format!(".{pid}"))
+            with_suffix(&output, &format!(".{process}"))
         };
         let header = Header {
             page_bytes: PAGE_BYTES as u32,
@@ -125,7 +125,7 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
 /// A program that was run, and the references of its processes, the most first.
 struct Recorded {
     status: ExitStatus,
-    recordings: Vec<(u32, Recording)>,
+    recordings: Vec<(String, Recording)>,
 }
 
 fn recorded(
@@ -143,7 +143,7 @@ fn recorded(
     let logs = Logs::beside(output)?;
     let status = run_program(options, config, &logs, device, signals)?;
     let mut recordings = Vec::new();
-    for (pid, path) in logs.list()? {
+    for (process, path) in logs.list()? {
         let bytes = std::fs::read(&path).map_err(|e| CliError::unread(&path, e))?;
         // A process that was ended while its pager wrote leaves a part of an entry.
         let recording = match of_log(&bytes) {
@@ -152,7 +152,7 @@ fn recorded(
         };
         let recording = recording.map_err(|e| load::damaged(&path, e))?;
         if recording.references > 0 {
-            recordings.push((pid, recording));
+            recordings.push((process, recording));
         }
     }
     recordings.sort_by_key(|r| std::cmp::Reverse(r.1.references));
@@ -208,17 +208,16 @@ impl Logs {
         self.0.join("log")
     }
 
-    /// Process numbers and logs, in order.
-    fn list(&self) -> Result<Vec<(u32, PathBuf)>, CliError> {
+    /// The logs, in order of their names, which say the process: its number, and behind a point how many
+    /// programs it had executed before.
+    fn list(&self) -> Result<Vec<(String, PathBuf)>, CliError> {
         let failed = |e| CliError::unread(&self.0, e);
         let mut logs = Vec::new();
         for entry in std::fs::read_dir(&self.0).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let pid = path
-                .extension()
-                .and_then(|e| e.to_str())
-                .and_then(|e| e.parse().ok());
-            logs.extend(pid.map(|pid| (pid, path)));
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.strip_prefix("log."));
+            logs.extend(process.map(|process| (process.to_owned(), entry.path())));
         }
         logs.sort_unstable();
         Ok(logs)
@@ -344,12 +343,12 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
         let text = "nothing was recorded: the program stayed within its memory";
         return Err(CliError::new(code::FAILED, text));
     }
-    for (at, (pid, path)) in found.iter().enumerate() {
+    for (at, (process, path)) in found.iter().enumerate() {
         if let Some(dir) = &options.events {
             let dir = if at == 0 {
                 dir.clone()
             } else {
-                dir.join(pid.to_string())
+                dir.join(process)
             };
             events::report(path, &dir)?;
         }
@@ -357,7 +356,7 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
             let to = if at == 0 {
                 output.clone()
             } else {
-                with_suffix(&output, &format!(".{pid}"))
+                with_suffix(&output, &format!(".{process}"))
             };
             std::fs::copy(path, &to).map_err(|e| CliError::unwritten(&to, e))?;
             eprintln!(
@@ -377,7 +376,7 @@ fn how_it_ended(path: &Path) -> Result<&'static str, CliError> {
     let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
     Ok(match ended(&bytes) {
         Ok(true) => "",
-        Ok(false) => ", cut short: the process ended by a signal, _exit or exec",
+        Ok(false) => ", cut short: the process ended by a signal, _exit or exec, or a write failed",
         Err(torn) if torn.why == Why::Truncated => {
             ", cut short within an entry: the process was ended while it was written"
         }
