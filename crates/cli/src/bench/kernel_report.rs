@@ -263,6 +263,7 @@ mod tests {
             verified: 0,
             total: phase("total"),
             latencies: None,
+            untimed_reads: 0,
         }
     }
 

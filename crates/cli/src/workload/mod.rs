@@ -41,7 +41,7 @@ pub enum Name {
     Alloc,
     /// Matrix products in a small space
     Compute,
-    /// How long touches of random pages take, those of mapped pages left out
+    /// How long touches of random or of staged pages take, those of mapped pages left out
     Latency,
 }
 
@@ -85,13 +85,14 @@ pub struct Args {
     /// moc: pages written in a row, and then skipped
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cluster: u32,
-    /// random, hotset, latency: touches
+    /// random, hotset, latency: touches; latency --hot-mib: those of pages that were not mapped
     #[arg(long, default_value_t = 50_000)]
     pub touches: u64,
     /// seq: passes after the first touch
     #[arg(long, default_value_t = 3)]
     pub passes: u32,
-    /// hotset, latency: size of the hot set, in MiB [default: a quarter of --mib; all of it]
+    /// hotset: size of the hot set, in MiB [default: a quarter of --mib]; latency: time touches of
+    /// staged pages, which needs a hot set of half the limit and twice the limit beside it
     #[arg(long)]
     pub hot_mib: Option<u32>,
     /// Write "phase fraction" lines to stderr while running
@@ -126,7 +127,7 @@ struct Outcome {
 /// When contents are wrong: a page, a word of it, the value expected and the value found.
 pub fn run(args: &Args) -> Result<(), WorkloadError> {
     let mut recorder = Recorder::new(args.progress);
-    let mut latencies = None;
+    let mut measured = None;
     let outcome = match args.name {
         Name::Sor => matrix::sor(args, &mut recorder),
         Name::Lu => matrix::lu(args, &mut recorder),
@@ -138,13 +139,15 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
         Name::Graph => graph::search(args, &mut recorder)?,
         Name::Alloc => allocs::churn(args, &mut recorder)?,
         Name::Latency => {
-            let (outcome, measured) = latency::touches(args, &mut recorder)?;
-            latencies = Some(measured);
-            outcome
+            let touches = measured.insert(latency::touches(args, &mut recorder)?);
+            touches.outcome
         }
     };
     let mut report = recorder.finish(args.name.as_str(), args.mib, outcome);
-    report.latencies = latencies;
+    if let Some(measured) = measured {
+        report.latencies = Some(measured.latencies);
+        report.untimed_reads = measured.untimed_reads;
+    }
     println!("{}", report.to_json());
     Ok(())
 }

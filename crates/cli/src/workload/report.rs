@@ -81,6 +81,9 @@ pub struct Report {
     /// What touches took, where the workload times them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
+    /// Touches beside those that must have read their page.
+    #[serde(default)]
+    pub untimed_reads: u64,
 }
 
 impl Report {
@@ -212,6 +215,7 @@ impl Recorder {
             verified: outcome.verified,
             total,
             latencies: None,
+            untimed_reads: 0,
         }
     }
 }
