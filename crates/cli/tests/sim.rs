@@ -337,6 +337,29 @@ fn a_live_log_replays_identically_and_is_charted() {
             .expect("report")
             .contains("<svg")
     );
+    // Every page read is of some object.
+    let sum = |file: &str, column: &str| {
+        let text = fs::read_to_string(charts.join(file)).expect(file);
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let head = lines.next().expect("a head");
+        let at = head.iter().position(|name| *name == column).expect(column);
+        lines
+            .map(|line| line[at].parse::<u64>().expect("a number"))
+            .sum::<u64>()
+    };
+    for column in [
+        "page_ins",
+        "read_ahead",
+        "read_ahead_hits",
+        "read_ahead_waste",
+    ] {
+        assert_eq!(
+            sum("objects.csv", column),
+            sum("events.csv", column),
+            "{column}"
+        );
+    }
+    assert!(sum("objects.csv", "page_ins") > 0);
     let bytes = fs::read(&log).expect("log");
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;

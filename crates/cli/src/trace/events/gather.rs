@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use outpage_core::contract::{Action, ActionId, Event, Waiter};
 use outpage_core::record::{Reader, Unreadable};
+use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::{Nanos, PageNo};
 use outpage_engine::session::Histogram;
 
 use super::super::references::next;
+use super::objects::{Object, Objects};
 use outpage_core::record::Entry;
 
 /// Intervals that the whole time is cut into: as many as a chart has places for.
@@ -123,6 +125,8 @@ pub struct Timeline {
     pub major: Histogram,
     /// Reads by their pages.
     pub read_sizes: Vec<(u64, u64)>,
+    /// Memory objects that something was read of, the most first.
+    pub objects: Vec<Object>,
 }
 
 struct Waiting {
@@ -141,6 +145,7 @@ struct Gatherer {
     /// Pages that were read ahead and not touched yet.
     ahead: HashMap<PageNo, ()>,
     read_sizes: HashMap<u64, u64>,
+    objects: Objects,
 }
 
 impl Timeline {
@@ -193,10 +198,20 @@ fn span(bytes: &[u8]) -> Result<(u64, u64), Unreadable> {
 }
 
 impl Gatherer {
-    fn interval(&mut self) -> &mut Interval {
-        let at = (self.now / self.timeline.interval_ns) as usize;
+    fn at(&self) -> usize {
         let last = self.timeline.intervals.len() - 1;
-        &mut self.timeline.intervals[at.min(last)]
+        last.min((self.now / self.timeline.interval_ns) as usize)
+    }
+
+    fn interval(&mut self) -> &mut Interval {
+        let at = self.at();
+        &mut self.timeline.intervals[at]
+    }
+
+    /// Counts in the interval for the object of `page`.
+    fn count_of(&mut self, page: PageNo, count: impl Fn(&mut SwapCache)) {
+        let (at, intervals) = (self.at(), self.timeline.intervals.len());
+        self.objects.count(page, at, intervals, count);
     }
 
     /// Counts in the interval.
@@ -220,6 +235,11 @@ impl Gatherer {
             Event::Fault { page, waiter, .. } => {
                 if self.ahead.remove(&page).is_some() {
                     self.count(|c| &mut c.hits, 1);
+                    let late = self.is_read(page);
+                    self.count_of(page, |c| {
+                        c.hits += 1;
+                        c.late += u64::from(late);
+                    });
                 }
                 self.faults.insert(
                     waiter,
@@ -238,10 +258,9 @@ impl Gatherer {
                 }
             }
             Event::Unmap(run) | Event::Discard(run) => {
-                let before = self.ahead.len();
-                self.ahead.retain(|page, ()| !run.contains(*page));
-                let gone = (before - self.ahead.len()) as u64;
-                self.count(|c| &mut c.waste, gone);
+                let pages = self.ahead.keys().copied();
+                let gone: Vec<PageNo> = pages.filter(|page| run.contains(*page)).collect();
+                self.wasted(&gone);
             }
             _ => {}
         }
@@ -260,22 +279,33 @@ impl Gatherer {
             Action::ZeroFill { run, .. } => self.count(|c| &mut c.zero_fills, run.pages),
             Action::Detach { run, .. } => self.count(|c| &mut c.detached, run.pages),
             Action::Map { run, .. } => {
-                let along = run
-                    .iter()
-                    .filter(|page| self.ahead.remove(page).is_some())
-                    .count();
-                self.count(|c| &mut c.along, along as u64);
+                for page in run.iter() {
+                    if self.ahead.remove(&page).is_some() {
+                        self.count(|c| &mut c.along, 1);
+                        self.count_of(page, |c| c.mapped += 1);
+                    }
+                }
             }
-            Action::Release { .. } => {
-                let waste = pages
-                    .iter()
-                    .filter(|page| self.ahead.remove(page).is_some())
-                    .count();
-                self.count(|c| &mut c.waste, waste as u64);
-            }
+            Action::Release { .. } => self.wasted(pages),
             Action::Wake { waiter, .. } => self.wake(waiter),
             Action::Poison { .. } | Action::Grow { .. } | Action::Exhausted { .. } => {}
         }
+    }
+
+    /// Pages that are no longer there; those that were read ahead were not touched.
+    fn wasted(&mut self, pages: &[PageNo]) {
+        for &page in pages {
+            if self.ahead.remove(&page).is_some() {
+                self.count(|c| &mut c.waste, 1);
+                self.count_of(page, |c| c.waste += 1);
+            }
+        }
+    }
+
+    /// Whether the page is being read.
+    fn is_read(&self, page: PageNo) -> bool {
+        (self.transfers.values())
+            .any(|(kind, _, pages)| *kind == Kind::Read && pages.contains(&page))
     }
 
     fn page_in(&mut self, id: ActionId, pages: &[PageNo]) {
@@ -292,6 +322,11 @@ impl Gatherer {
                 ahead += 1;
                 self.ahead.insert(page, ());
             }
+            self.count_of(page, |c| {
+                c.page_ins += 1;
+                c.major_faults += u64::from(awaited);
+                c.read_ahead += u64::from(!awaited);
+            });
         }
         self.count(|c| &mut c.ahead, ahead);
         self.transfers
@@ -329,6 +364,7 @@ impl Gatherer {
     fn finish(mut self) -> Timeline {
         self.timeline.read_sizes = self.read_sizes.into_iter().collect();
         self.timeline.read_sizes.sort_unstable();
+        self.timeline.objects = self.objects.sorted();
         self.timeline
     }
 }
@@ -340,7 +376,7 @@ pub mod tests {
     use outpage_core::pageout::{self, ClusterWindow};
     use outpage_core::readahead;
     use outpage_core::record::{Header, Recorder};
-    use outpage_core::units::{PageRange, SlotNo, SlotRange};
+    use outpage_core::units::{ObjectId, PageRange, SlotNo, SlotRange};
 
     fn header() -> Header<'static> {
         Header {
@@ -360,25 +396,29 @@ pub mod tests {
         }
     }
 
+    pub fn page(object: u32, index: u64) -> PageNo {
+        PageNo::new(ObjectId(object), index)
+    }
+
     /// A fault on page 7 that reads 7 and 8 in 2 us, then one on 8 that is there; page 9 is
-    /// written, in 5 us.
+    /// written, in 5 us. Then page 21 of another object, read with 20 and 22, which are released.
     pub fn log() -> Vec<u8> {
         let mut bytes = Vec::new();
         let sink = &mut |more: &[u8]| bytes.extend_from_slice(more);
         let mut recorder = Recorder::begin(&header(), sink);
-        let page = PageNo::from_raw;
+        let of_first = |index| page(0, index);
         let fault = |at: u64, waiter: u32| Event::Fault {
-            page: page(at),
+            page: of_first(at),
             access: Access::Read,
             waiter: Waiter(waiter),
-            extent: PageRange::new(page(0), 100),
+            extent: PageRange::new(of_first(0), 100),
         };
         let id = ActionId;
         recorder.event(Nanos(1000), &fault(7, 1), sink);
         let slots = SlotRange::new(SlotNo(4), 2);
         recorder.action(
             &Action::PageIn { id: id(0), slots },
-            &[page(7), page(8)],
+            &[of_first(7), of_first(8)],
             sink,
         );
         recorder.event(
@@ -392,7 +432,7 @@ pub mod tests {
         recorder.action(
             &Action::Wake {
                 waiter: Waiter(1),
-                page: page(7),
+                page: of_first(7),
             },
             &[],
             sink,
@@ -401,13 +441,13 @@ pub mod tests {
         recorder.action(
             &Action::Wake {
                 waiter: Waiter(1),
-                page: page(8),
+                page: of_first(8),
             },
             &[],
             sink,
         );
         let slots = SlotRange::new(SlotNo(9), 1);
-        recorder.action(&Action::PageOut { id: id(1), slots }, &[page(9)], sink);
+        recorder.action(&Action::PageOut { id: id(1), slots }, &[of_first(9)], sink);
         recorder.event(
             Nanos(9000),
             &Event::Done {
@@ -416,33 +456,64 @@ pub mod tests {
             },
             sink,
         );
+        read_three(&mut recorder, sink);
         recorder.end(sink);
         bytes
+    }
+
+    fn read_three(recorder: &mut Recorder, sink: &mut dyn FnMut(&[u8])) {
+        let fault = Event::Fault {
+            page: page(1, 21),
+            access: Access::Read,
+            waiter: Waiter(1),
+            extent: PageRange::new(page(1, 20), 3),
+        };
+        recorder.event(Nanos(10_000), &fault, sink);
+        let slots = SlotRange::new(SlotNo(10), 3);
+        let pages = [20, 21, 22].map(|index| page(1, index));
+        recorder.action(
+            &Action::PageIn {
+                id: ActionId(2),
+                slots,
+            },
+            &pages,
+            sink,
+        );
+        let done = Event::Done {
+            id: ActionId(2),
+            outcome: Outcome::Done,
+        };
+        recorder.event(Nanos(11_000), &done, sink);
+        let (waiter, page) = (Waiter(1), pages[1]);
+        recorder.action(&Action::Wake { waiter, page }, &[], sink);
+        let gone = [pages[0], pages[2]];
+        recorder.action(&Action::Release { id: ActionId(3) }, &gone, sink);
     }
 
     #[test]
     fn everything_is_counted_once() {
         let timeline = Timeline::of(&log()).expect("a whole log");
         let expected = Columns {
-            page_ins: 2,
-            reads: 1,
+            page_ins: 5,
+            reads: 2,
             page_outs: 1,
             writes: 1,
             minor_faults: 1,
-            major_faults: 1,
-            ahead: 1,
+            major_faults: 2,
+            ahead: 3,
             hits: 1,
+            waste: 2,
             ..Columns::default()
         };
         assert_eq!(timeline.total, expected);
         assert_eq!(
             (timeline.end_ns, timeline.read_sizes.as_slice()),
-            (8000, &[(2, 1)][..])
+            (10_000, &[(2, 1), (3, 1)][..])
         );
-        assert_eq!(timeline.major.quantile(0.5).map(|ns| ns / 100), Some(20));
+        assert_eq!(timeline.major.quantile(0.99).map(|ns| ns / 100), Some(20));
         let sums: u64 = timeline.intervals.iter().map(|i| i.columns.page_ins).sum();
-        assert_eq!(sums, 2);
-        assert_eq!(timeline.spans.len(), 4);
+        assert_eq!(sums, 5);
+        assert_eq!(timeline.spans.len(), 6);
         assert!(timeline.intervals.iter().any(|i| i.most == [1, 0, 1]));
     }
 
@@ -456,7 +527,7 @@ pub mod tests {
                 Err(unreadable) => assert!(unreadable.offset <= length),
             }
         }
-        // After the header and after each of the 8 entries but the last, the end.
-        assert_eq!(whole_at, 9);
+        // After the header and after each of the 13 entries but the last, the end.
+        assert_eq!(whole_at, 14);
     }
 }

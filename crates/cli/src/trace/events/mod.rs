@@ -1,6 +1,7 @@
 //! `outpage trace events`: what a pager did over time, from its event log.
 
 mod gather;
+mod objects;
 mod page;
 mod perfetto;
 
@@ -20,7 +21,7 @@ pub struct Options {
     /// The event log, as `outpage trace --log` writes it
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// Directory for trace.json (Perfetto, chrome://tracing), events.csv and report.html
+    /// Directory for trace.json (Perfetto, chrome://tracing), events.csv, objects.csv and report.html
     #[arg(long, value_name = "DIR", default_value = "outpage-events")]
     out: PathBuf,
 }
@@ -46,6 +47,10 @@ pub fn report(path: &Path, out: &Path) -> Result<(), CliError> {
     let files = [
         ("trace.json", perfetto::json(&timeline)),
         ("events.csv", csv(&timeline)),
+        (
+            "objects.csv",
+            objects::csv(&timeline.objects, timeline.interval_ns),
+        ),
         ("report.html", page::html(&timeline)),
     ];
     for (name, text) in files {

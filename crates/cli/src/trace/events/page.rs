@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::gather::{Interval, Timeline};
+use super::objects;
 use crate::run::report::{grouped, quantiles};
 
 const WIDTH: f64 = 860.0;
@@ -18,7 +19,10 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:60rem;margin:2rem a
 table{border-collapse:collapse}td{padding:.1rem .8rem .1rem 0}svg{width:100%;height:auto;margin:.4rem 0}\
 h2{font-size:1.05rem;margin:1.2rem 0 0}";
 
-/// A line of a chart: its name and its value in an interval, `None` where there is none.
+/// A line of a chart: its name and its value in each interval.
+pub type Series = (String, Vec<Option<f64>>);
+
+/// Where a line comes from: its name and its value in an interval, `None` where there is none.
 type Line = (&'static str, fn(&Interval, f64) -> Option<f64>);
 
 /// Charts: title, unit, lines. Rates are per second: the second argument is an interval's length.
@@ -99,9 +103,22 @@ pub fn html(timeline: &Timeline) -> String {
         let _ = writeln!(out, "<tr><td>{name}</td><td>{value}</td></tr>");
     }
     out += "</table>\n";
+    let seconds = timeline.interval_ns as f64 / 1e9;
     for (title, unit, lines) in CHARTS {
         let _ = writeln!(out, "<h2>{title}</h2>");
-        out += &chart(timeline, unit, lines);
+        let series = lines.iter().map(|(name, value)| {
+            let values = timeline.intervals.iter().map(|i| value(i, seconds));
+            ((*name).to_owned(), values.collect())
+        });
+        out += &chart(timeline, unit, &series.collect::<Vec<Series>>());
+    }
+    if !timeline.objects.is_empty() {
+        out += "<h2>Memory objects</h2>\n";
+        out += &objects::table(&timeline.objects);
+        for (title, unit, series) in objects::charts(&timeline.objects, timeline.interval_ns) {
+            let _ = writeln!(out, "<h2>{title}</h2>");
+            out += &chart(timeline, unit, &series);
+        }
     }
     out + "</body></html>\n"
 }
@@ -153,15 +170,10 @@ fn facts(timeline: &Timeline) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn chart(timeline: &Timeline, unit: &str, lines: &[Line]) -> String {
-    let seconds = timeline.interval_ns as f64 / 1e9;
-    let value = |line: &Line, interval: &Interval| (line.1)(interval, seconds);
-    let all = lines.iter().flat_map(|line| {
-        timeline
-            .intervals
-            .iter()
-            .filter_map(move |i| value(line, i))
-    });
+fn chart(timeline: &Timeline, unit: &str, lines: &[Series]) -> String {
+    let all = lines
+        .iter()
+        .flat_map(|line| line.1.iter().flatten().copied());
     let top = nice(all.fold(0.0, f64::max));
     let (width, height) = (WIDTH - LEFT, HEIGHT - TOP - BOTTOM);
     let mut out = format!(
@@ -194,8 +206,8 @@ fn chart(timeline: &Timeline, unit: &str, lines: &[Line]) -> String {
     for (line, colour) in lines.iter().zip(COLOURS) {
         let mut path = String::new();
         let mut down = false;
-        for (at, interval) in timeline.intervals.iter().enumerate() {
-            let Some(v) = value(line, interval) else {
+        for (at, value) in line.1.iter().enumerate() {
+            let Some(v) = *value else {
                 down = false;
                 continue;
             };
@@ -253,8 +265,9 @@ mod tests {
     #[test]
     fn every_chart_is_there_and_nothing_is_loaded() {
         let page = html(&Timeline::of(&log()).expect("a whole log"));
-        assert_eq!(page.matches("<svg").count(), CHARTS.len());
-        assert!(page.contains("2 in 1 reads") && page.contains("1 minor, 1 major"));
+        assert_eq!(page.matches("<svg").count(), CHARTS.len() + 3);
+        assert!(page.contains("<td>0x14000</td>"));
+        assert!(page.contains("5 in 2 reads") && page.contains("1 minor, 2 major"));
         assert!(!page.contains("src=") && !page.contains("href="));
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
     }

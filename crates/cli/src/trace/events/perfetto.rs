@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::gather::{Kind, Span, Timeline};
+use super::objects;
 
 /// Spans in the file, at most: the viewers become slow beyond. The longest are kept.
 const SPANS_MAX: usize = 200_000;
@@ -43,6 +44,7 @@ pub fn json(timeline: &Timeline) -> String {
         );
     }
     counters(&mut out, timeline);
+    objects::counters(&mut out, &timeline.objects, timeline.interval_ns);
     out + "\n]}\n"
 }
 
@@ -119,8 +121,12 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json(&timeline)).expect("JSON");
         let events = value["traceEvents"].as_array().expect("events");
         let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).count();
-        assert_eq!(of("X"), 4);
-        assert_eq!(of("C"), 4 * timeline.intervals.len());
+        assert_eq!(of("X"), 6);
+        // Four groups and two objects.
+        assert_eq!(of("C"), (4 + 2) * timeline.intervals.len());
+        let waste = events.iter().filter(|e| e["name"] == "object 0x14000");
+        let waste = waste.filter_map(|e| e["args"]["waste"].as_u64());
+        assert_eq!(waste.sum::<u64>(), 2);
         let faults: Vec<_> = events
             .iter()
             .filter(|e| e["name"] == "major fault")
