@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (2, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (3, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, the pages concerned, check |
 //! | end | tag, check |
@@ -30,8 +30,8 @@ use bytes::{Check, put, put_step, put_text};
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Told, Unequal, replay};
 
-/// The version that is written; no other is read.
-pub const VERSION: u16 = 2;
+/// The version that is written; no other is read. Version 2 had another check.
+pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 

@@ -140,8 +140,10 @@ fn what_is_no_trace_is_refused() {
     assert_eq!(refused(b"OUTP"), Some((0, Why::Truncated)));
     assert_eq!(refused(b"#!/bin/sh\n"), Some((0, Why::NotATrace)));
     let mut bytes = small();
-    bytes[8] = VERSION as u8 + 1;
-    assert_eq!(refused(&bytes), Some((0, Why::Version(VERSION + 1))));
+    for other in [VERSION - 1, VERSION + 1] {
+        bytes[8] = other as u8;
+        assert_eq!(refused(&bytes), Some((0, Why::Version(other))));
+    }
     let mut bytes = small();
     let end = bytes.len();
     bytes.push(0);
