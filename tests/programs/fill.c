@@ -1,8 +1,9 @@
 // Fills memory, verifies it, and then ends in one of the ways programs end.
 //
-//   fill MIB [exit CODE | signal NUMBER | exec | fork | leave | poisoned]
+//   fill MIB [exit CODE | signal NUMBER | exec | fork | leave | daemon | poisoned]
 //
 // exec: does it all again in a new image. fork: parent and child verify at once, twice. leave: ends before its child, which verifies and says so.
+// daemon: its child ends before the child's own child, which verifies once this one has written all of its memory anew.
 // poisoned: counts pages that cannot be read (SIGBUS); none may be wrong. Exit code 1: a wrong byte.
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -56,6 +57,29 @@ static int poisoned(void) {
     return wrong ? 1 : 0;
 }
 
+// The grandchild sees what was there when it was forked, whatever its grandparent does since.
+static int daemon_stays(void) {
+    int go[2], verdict[2], status = 0;
+    char byte = 0;
+    if (pipe(go) || pipe(verdict)) return 2;
+    pid_t child = fork();
+    if (!child) {
+        if (fork()) _exit(0);
+        if (read(go[0], &byte, 1) != 1) _exit(2);
+        byte = verify() ? 'n' : 'y';
+        _exit(write(verdict[1], &byte, 1) != 1);
+    }
+    if (waitpid(child, &status, 0) != child || status) return 2;
+    close(verdict[1]);
+    for (int round = 1; round < 5; round++) {
+        usleep(300000); // Longer than a pager takes to see that a child is gone.
+        for (size_t i = 0; i < pages; i++) memset(memory + i * PAGE, round, PAGE);
+    }
+    if (write(go[1], &byte, 1) != 1 || read(verdict[0], &byte, 1) != 1 || byte != 'y') return 1;
+    printf("the grandchild was right\n");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 2 ? argv[2] : "exit";
     if (argc < 2) return 2;
@@ -87,6 +111,7 @@ int main(int argc, char **argv) {
         printf("the child was right\n");
         return 0;
     }
+    if (!strcmp(how, "daemon")) return daemon_stays();
     if (!strcmp(how, "signal")) raise(argc > 3 ? atoi(argv[3]) : SIGTERM);
     printf("%zu pages were right\n", pages);
     return argc > 3 ? atoi(argv[3]) : 0;

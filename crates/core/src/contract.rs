@@ -68,7 +68,8 @@ pub enum Event<'a> {
     Forking,
     /// This is the copy in the forked child; waiters of other threads are gone.
     Forked,
-    /// No forked child lives any more: slots kept for them may be reused.
+    /// No process that was forked from this one, or from such a one, lives any more: slots kept for them
+    /// may be reused.
     ChildrenGone,
     /// Nothing happened; time passed. To be reported a few times a second while faults wait or
     /// victims are refused: only then is what was refused tried again.

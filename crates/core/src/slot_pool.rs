@@ -108,7 +108,7 @@ impl SlotPool {
         }
     }
 
-    /// No child is left.
+    /// No child is left, nor a child of one.
     pub fn children_gone(&mut self) {
         self.kept.words.clear();
         for slot in core::mem::take(&mut self.deferred) {

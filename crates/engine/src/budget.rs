@@ -37,9 +37,9 @@ impl Live {
         }
     }
 
-    /// Every 100 ms while there are events: children, the shared budget, counters.
+    /// Every 100 ms while there are events: forked processes, the shared budget, counters.
     pub(crate) fn tick(&mut self, now: Nanos) {
-        self.bury_children();
+        self.free_kept_slots();
         self.rebalance();
         self.pager.handle(now, Event::Tick);
         self.drive();
@@ -81,15 +81,15 @@ impl Live {
         }
     }
 
-    fn bury_children(&mut self) {
-        if self.children.is_empty() {
+    /// Slots that were kept for forked processes are reused when no process needs them: a child that is
+    /// gone may have left children of its own, whose pages are in the same slots.
+    fn free_kept_slots(&mut self) {
+        if !self.keeps_slots {
             return;
         }
         self.session.reap();
-        let session = &self.session;
-        self.children
-            .retain(|child| session.members().any(|m| m.id == *child));
-        if self.children.is_empty() {
+        if !self.session.shares_any(&self.leased) {
+            self.keeps_slots = false;
             self.pager.handle(clock::now(), Event::ChildrenGone);
         }
     }

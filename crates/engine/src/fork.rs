@@ -3,7 +3,8 @@
 //! The kernel drops a child's userfaultfd registrations, so the child's pager registers everything
 //! again before the child's only thread goes on. It begins with a copy of the parent's state: the
 //! pages mapped in both, the frames staged in both (copy-on-write), the slots shared in the swap
-//! file. The parent keeps those slots until the child is gone; the child never writes to them.
+//! file. The parent keeps those slots until the child and all that was forked from it are gone; they
+//! never write to them.
 
 use std::mem;
 use std::os::fd::AsRawFd;
@@ -23,7 +24,7 @@ use outpage_sys::uffd::Mode;
 use crate::call::Call;
 use crate::live::Live;
 use crate::placement::Placement;
-use crate::session::{MemberId, Session};
+use crate::session::{MemberId, Session, SessionError};
 use crate::start::{
     Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
 };
@@ -128,11 +129,11 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     if let Some(child) = live.fork_member.take() {
         if pid > 0 {
             live.session.fork_done(child, pid as u32);
-            live.children.push(child);
         } else {
             live.session.cancel_fork(child);
         }
     }
+    live.keeps_slots = true;
     live
 }
 
@@ -157,10 +158,10 @@ pub(crate) fn revive(
         .session
         .ok_or(StartError::Os("reach the session", Errno::EBADF))?;
     let mut session = Session::from_fd(session_fd.number()).map_err(StartError::Session)?;
-    let joined = ticket.child.map(|child| session.join_forked(child));
-    if !matches!(joined, Some(Ok(()))) {
-        session.join().map_err(StartError::Session)?;
-    }
+    // Only that entry holds the parent's extents, which this process reads from.
+    let reserved = ticket.child.ok_or(SessionError::Full);
+    let joined = reserved.and_then(|child| session.join_forked(child));
+    joined.map_err(StartError::Session)?;
     mem::replace(&mut live.session, session).abandon();
     let swap = ticket
         .swap
@@ -172,7 +173,8 @@ pub(crate) fn revive(
     live.pager.forget_trace();
     // The parent's knows its own threads, and where this one's pager may run.
     live.placement = Placement::new();
-    live.children.clear();
+    live.leased.clear();
+    live.keeps_slots = false;
     live.calls.reset();
     live.forget_parent();
     // Frames outside the program are shared with the parent until either writes to them, which is soon:

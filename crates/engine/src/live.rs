@@ -62,7 +62,10 @@ pub struct Live {
     pub calls: Arc<Calls>,
     /// Frames this process may use.
     pub frames_max: usize,
-    pub(crate) children: Vec<crate::session::MemberId>,
+    /// Extents that this process leased itself: those of its forefathers are not in it.
+    pub(crate) leased: Vec<u32>,
+    /// Slots are kept for processes that were forked from this one.
+    pub(crate) keeps_slots: bool,
     pub(crate) placement: Placement,
     pub(crate) scratch: Vec<Region>,
     pub(crate) next_tick: Nanos,
@@ -104,7 +107,8 @@ impl Live {
             session,
             calls,
             frames_max,
-            children: Vec::new(),
+            leased: Vec::new(),
+            keeps_slots: false,
             placement: Placement::new(),
             scratch: Vec::with_capacity(256),
             next_tick: Nanos(0),
@@ -446,6 +450,7 @@ impl Live {
                 self.pager.handle(clock::now(), Event::Full);
                 return;
             };
+            self.leased.push(extent);
             let range = SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS);
             self.pager.handle(clock::now(), Event::Grown(range));
         }

@@ -169,6 +169,14 @@ fn parent_exits_first(case: &Case) {
     assert_eq!(done.stdout, "the child was right\n");
 }
 
+/// A slot that was shared by two forks is not reused while the second one's process lives.
+fn daemon_stays(case: &Case) {
+    let done = case.fill(&["--slots", "blist"], &["64", "daemon"]);
+    assert!(done.status.success(), "{}", done.stderr);
+    assert_eq!(done.stdout, "the grandchild was right\n");
+    assert_eq!(done.count("checksum_errors"), 0, "{}", done.stats);
+}
+
 /// Lines in a fixed disorder, 34 MiB.
 fn disordered_lines() -> String {
     let mut value = 12345_u64;
@@ -293,7 +301,7 @@ macro_rules! whole_suite {
     ($module:ident, $how:expr) => {
         suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
-            both_page parent_exits_first sort stress_ng python python_pool);
+            both_page parent_exits_first daemon_stays sort stress_ng python python_pool);
     };
 }
 

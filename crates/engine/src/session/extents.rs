@@ -75,6 +75,15 @@ impl Extents {
         self.holders[extent as usize][word].fetch_and(!bit, SeqCst);
     }
 
+    /// Whether somebody other than `member` holds `extent`.
+    pub(super) fn is_shared(&self, extent: u32, member: MemberId) -> bool {
+        let (mine, bit) = place(member);
+        let words = self.holders[extent as usize].iter().enumerate();
+        words
+            .map(|(i, word)| word.load(SeqCst) & if i == mine { !bit } else { u64::MAX })
+            .any(|others| others != 0)
+    }
+
     /// Ends all holds of `member`.
     pub(super) fn drop_all(&self, member: MemberId) {
         let (word, bit) = place(member);

@@ -132,6 +132,17 @@ impl Session {
         self.layout().extents.drop_one(extent, self.joined());
     }
 
+    /// Whether another member holds any of `extents`, which this process leased. Then it, or one of its
+    /// forefathers, was forked from this process; members that died count until they are buried.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn shares_any(&self, extents: &[u32]) -> bool {
+        let (me, table) = (self.joined(), &self.layout().extents);
+        extents.iter().any(|&extent| table.is_shared(extent, me))
+    }
+
     /// How many members hold `extent`.
     #[cfg(test)]
     pub(super) fn extent_holders(&self, extent: u32) -> u32 {

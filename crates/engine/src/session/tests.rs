@@ -164,6 +164,26 @@ fn extents_are_leased_once_and_shared_by_fork() {
 }
 
 #[test]
+fn extents_stay_shared_while_a_grandchild_lives() {
+    let (watcher, file) = create(100);
+    let (mut parent, mut child) = (another(&file), another(&file));
+    parent.join().expect("join");
+    let mine = [parent.lease_extent().expect("extent")];
+    assert!(!parent.shares_any(&mine));
+    let id = parent.begin_fork().expect("fork");
+    child.join_forked(id).expect("join");
+    let childs = child.lease_extent().expect("extent");
+    assert!(parent.shares_any(&mine));
+    assert!(!child.shares_any(&[childs]), "the parent got none of it");
+    let grandchild = child.begin_fork().expect("fork");
+    drop(child);
+    bury_one(&watcher);
+    assert!(parent.shares_any(&mine), "the child's child needs it");
+    parent.cancel_fork(grandchild);
+    assert!(!parent.shares_any(&mine));
+}
+
+#[test]
 fn leases_from_many_threads_never_meet() {
     const MEMBERS: usize = 100;
     let (_watcher, file) = Session::create(1, 400 * EXTENT_BYTES).expect("session");
