@@ -268,6 +268,8 @@ impl Live {
                 self.done(id, Outcome::Done);
             }
             Action::Poison { id, page } => {
+                // Before the signal, which as a rule is the end of the process.
+                self.publish();
                 self.world.poison(page);
                 self.done(id, Outcome::Done);
             }

@@ -8,7 +8,8 @@ use crate::reclaim::Mapped;
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 /// Times that a page is read again before it counts as lost: an error on the way may pass, one on
-/// the medium does not.
+/// the medium does not. At once, for drivers have waited and tried again before they report an error
+/// (`SD_MAX_RETRIES` in drivers/scsi/sd.h and `nvme_core.max_retries`: 5 times).
 const READ_TRIES: u8 = 4;
 
 impl Pager {

@@ -3,7 +3,8 @@
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo};
 use outpage_store::Frame;
-use outpage_sys::uffd::CopyMode;
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{CopyMode, Stop};
 
 use super::{Mechanism, World, out_of_memory, patiently};
 use crate::frames::Place;
@@ -75,7 +76,11 @@ impl World {
                 dont_wake: false,
             };
             let from = self.frames.address(place);
-            let _ = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
+            let copied = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
+            // Whatever else stops it has taken the page away. This would lose it.
+            if copied.stop == Some(Stop::NoMemory) {
+                out_of_memory(Errno::ENOMEM);
+            }
         }
         self.frames.set_free(place);
     }
