@@ -63,6 +63,19 @@ fn one_mapping(parts: &[Region], end: usize) -> bool {
         && parts.windows(2).all(|pair| alike(&pair[0], &pair[1]))
 }
 
+/// Whether the kernel refuses a call to mremap for its arguments alone: it is not to cost what lies at
+/// `new_addr` (`check_mremap_params` in mm/mremap.c).
+fn refused(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> bool {
+    let places = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
+    let overlap = new_addr < old.saturating_add(old_len) && old < new_addr.saturating_add(new_len);
+    let fixed = flags & libc::MREMAP_FIXED != 0;
+    places && flags & libc::MREMAP_MAYMOVE == 0
+        || fixed && (!new_addr.is_multiple_of(PAGE_BYTES) || overlap)
+        || flags & libc::MREMAP_DONTUNMAP != 0 && old_len != new_len
+        || !old.is_multiple_of(PAGE_BYTES)
+        || new_len == 0
+}
+
 impl Live {
     /// Carries out `call`; returns what the system call would.
     pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
@@ -139,7 +152,9 @@ impl Live {
 
     fn mmap(&mut self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
         let len = page_up(len);
-        if flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0 {
+        let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
+        // Otherwise the kernel refuses, and what is there stays.
+        if replaces && addr.is_multiple_of(PAGE_BYTES) && len > 0 {
             self.let_go(addr, addr.saturating_add(len));
         }
         // Populating here would bring in pages that nobody counts.
@@ -172,8 +187,11 @@ impl Live {
         flags: i32,
         new_addr: usize,
     ) -> isize {
+        if refused(old, old_len, new_len, flags, new_addr) {
+            return value(map::mremap(old, old_len, new_len, flags, new_addr));
+        }
         let managed = self.world.regions.at(old).is_some();
-        if !managed || !old.is_multiple_of(PAGE_BYTES) || old_len == 0 || new_len == 0 {
+        if !managed || old_len == 0 {
             if flags & libc::MREMAP_FIXED != 0 {
                 self.let_go(new_addr, new_addr.saturating_add(new_len));
             }
@@ -268,17 +286,14 @@ impl Live {
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
         match advice {
-            libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | MADV_DONTNEED_LOCKED => {
-                if !addr.is_multiple_of(PAGE_BYTES) {
-                    return -(Errno::EINVAL.number() as isize);
-                }
-                self.drop_contents(addr, addr.saturating_add(page_up(len)), Event::Discard);
-                let advice = if advice == libc::MADV_FREE {
-                    libc::MADV_DONTNEED
-                } else {
-                    advice
-                };
-                unit(map::madvise(addr, len, advice))
+            libc::MADV_DONTNEED
+            | libc::MADV_FREE
+            | libc::MADV_REMOVE
+            | MADV_DONTNEED_LOCKED
+            | MADV_GUARD_INSTALL
+                if addr.is_multiple_of(PAGE_BYTES) && self.manages_any(addr, len) =>
+            {
+                unit(self.forget(addr, len, advice))
             }
             // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
             // would have the pager wait for itself, and access hints are for `keep_apart`.
@@ -307,6 +322,58 @@ impl Live {
             }
             _ => unit(map::madvise(addr, len, advice)),
         }
+    }
+
+    /// Advice that drops contents. The kernel goes first: where it refuses, the contents stay. Part by
+    /// part, for a fault that is served after a part is dropped may map pages of the next.
+    fn forget(&mut self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
+        let end = addr.saturating_add(page_up(len));
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(addr, end, &mut parts);
+        let locked = parts.iter().any(|part| part.locked);
+        let result = if locked
+            && matches!(
+                advice,
+                libc::MADV_DONTNEED | libc::MADV_FREE | MADV_GUARD_INSTALL
+            ) {
+            Err(Errno::EINVAL)
+        } else {
+            self.forget_parts(addr, end, &parts, advice)
+        };
+        self.scratch = parts;
+        result
+    }
+
+    fn forget_parts(
+        &mut self,
+        addr: usize,
+        end: usize,
+        parts: &[Region],
+        advice: i32,
+    ) -> Result<(), Errno> {
+        let (mut at, mut result) = (addr, Ok(()));
+        for part in parts {
+            if at < part.start {
+                result = result.and(map::madvise(at, part.start - at, advice));
+            }
+            self.quiesce(part.pages());
+            let at_once = if advice == libc::MADV_FREE {
+                libc::MADV_DONTNEED
+            } else {
+                advice
+            };
+            let forgotten = map::madvise(part.start, part.end - part.start, at_once);
+            if forgotten.is_ok() {
+                let event = Event::Discard(part.pages());
+                self.pager.handle(clock::now(), event);
+                self.drive();
+            }
+            (at, result) = (part.end, result.and(forgotten));
+        }
+        if at < end {
+            result = result.and(map::madvise(at, end - at, advice));
+        }
+        result
     }
 
     fn manages_any(&mut self, addr: usize, len: usize) -> bool {
@@ -481,3 +548,4 @@ const MADV_POPULATE_READ: i32 = 22;
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_DONTNEED_LOCKED: i32 = 24;
 const MADV_COLLAPSE: i32 = 25;
+const MADV_GUARD_INSTALL: i32 = 102;

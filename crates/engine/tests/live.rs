@@ -228,10 +228,45 @@ fn forks(engine: &'static Engine, words: &[u64], pages: usize) -> Result<(), Str
     exact(0, pages)
 }
 
+/// Calls that the kernel refuses cost no byte.
+fn refused(engine: &Engine, addr: usize, words: &[u64]) -> Result<(), String> {
+    let len = words.len() * 8;
+    let advise = |advice| engine.call(Call::Madvise { addr, len, advice });
+    let remap = |flags, new_addr| {
+        let (old, old_len, new_len) = (addr, len / 2, len / 2);
+        engine.call(Call::Mremap {
+            old,
+            old_len,
+            new_len,
+            flags,
+            new_addr,
+        })
+    };
+    engine.call(Call::Mlock { addr, len: 4096 });
+    let results = [
+        advise(libc::MADV_REMOVE),
+        advise(libc::MADV_DONTNEED),
+        remap(libc::MREMAP_FIXED, addr + len / 2),
+        remap(libc::MREMAP_FIXED | libc::MREMAP_MAYMOVE, addr + len / 4),
+    ];
+    engine.call(Call::Munlock { addr, len: 4096 });
+    let wrong = |&page: &usize| words[page * WORDS_A_PAGE] != mark(page, 4);
+    if let Some(page) = (0..len / 4096).find(wrong) {
+        return Err(format!(
+            "after refused calls, page {page} holds a wrong byte"
+        ));
+    }
+    if results != [-libc::EINVAL as isize; 4] {
+        return Err(format!("the kernel refuses these calls: {results:?}"));
+    }
+    Ok(())
+}
+
 /// Discarded pages read as zeroes, the others keep their content; a moved range keeps its own.
 fn discard(engine: &Engine, words: &mut [u64], pages: usize) -> Result<(), String> {
     let half = pages / 2;
     let addr = words.as_mut_ptr() as usize;
+    refused(engine, addr, words)?;
     engine.call(Call::Madvise {
         addr,
         len: half * 4096,
