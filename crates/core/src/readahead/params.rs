@@ -460,7 +460,7 @@ impl fmt::Display for Refused {
                 most,
             } => write!(
                 f,
-                "{setting} cannot be {given}: at most {most}, which {than} is"
+                "{setting} is {given}, but {than} is {most}; allowed: {setting} at most {most}, or a larger {than}"
             ),
             Self::Needs {
                 policy,

@@ -83,7 +83,10 @@ impl Config {
         self.readahead
             .params(self.window_pages, abilities(mechanism))
             .map_err(|refused| ConfigError {
-                setting: "read-ahead".to_owned(),
+                setting: match self.window_pages {
+                    Some(window) => format!("read-ahead {} with max={window}", self.readahead),
+                    None => format!("read-ahead {}", self.readahead),
+                },
                 reason: refused.to_string(),
             })
     }

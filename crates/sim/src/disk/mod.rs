@@ -109,7 +109,17 @@ pub struct SchedulerEntry {
     /// Where it comes from.
     pub source: &'static str,
     /// Makes one.
-    pub build: fn() -> Box<dyn Scheduler>,
+    pub build: fn(&Tunables) -> Box<dyn Scheduler>,
+}
+
+/// What an administrator can set of the schedulers that have something to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tunables {
+    /// Of `cfq`.
+    pub cfq: FairParams,
+    /// Of `anticipatory`.
+    pub anticipatory: AnticipatoryParams,
 }
 
 /// Every scheduler.
@@ -118,25 +128,25 @@ pub static SCHEDULERS: &[SchedulerEntry] = &[
         name: "fifo",
         summary: "in order of arrival",
         source: "-",
-        build: || Box::new(Fifo::default()),
+        build: |_| Box::new(Fifo::default()),
     },
     SchedulerEntry {
         name: "elevator",
         summary: "one-way elevator: upwards from the last request, then from the lowest",
         source: "4.4BSD disksort; FreeBSD bioq_disksort(9)",
-        build: || Box::new(Elevator::default()),
+        build: |_| Box::new(Elevator::default()),
     },
     SchedulerEntry {
         name: "cfq",
         summary: "time slices for each reader, one queue for writes, idling for the next read",
         source: "Linux Documentation/block/cfq-iosched.txt",
-        build: || Box::new(Fair::new(FairParams::default())),
+        build: |tunables| Box::new(Fair::new(tunables.cfq)),
     },
     SchedulerEntry {
         name: "anticipatory",
         summary: "batches of reads and of writes, waiting for the last reader's next read",
         source: "Linux Documentation/block/as-iosched.txt; Iyer and Druschel, SOSP 2001",
-        build: || Box::new(Anticipatory::new(AnticipatoryParams::default())),
+        build: |tunables| Box::new(Anticipatory::new(tunables.anticipatory)),
     },
 ];
 

@@ -4,14 +4,16 @@ use std::fmt::Write;
 
 use super::chart::{escape, nice_top};
 use super::evaluation::short;
+use super::spread::Spread;
 
 /// One curve.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
     /// For the legend.
     pub name: String,
-    /// A value at each place of [`Curves::places`]; `None` breaks the curve.
-    pub values: Vec<Option<f64>>,
+    /// A value at each place of [`Curves::places`]: the curve goes through medians, and a bar has the
+    /// least and the most; `None` breaks the curve.
+    pub values: Vec<Option<Spread>>,
     /// The paper's value: a point at the right, whose place is not known, and a dashed level.
     pub published: Option<f64>,
 }
@@ -67,8 +69,9 @@ impl Curves {
     /// From where to where the axis of values goes: from 0, unless all lie in its upper half.
     fn range(&self) -> (f64, f64) {
         let measured = self.curves.iter().flat_map(|c| c.values.iter().flatten());
-        let all = measured.chain(self.curves.iter().filter_map(|c| c.published.as_ref()));
-        let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), &v| {
+        let measured = measured.flat_map(|spread| [spread.low, spread.high]);
+        let all = measured.chain(self.curves.iter().filter_map(|c| c.published));
+        let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), v| {
             (low.min(v), high.max(v))
         });
         let high = nice_top(high);
@@ -129,7 +132,7 @@ impl Curves {
             let line: Vec<_> = part
                 .iter()
                 .flatten()
-                .map(|&(place, v)| format!("{:.1},{:.1}", self.x(place), y(v, low, high)))
+                .map(|&(place, v)| format!("{:.1},{:.1}", self.x(place), y(v.median, low, high)))
                 .collect();
             let _ = writeln!(
                 out,
@@ -138,13 +141,24 @@ impl Curves {
             );
         }
         for &(place, value) in points.iter().flatten() {
+            let x = self.x(place);
+            let at = |v| y(v, low, high);
+            if value.low < value.high {
+                let _ = writeln!(
+                    out,
+                    "<line class=\"spread\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" \
+                     stroke=\"{colour}\" stroke-width=\"0.7\"/>",
+                    at(value.low),
+                    at(value.high),
+                );
+            }
             let _ = writeln!(
                 out,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"><title>{}, {}: {value:.2}</title></circle>",
-                self.x(place),
-                y(value, low, high),
+                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"><title>{}, {}: {}</title></circle>",
+                at(value.median),
                 escape(&curve.name),
                 short(place),
+                value.ratio(),
             );
         }
         let Some(value) = curve.published else {
@@ -184,6 +198,10 @@ fn legend(out: &mut String, curve: &Curve, colour: &str, at: usize) {
 mod tests {
     use super::*;
 
+    fn one(value: f64) -> Option<Spread> {
+        Spread::of([value])
+    }
+
     fn curves() -> Curves {
         Curves {
             title: "t".to_owned(),
@@ -192,7 +210,7 @@ mod tests {
             places: vec![50.0, 60.0, 70.0, 80.0],
             curves: vec![Curve {
                 name: "a < b".to_owned(),
-                values: vec![Some(0.0), Some(100.0), None, Some(50.0)],
+                values: vec![one(0.0), one(100.0), None, Spread::of([40.0, 50.0, 70.0])],
                 published: Some(25.0),
             }],
             text: String::new(),
@@ -209,6 +227,9 @@ mod tests {
             svg.contains("class=\"published\" cx=\"685.0\" cy=\"220.5\""),
             "{svg}"
         );
+        // One value has a spread: from 188.4 (40) to 124.2 (70).
+        assert_eq!(svg.matches("class=\"spread\"").count(), 1);
+        assert!(svg.contains("y1=\"188.4\" y2=\"124.2\""), "{svg}");
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(!svg.contains("a < b"));
     }
@@ -219,7 +240,7 @@ mod tests {
         assert_eq!(curves.range(), (0.0, 100.0));
         curves.curves[0].values[0] = None;
         curves.curves[0].published = None;
-        curves.curves[0].values[3] = Some(60.0);
+        curves.curves[0].values[3] = one(60.0);
         assert_eq!(curves.range(), (50.0, 100.0));
     }
 }

@@ -6,6 +6,7 @@ use super::chart::Chart;
 use super::claims::{Claim, Published};
 use super::curves::Curves;
 use super::runs::{RunKey, Runs, Variation};
+use super::spread::Spread;
 use crate::sweep::Outcome;
 
 /// Deviations above this are explained: points for percentages, percent of the published value for
@@ -17,10 +18,24 @@ const EXPLAINED: f64 = 10.0;
 pub enum Ours {
     /// A number.
     Number(f64),
+    /// A number's median over several runs, and its spread.
+    Spread(Spread),
     /// Words, and whether they agree with the published ones; `None` where nothing can be said.
     Text(String, Option<bool>),
     /// The runs did not come to their ends.
     None,
+}
+
+impl Ours {
+    /// The number that is compared with the published one.
+    #[must_use]
+    pub const fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Spread(spread) => Some(spread.median),
+            Self::Text(..) | Self::None => None,
+        }
+    }
 }
 
 /// One claim, ours, and why they differ.
@@ -43,7 +58,7 @@ impl Row {
     #[must_use]
     pub fn deviates(&self) -> bool {
         match &self.ours {
-            Ours::Number(_) => self.deviation.is_none_or(|d| d.abs() > EXPLAINED),
+            Ours::Number(_) | Ours::Spread(_) => self.deviation.is_none_or(|d| d.abs() > EXPLAINED),
             Ours::Text(_, agrees) => *agrees == Some(false),
             Ours::None => true,
         }
@@ -106,8 +121,8 @@ impl Answers<'_> {
     fn row(&self, claim: Claim) -> Row {
         let ours = (self.answer)(self.runs, "", &claim.keys());
         let points = claim.path.iter().any(|key| key.contains("percent"));
-        let deviation = match (&claim.published, &ours) {
-            (Published::Number(p), Ours::Number(o)) => deviation(*p, *o, points),
+        let deviation = match (&claim.published, ours.number()) {
+            (Published::Number(p), Some(o)) => deviation(*p, o, points),
             _ => None,
         };
         let mut row = Row {
@@ -134,15 +149,17 @@ impl Answers<'_> {
         let mut causes: Vec<(&str, Vec<String>)> = Vec::new();
         let (mut numbers, mut idle) = (Vec::new(), Vec::new());
         for variation in self.variations {
-            let text = match (self.answer)(self.runs, &variation.name(), &keys) {
-                Ours::Number(ours) => {
-                    numbers.push((variation, ours));
-                    if row.ours == Ours::Number(ours) {
-                        idle.push(variation.name());
-                        continue;
-                    }
-                    short(ours)
-                }
+            let varied = (self.answer)(self.runs, &variation.name(), &keys);
+            if let Some(ours) = varied.number() {
+                numbers.push((variation, ours));
+            }
+            if varied == row.ours {
+                idle.push(variation.name());
+                continue;
+            }
+            let text = match varied {
+                Ours::Number(ours) => short(ours),
+                Ours::Spread(ours) => ours.to_string(),
                 Ours::Text(text, _) => text,
                 Ours::None => continue,
             };
@@ -160,10 +177,10 @@ impl Answers<'_> {
         if !idle.is_empty() {
             parts.push(format!("Without effect: {}.", idle.join("; ")));
         }
-        if let (Published::Number(published), Ours::Number(base)) =
-            (&row.claim.published, &row.ours)
+        if let (Published::Number(published), Some(base)) =
+            (&row.claim.published, row.ours.number())
         {
-            parts.push(verdict(*published, *base, row.points, &numbers));
+            parts.push(verdict(*published, base, row.points, &numbers));
         }
         parts.join(" ")
     }

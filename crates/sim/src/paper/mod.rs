@@ -14,12 +14,14 @@ mod mclustering;
 mod moc;
 mod output;
 mod runs;
+mod spread;
 
 pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
 pub use evaluation::{Evaluation, Figure, Ours, Row, Table};
 pub use runs::{Measure, RunKey, Runs, Variation};
+pub use spread::Spread;
 
 /// A paper that can be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,6 +26,7 @@ impl Row {
     fn ours(&self) -> String {
         match &self.ours {
             Ours::Number(n) => short(*n),
+            Ours::Spread(spread) => spread.to_string(),
             Ours::Text(text, _) => text.clone(),
             Ours::None => "no result".to_owned(),
         }
@@ -35,8 +36,10 @@ impl Row {
         match (&self.ours, self.deviation) {
             (Ours::Text(_, Some(true)), _) => "agrees".to_owned(),
             (Ours::Text(_, Some(false)), _) => "differs".to_owned(),
-            (Ours::Number(_), Some(d)) if self.points => format!("{d:+.1} points"),
-            (Ours::Number(_), Some(d)) => format!("{d:+.1} %"),
+            (Ours::Number(_) | Ours::Spread(_), Some(d)) if self.points => {
+                format!("{d:+.1} points")
+            }
+            (Ours::Number(_) | Ours::Spread(_), Some(d)) => format!("{d:+.1} %"),
             _ => "-".to_owned(),
         }
     }
@@ -62,8 +65,8 @@ impl Evaluation {
         failed
             .map(|(k, why)| {
                 format!(
-                    "{} {} {} {}: {why}",
-                    k.memory, k.workload, k.policy, k.variant
+                    "{} {} {} {}, seed {}: {why}",
+                    k.memory, k.workload, k.policy, k.variant, k.seed
                 )
             })
             .collect()
@@ -192,6 +195,7 @@ impl Evaluation {
             };
             let ours = match &row.ours {
                 Ours::Number(n) => number(*n),
+                Ours::Spread(spread) => number(spread.median),
                 Ours::Text(text, _) => quoted(text),
                 Ours::None => String::new(),
             };
@@ -210,17 +214,18 @@ impl Evaluation {
     /// A line for each run.
     #[must_use]
     pub fn runs_csv(&self) -> String {
-        let mut out = "variant,memory,workload,policy,elapsed_s,page_ins,page_in_reads,page_outs,page_out_writes,\
+        let mut out = "variant,memory,workload,policy,seed,elapsed_s,page_ins,page_in_reads,page_outs,page_out_writes,\
                        pages_per_write,disk_busy_s,error\n"
             .to_owned();
         for (key, outcome) in &self.runs {
             let _ = write!(
                 out,
-                "{},{},{},{},",
+                "{},{},{},{},{},",
                 quoted(&key.variant),
                 key.memory,
                 key.workload,
-                key.policy
+                quoted(&key.policy),
+                key.seed
             );
             let _ = match outcome {
                 Ok(r) => writeln!(

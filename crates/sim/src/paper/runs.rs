@@ -19,6 +19,8 @@ pub struct RunKey {
     pub workload: String,
     /// Page-out policy.
     pub policy: String,
+    /// Which of several runs that differ in their random numbers; 1 where there is one.
+    pub seed: u64,
 }
 
 impl RunKey {
@@ -30,7 +32,14 @@ impl RunKey {
             memory: memory.to_owned(),
             workload: workload.to_owned(),
             policy: policy.to_owned(),
+            seed: 1,
         }
+    }
+
+    /// The same run with other random numbers.
+    #[must_use]
+    pub fn seeded(self, seed: u64) -> Self {
+        Self { seed, ..self }
     }
 
     /// The same run under a variation.

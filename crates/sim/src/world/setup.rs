@@ -7,7 +7,7 @@ use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_core::{pageout, readahead, reclaim, slots};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Params, Queue};
+use crate::disk::{self, Params, Queue, Tunables};
 use crate::programs::Spec;
 
 /// A simulated body sees every touch.
@@ -211,6 +211,9 @@ pub struct Setup {
     pub disk: DiskSpec,
     /// The scheduler's name.
     pub scheduler: String,
+    /// Its settings; the kernel's defaults if absent.
+    #[serde(default)]
+    pub tunables: Tunables,
     /// CPU time of the kernel.
     #[serde(default)]
     pub costs: Costs,
@@ -261,6 +264,7 @@ impl Setup {
             policies: Policies::default(),
             disk: DiskSpec::Named("barracuda-7200.9".to_owned()),
             scheduler: "elevator".to_owned(),
+            tunables: Tunables::default(),
             costs: Costs::default(),
             quantum_ms: quantum_ms(),
             programs,
@@ -440,7 +444,10 @@ impl Setup {
         let offered = disk::SCHEDULERS.iter().map(|s| s.name);
         let scheduler = disk::scheduler(&self.scheduler)
             .ok_or_else(|| unknown("scheduler", &self.scheduler, offered))?;
-        Ok(Queue::new(params.device(), (scheduler.build)()))
+        Ok(Queue::new(
+            params.device(),
+            (scheduler.build)(&self.tunables),
+        ))
     }
 }
 

@@ -1,28 +1,60 @@
 //! Tables 1 and 2 with our figures beside the published ones, and curves over memory.
 
+use super::orders::orders;
 use super::setups::{READERS, SCHEDULERS, by_memory};
-use super::{asp_gain, gain, report, score, share};
+use super::{Point, spread};
 use crate::paper::curves::{Curve, Curves};
 use crate::paper::evaluation::{Table, short};
 use crate::paper::runs::Runs;
-use crate::world::Report;
+use crate::paper::spread::Spread;
 
-fn cell(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"))
+fn cell(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), |s| s.to_string())
 }
 
-fn head(names: &[&str]) -> Vec<String> {
+fn ratio(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), Spread::ratio)
+}
+
+pub(super) fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|&n| n.to_owned()).collect()
 }
 
 pub(super) fn tables(runs: &Runs) -> Vec<Table> {
-    vec![table_1(runs), table_2(runs), sweep(runs), orders(runs)]
+    vec![
+        table_1(
+            runs,
+            "Table 1: scores, and their ratio to KVM under CFQ",
+            |p, s, r| p.score(s, r),
+        ),
+        table_1(
+            runs,
+            "Table 1 by another measure: the sum of the guests' own rates, each to its own end",
+            |p, s, r| p.own_rates(s, r),
+        ),
+        table_2(runs),
+        sweep(runs),
+        orders(runs),
+    ]
 }
 
-fn table_1(runs: &Runs) -> Table {
-    let base = report(runs, "", "cfq", "page-cluster 3").map(score);
-    let mut rows = Vec::new();
-    for (name, reader, published) in [
+/// By what guests are compared, of a run under a scheduler with a read-ahead policy.
+type Measure = fn(Point, &str, &str) -> Option<f64>;
+
+fn table_1(runs: &Runs, title: &str, measure: Measure) -> Table {
+    let row = |(name, reader, published): (&str, &str, [Option<f64>; 2])| {
+        let mut row = vec![name.to_owned()];
+        for (scheduler, published) in SCHEDULERS.into_iter().zip(published) {
+            let own = |p: Point| measure(p, scheduler, reader);
+            let of_base = |p: Point| Some(own(p)? / measure(p, "cfq", "page-cluster 3")?);
+            row.push(published.map_or_else(|| "-".to_owned(), short));
+            row.push(cell(spread(runs, "", |p| own(p).map(f64::round))));
+            row.push(published.map_or_else(|| "-".to_owned(), |v| format!("{:.2}", v / 3417.0)));
+            row.push(ratio(spread(runs, "", of_base)));
+        }
+        row
+    };
+    let rows = [
         (
             "KVM (page-cluster 3)",
             "page-cluster 3",
@@ -30,23 +62,9 @@ fn table_1(runs: &Runs) -> Table {
         ),
         ("ASP", "asp", [Some(4045.0), Some(4287.0)]),
         ("ASP, two slots", "asp2", [None, None]),
-    ] {
-        let mut row = vec![name.to_owned()];
-        for (scheduler, published) in SCHEDULERS.into_iter().zip(published) {
-            let ours = report(runs, "", scheduler, reader).map(score);
-            let ratio = |v: Option<f64>, base: Option<f64>| {
-                let ratio = v.zip(base).map(|(v, base)| v / base);
-                ratio.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"))
-            };
-            row.push(published.map_or_else(|| "-".to_owned(), short));
-            row.push(ours.map_or_else(|| "-".to_owned(), |v| short(v.round())));
-            row.push(ratio(published, Some(3417.0)));
-            row.push(ratio(ours, base));
-        }
-        rows.push(row);
-    }
+    ];
     Table {
-        title: "Table 1: scores, and their ratio to KVM under CFQ".to_owned(),
+        title: title.to_owned(),
         head: head(&[
             "",
             "CFQ, published",
@@ -58,7 +76,7 @@ fn table_1(runs: &Runs) -> Table {
             "ratio, published",
             "ratio, ours",
         ]),
-        rows,
+        rows: rows.map(row).to_vec(),
     }
 }
 
@@ -78,14 +96,15 @@ fn table_2(runs: &Runs) -> Table {
             },
             short(f64::from(total)),
             format!("{:.2}", f64::from(total) / 15_642.0),
-            cell(Some(hit_rate)),
+            format!("{hit_rate:.1}"),
             "-".to_owned(),
         ]);
-        rows.extend(swap_ins(runs, reader));
+        rows.push(swap_ins(runs, reader));
     }
-    for reader in ["asp, target", "asp, centred", "asp2", "asp2, target"] {
-        rows.extend(swap_ins(runs, reader));
-    }
+    let rest = READERS
+        .iter()
+        .filter(|r| r.name.starts_with("asp") && r.name != "asp");
+    rows.extend(rest.map(|reader| swap_ins(runs, reader.name)));
     Table {
         title: "Table 2: swap-ins by their windows under CFQ, and hit rates".to_owned(),
         head: head(&[
@@ -100,48 +119,48 @@ fn table_2(runs: &Runs) -> Table {
     }
 }
 
-fn swap_ins(runs: &Runs, reader: &str) -> Option<Vec<String>> {
-    let ours = report(runs, "", "cfq", reader)?;
-    let base = report(runs, "", "cfq", "page-cluster 3")?
-        .major_faults
-        .max(1);
-    let shares = [8, 16, 24, 32].map(|size| format!("{:.1}", share(ours, size)));
-    Some(vec![
+fn swap_ins(runs: &Runs, reader: &str) -> Vec<String> {
+    let of_base = |p: Point| Some(p.swap_ins(reader)? / p.swap_ins("page-cluster 3")?);
+    let shares = [8, 16, 24, 32].map(|size| cell(spread(runs, "", |p| p.share(reader, size))));
+    vec![
         format!("{reader}, ours"),
         shares.join(" / "),
-        short(ours.major_faults as f64),
-        format!("{:.2}", ours.major_faults as f64 / base as f64),
-        cell(ours.hit_rate_percent()),
-        format!(
-            "{:.2}",
-            ours.page_ins as f64 / ours.major_faults.max(1) as f64
-        ),
-    ])
+        cell(spread(runs, "", |p| p.swap_ins(reader))),
+        ratio(spread(runs, "", of_base)),
+        cell(spread(runs, "", |p| p.hit_rate(reader))),
+        ratio(spread(runs, "", |p| p.pages_a_swap_in(reader))),
+    ]
 }
 
-/// Every run of the sweep of memory and placement.
+/// Every point of the sweep of memory and placement.
 fn sweep(runs: &Runs) -> Table {
     let mut rows = Vec::new();
     for (memory, variant) in by_memory() {
         for scheduler in SCHEDULERS {
-            for (reader, ..) in READERS {
-                let Some(r) = report(runs, &variant, scheduler, reader) else {
-                    continue;
+            for reader in &READERS {
+                let over = |figure: &dyn Fn(Point) -> Option<f64>| spread(runs, &variant, figure);
+                let score = over(&|p| p.score(scheduler, reader.name).map(f64::round));
+                let counted = |count: fn(&crate::world::Report) -> f64| {
+                    cell(over(&|p| p.report(scheduler, reader.name).map(count)))
                 };
+                if score.is_none() {
+                    continue;
+                }
                 rows.push(vec![
-                    format!("{memory} %, {scheduler}, {reader}"),
-                    short(score(r).round()),
-                    short(r.major_faults as f64),
-                    short(r.page_ins as f64),
-                    cell(r.hit_rate_percent()),
-                    short(r.page_outs as f64),
-                    format!("{:.0}", r.seconds()),
+                    format!("{memory} %, {scheduler}, {}", reader.name),
+                    cell(score),
+                    counted(|r| r.major_faults as f64),
+                    counted(|r| r.page_ins as f64),
+                    cell(over(&|p| {
+                        p.report(scheduler, reader.name)?.hit_rate_percent()
+                    })),
+                    counted(|r| r.page_outs as f64),
                 ]);
             }
         }
     }
     Table {
-        title: "All runs by host memory, in percent of the guests' 960 MB".to_owned(),
+        title: "All points by host memory, in percent of the guests' 960 MB".to_owned(),
         head: head(&[
             "",
             "score",
@@ -149,81 +168,8 @@ fn sweep(runs: &Runs) -> Table {
             "pages read",
             "hit rate, %",
             "pages written",
-            "elapsed, s",
         ]),
         rows,
-    }
-}
-
-/// An order that the paper's tables show, and whether it holds in a variant.
-type Order = (&'static str, fn(&Runs, &str) -> Option<bool>);
-
-const ORDERS: [Order; 8] = [
-    ("hit rate falls from page-cluster 3 to 4 to 5", |r, v| {
-        let rates = [3, 4, 5].map(|n| rate(r, v, &format!("page-cluster {n}")));
-        let [three, four, five] = rates;
-        Some(three? > four? && four? > five?)
-    }),
-    (
-        "hit rate of ASP within 5 points of page-cluster 3",
-        |r, v| Some((rate(r, v, "asp")? - rate(r, v, "page-cluster 3")?).abs() <= 5.0),
-    ),
-    (
-        "ASP reads more pages a page-in than page-cluster 3",
-        |r, v| {
-            let linux = report(r, v, "cfq", "page-cluster 3")?;
-            Some(pages_a_swap_in(report(r, v, "cfq", "asp")?) > pages_a_swap_in(linux))
-        },
-    ),
-    ("ASP ahead of page-cluster 3 under CFQ", |r, v| {
-        Some(asp_gain(r, v, "cfq")? > 0.0)
-    }),
-    ("ASP ahead of page-cluster 3 under anticipatory", |r, v| {
-        Some(asp_gain(r, v, "anticipatory")? > 0.0)
-    }),
-    ("ASP with two slots ahead of ASP under CFQ", |r, v| {
-        let one = report(r, v, "cfq", "asp")?;
-        Some(gain(one, report(r, v, "cfq", "asp2")?) > 0.0)
-    }),
-    ("anticipatory ahead of CFQ with page-cluster 3", |r, v| {
-        waits(r, v, "page-cluster 3")
-    }),
-    ("anticipatory ahead of CFQ with ASP", |r, v| {
-        waits(r, v, "asp")
-    }),
-];
-
-fn rate(runs: &Runs, variant: &str, reader: &str) -> Option<f64> {
-    report(runs, variant, "cfq", reader)?.hit_rate_percent()
-}
-
-fn pages_a_swap_in(report: &Report) -> f64 {
-    report.page_ins as f64 / report.major_faults.max(1) as f64
-}
-
-fn waits(runs: &Runs, variant: &str, reader: &str) -> Option<bool> {
-    let [cfq, other] = SCHEDULERS.map(|s| report(runs, variant, s, reader));
-    Some(gain(cfq?, other?) > 0.0)
-}
-
-/// At which memory sizes they hold.
-fn orders(runs: &Runs) -> Table {
-    let sizes = by_memory();
-    let mut head = vec![String::new()];
-    head.extend(sizes.iter().map(|s| format!("{} %", s.0)));
-    let rows = ORDERS.map(|(name, holds)| {
-        let held = sizes.iter().map(|(_, variant)| match holds(runs, variant) {
-            Some(true) => "holds",
-            Some(false) => "does not",
-            None => "-",
-        });
-        let cells = std::iter::once(name).chain(held);
-        cells.map(str::to_owned).collect()
-    });
-    Table {
-        title: "Which orders hold, by host memory (ASP's windows aligned)".to_owned(),
-        head,
-        rows: rows.to_vec(),
     }
 }
 
@@ -232,11 +178,13 @@ fn curve(
     runs: &Runs,
     name: &str,
     published: Option<f64>,
-    value: &dyn Fn(&Runs, &str) -> Option<f64>,
+    figure: &dyn Fn(Point) -> Option<f64>,
 ) -> Curve {
+    let values = by_memory();
+    let values = values.iter().map(|(_, v)| spread(runs, v, figure));
     Curve {
         name: name.to_owned(),
-        values: by_memory().iter().map(|(_, v)| value(runs, v)).collect(),
+        values: values.collect(),
         published,
     }
 }
@@ -248,9 +196,9 @@ fn over_memory(title: &str, unit: &str, curves: Vec<Curve>) -> Curves {
         over: "host memory, percent of the guests' 960 MB".to_owned(),
         places: by_memory().iter().map(|m| m.0).collect(),
         curves,
-        text:
-            "The paper does not publish its memory: its values are points at the right, and dashed."
-                .to_owned(),
+        text: "Medians; bars from the least to the most. The paper does not publish its memory: its values are points \
+               at the right, and dashed."
+            .to_owned(),
     }
 }
 
@@ -260,8 +208,8 @@ fn hit_rates<const N: usize>(
     title: &str,
     readers: [(&str, Option<f64>); N],
 ) -> Curves {
-    let curves = readers
-        .map(|(reader, published)| curve(runs, reader, published, &|r, v| rate(r, v, reader)));
+    let curves =
+        readers.map(|(reader, published)| curve(runs, reader, published, &|p| p.hit_rate(reader)));
     over_memory(title, "%", curves.to_vec())
 }
 
@@ -274,9 +222,9 @@ fn scores<const N: usize>(
     lines: [(&str, &str, &str, Option<f64>); N],
 ) -> Curves {
     let curves = lines.map(|(name, scheduler, reader, published)| {
-        curve(runs, name, published, &|r, v| {
-            let base = report(r, v, base.unwrap_or(scheduler), "page-cluster 3")?;
-            Some(score(report(r, v, scheduler, reader)?) / score(base))
+        curve(runs, name, published, &|p| {
+            let base = p.score(base.unwrap_or(scheduler), "page-cluster 3")?;
+            Some(p.score(scheduler, reader)? / base)
         })
     });
     over_memory(title, "ratio", curves.to_vec())
@@ -285,8 +233,8 @@ fn scores<const N: usize>(
 fn used(runs: &Runs) -> Curves {
     let sizes = [(8, 39.9), (16, 33.5), (24, 10.8), (32, 15.8)];
     let curves = sizes.map(|(size, published)| {
-        curve(runs, &format!("window {size}"), Some(published), &|r, v| {
-            report(r, v, "cfq", "asp").map(|r| share(r, size))
+        curve(runs, &format!("window {size}"), Some(published), &|p| {
+            p.share("asp", size)
         })
     });
     over_memory(
@@ -321,11 +269,8 @@ pub(super) fn curves(runs: &Runs) -> Vec<Curves> {
     ];
     let kinds = ["asp", "asp, target", "asp, centred", "asp2", "asp2, target"];
     let kinds = kinds.map(|kind| (kind, (kind == "asp").then_some(90.6)));
-    let swap_ins = [linux, "page-cluster 4", "page-cluster 5", "asp"].map(|reader| {
-        curve(runs, reader, None, &|r, v| {
-            report(r, v, cfq, reader).map(|r| r.major_faults as f64 / 1e3)
-        })
-    });
+    let swap_ins = [linux, "page-cluster 4", "page-cluster 5", "asp"]
+        .map(|reader| curve(runs, reader, None, &|p| p.swap_ins(reader).map(|n| n / 1e3)));
     vec![
         scores(
             runs,

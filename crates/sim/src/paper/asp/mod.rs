@@ -2,16 +2,18 @@
 //! memory.
 
 mod figures;
+mod orders;
 mod setups;
 
 pub(in crate::paper) use setups::setups;
 
 use super::claims::section;
-use super::evaluation::{Answers, Evaluation, Ours, short};
+use super::evaluation::{Answers, Evaluation, Ours};
 use super::runs::Runs;
+use super::spread::Spread;
 use crate::programs::JvmParams;
 use crate::world::Report;
-use setups::{SCHEDULERS, TARGET, VARIATIONS, key};
+use setups::{OF_ASP, SCHEDULERS, SEEDS, key, variations};
 
 /// Transactions that each guest makes in the timed part.
 fn transactions() -> f64 {
@@ -24,9 +26,10 @@ pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Syn
 }
 
 fn evaluation(runs: &Runs) -> Evaluation {
+    let variations = variations();
     let answers = Answers {
         runs,
-        variations: VARIATIONS,
+        variations: &variations,
         answer,
         remark,
     };
@@ -49,8 +52,8 @@ fn constants() -> Vec<String> {
         "Host: victims in access order (page-out linux, 32 pages), slots one behind the other (log), second-chance \
          queues; pages read along wait unmapped in the swap cache. The kernel's own memory is not counted.",
         "Memory: 512 MB for the guests' 960 MB, the only host memory that the paper names (section 4.2, for its other \
-         experiments); its own for this one is not published. 45 to 80 % of the guests' is swept, and nothing was chosen \
-         to meet a figure.",
+         experiments); its own for this one is not published. 45 to 65 % of the guests' is swept (above that hardly \
+         anything is paged), and nothing was chosen to meet a figure.",
         "Read-ahead: linux-slot with block=fixed (Linux before 3.14), page-cluster 3, 4, 5; asp and asp2 at the paper's \
          constants, an entry for each guest, windows from the multiple of 8 at or below the target; from the target \
          itself and around it as variations.",
@@ -58,8 +61,9 @@ fn constants() -> Vec<String> {
         "One CPU for all guests, where the host had four: the guests' transactions are varied to a third of their time.",
         "A score is the guests' transactions together by the time that all of them took: SPECjbb's is over a fixed time, \
          ours over fixed work. Scores are compared by their ratios to Linux under CFQ.",
-        "One run each. Near the size where the guests begin to page together, which of them starves is chance: the \
-         other seed and the neighbouring sizes show how far figures there depend on it.",
+        "Five runs of every point, with other random numbers of the guests in each: figures are medians, with the least \
+         and the most in brackets, and bars in the curves. Near the size where the guests begin to page together, which \
+         of them starves is chance. What compares runs compares those of equal random numbers.",
         "Table 2 counts swap-ins from the start to the end of a run. The paper counts those of a run of unknown length: \
          totals are compared by their ratios to page-cluster 3, windows of ASP by their shares.",
     ]
@@ -67,36 +71,101 @@ fn constants() -> Vec<String> {
     .to_vec()
 }
 
-/// The run of a variant; one that varies ASP alone has Linux as it is.
-fn report<'a>(runs: &'a Runs, variant: &str, scheduler: &str, reader: &str) -> Option<&'a Report> {
-    let moved = variant == TARGET && reader.starts_with("asp");
-    let reader = if moved {
-        format!("{reader}, target")
-    } else {
-        reader.to_owned()
+/// The runs of one variant and one seed.
+#[derive(Clone, Copy)]
+struct Point<'a> {
+    runs: &'a Runs,
+    variant: &'a str,
+    seed: u64,
+}
+
+/// A figure of every seed whose runs came to their ends.
+fn each_seed(runs: &Runs, variant: &str, figure: impl Fn(Point) -> Option<f64>) -> Vec<f64> {
+    let point = |seed| Point {
+        runs,
+        variant,
+        seed,
     };
-    let variant = if variant == TARGET { "" } else { variant };
-    runs.get(&key(scheduler, &reader).varied(variant))
+    (1..=SEEDS).filter_map(|seed| figure(point(seed))).collect()
 }
 
-/// Transactions a second of all guests together, from the first one's timed part to the last one's
-/// end. Not the sum of the guests' own rates: one that had memory to itself while the others starved,
-/// and then left it to them, would count for too much.
-fn score(report: &Report) -> f64 {
-    let timed = || report.phases.iter().filter(|phase| phase.name == "timed");
-    let from = timed().map(|phase| phase.from_ns).min().unwrap_or(0);
-    let to = timed().map(|phase| phase.to_ns).max().unwrap_or(0);
-    timed().count() as f64 * transactions() * 1e9 / to.saturating_sub(from).max(1) as f64
+fn spread(runs: &Runs, variant: &str, figure: impl Fn(Point) -> Option<f64>) -> Option<Spread> {
+    Spread::of(each_seed(runs, variant, figure))
 }
 
-/// By how much the second score is above the first, percent.
-fn gain(first: &Report, second: &Report) -> f64 {
-    100.0 * (score(second) / score(first) - 1.0)
-}
+impl<'a> Point<'a> {
+    /// The run of a read-ahead policy; under a variation of ASP alone, Linux is as it is.
+    fn report(self, scheduler: &str, reader: &str) -> Option<&'a Report> {
+        let own = OF_ASP.iter().find(|of| of.0.name() == self.variant);
+        let (reader, variant) = match own {
+            Some(&(_, own)) if reader == "asp" => (own, ""),
+            Some(_) => (reader, ""),
+            None => (reader, self.variant),
+        };
+        let key = key(scheduler, reader).varied(variant).seeded(self.seed);
+        self.runs.get(&key)
+    }
 
-fn asp_gain(runs: &Runs, variant: &str, scheduler: &str) -> Option<f64> {
-    let linux = report(runs, variant, scheduler, "page-cluster 3")?;
-    Some(gain(linux, report(runs, variant, scheduler, "asp")?))
+    /// Transactions a second of all guests together, from the first one's timed part to the last
+    /// one's end. Not the sum of the guests' own rates: one that had memory to itself while the others
+    /// starved, and then left it to them, would count for too much.
+    fn score(self, scheduler: &str, reader: &str) -> Option<f64> {
+        let report = self.report(scheduler, reader)?;
+        let timed = || report.phases.iter().filter(|phase| phase.name == "timed");
+        let from = timed().map(|phase| phase.from_ns).min()?;
+        let to = timed().map(|phase| phase.to_ns).max()?;
+        let done = timed().count() as f64 * transactions();
+        Some(done * 1e9 / to.saturating_sub(from).max(1) as f64)
+    }
+
+    /// The same as the sum of the guests' own rates, each from the start to the end of its own timed
+    /// part.
+    fn own_rates(self, scheduler: &str, reader: &str) -> Option<f64> {
+        let report = self.report(scheduler, reader)?;
+        let timed = report.phases.iter().filter(|phase| phase.name == "timed");
+        let rates =
+            timed.map(|p| transactions() * 1e9 / p.to_ns.saturating_sub(p.from_ns).max(1) as f64);
+        Some(rates.sum())
+    }
+
+    /// By how much the second run's score is above the first's, percent.
+    fn gain(self, first: [&str; 2], second: [&str; 2]) -> Option<f64> {
+        let [first, second] = [first, second].map(|[s, r]| self.score(s, r));
+        Some(100.0 * (second? / first? - 1.0))
+    }
+
+    fn asp_gain(self, scheduler: &str) -> Option<f64> {
+        self.gain([scheduler, "page-cluster 3"], [scheduler, "asp"])
+    }
+
+    fn anticipatory_gain(self, reader: &str) -> Option<f64> {
+        let [cfq, other] = SCHEDULERS.map(|scheduler| [scheduler, reader]);
+        self.gain(cfq, other)
+    }
+
+    /// Percent, under CFQ.
+    fn hit_rate(self, reader: &str) -> Option<f64> {
+        self.report("cfq", reader)?.hit_rate_percent()
+    }
+
+    /// Under CFQ.
+    fn swap_ins(self, reader: &str) -> Option<f64> {
+        Some(self.report("cfq", reader)?.major_faults as f64)
+    }
+
+    /// Pages read by a page-in under CFQ; `None` where there is no page-in.
+    fn pages_a_swap_in(self, reader: &str) -> Option<f64> {
+        let report = self.report("cfq", reader)?;
+        (report.major_faults > 0).then(|| report.page_ins as f64 / report.major_faults as f64)
+    }
+
+    /// Swap-ins with a window of `size` slots, percent of all, under CFQ.
+    fn share(self, reader: &str, size: u32) -> Option<f64> {
+        let report = self.report("cfq", reader)?;
+        let these = report.windows.iter().filter(|w| w.0 == size);
+        let these: u64 = these.map(|w| w.1).sum();
+        (report.major_faults > 0).then(|| 100.0 * these as f64 / report.major_faults as f64)
+    }
 }
 
 /// The name of a run for one of the tables' rows.
@@ -107,28 +176,20 @@ fn reader(row: &str) -> String {
     }
 }
 
-/// Swap-ins with a window of `size` slots, percent of all.
-fn share(report: &Report, size: u32) -> f64 {
-    let these = report.windows.iter().filter(|w| w.0 == size);
-    let these: u64 = these.map(|w| w.1).sum();
-    100.0 * these as f64 / report.major_faults.max(1) as f64
-}
-
 fn answer(runs: &Runs, variant: &str, keys: &[&str]) -> Ours {
+    let over = |figure: &dyn Fn(Point) -> Option<f64>| spread(runs, variant, figure);
     let answered = match keys {
         ["score", scheduler, row] => scores(runs, variant, scheduler, row),
         ["gain_percent", "asp_over_kvm", scheduler] => {
-            asp_gain(runs, variant, scheduler).map(Ours::Number)
+            over(&|p| p.asp_gain(scheduler)).map(Ours::Spread)
         }
         ["gain_percent", "anticipatory_over_cfq", row] => {
-            let [cfq, other] = SCHEDULERS.map(|s| report(runs, variant, s, &reader(row)));
-            cfq.zip(other)
-                .map(|(cfq, other)| Ours::Number(gain(cfq, other)))
+            over(&|p| p.anticipatory_gain(&reader(row))).map(Ours::Spread)
         }
         ["gain_percent", "abstract_factor"] => largest_gain(runs, variant),
-        ["swap_cache", row, "hit_rate_percent"] => report(runs, variant, "cfq", &reader(row))
-            .and_then(Report::hit_rate_percent)
-            .map(Ours::Number),
+        ["swap_cache", row, "hit_rate_percent"] => {
+            over(&|p| p.hit_rate(&reader(row))).map(Ours::Spread)
+        }
         ["swap_cache", row, "total"] => total(runs, variant, row),
         ["swap_cache", row, "swapins", size] => windows(runs, variant, row, size),
         _ => None,
@@ -151,41 +212,40 @@ fn published(keys: &[&str]) -> Option<f64> {
     })
 }
 
-/// A value, its ratio to a base, and the published ratio; nothing to agree with for the base itself.
-fn ratio(value: f64, unit: &str, base: f64, published: f64) -> Ours {
-    let ours = value / base;
-    let agrees = (published != 1.0).then(|| (ours / published - 1.0).abs() <= 0.1);
+/// A figure, its ratio to that of a base, and the published ratio; nothing to agree with for the base
+/// itself.
+fn ratio(figure: Spread, unit: &str, of_base: Spread, published: f64) -> Ours {
+    let agrees = (published != 1.0).then(|| (of_base.median / published - 1.0).abs() <= 0.1);
     let text = format!(
-        "{}{unit}, {ours:.2} of the base (published: {published:.2})",
-        short(value.round())
+        "{figure}{unit}, {} of the base (published: {published:.2})",
+        of_base.ratio()
     );
     Ours::Text(text, agrees)
 }
 
 fn scores(runs: &Runs, variant: &str, scheduler: &str, row: &str) -> Option<Ours> {
-    let base = score(report(runs, variant, "cfq", "page-cluster 3")?);
-    let value = score(report(runs, variant, scheduler, &reader(row))?);
+    let own = |p: Point| p.score(scheduler, &reader(row));
+    let of_base = |p: Point| Some(own(p)? / p.score("cfq", "page-cluster 3")?);
     let published = published(&[scheduler, row])? / published(&["cfq", "kvm"])?;
-    Some(ratio(value, " transactions/s", base, published))
+    let figure = spread(runs, variant, |p| own(p).map(f64::round))?;
+    let of_base = spread(runs, variant, of_base)?;
+    Some(ratio(figure, " transactions/s", of_base, published))
 }
 
 fn total(runs: &Runs, variant: &str, row: &str) -> Option<Ours> {
-    let swapins = |row: &str| {
-        let report = report(runs, variant, "cfq", &reader(row))?;
-        Some(report.major_faults as f64)
+    let own = |p: Point| p.swap_ins(&reader(row));
+    let of_base = |p: Point| {
+        let base = p.swap_ins("page-cluster 3").filter(|base| *base > 0.0)?;
+        Some(own(p)? / base)
     };
     let published = published(&[row])? / published(&["page_cluster_3"])?;
-    Some(ratio(
-        swapins(row)?,
-        "",
-        swapins("page_cluster_3")?,
-        published,
-    ))
+    let (figure, of_base) = (spread(runs, variant, own)?, spread(runs, variant, of_base)?);
+    Some(ratio(figure, "", of_base, published))
 }
 
 fn windows(runs: &Runs, variant: &str, row: &str, size: &str) -> Option<Ours> {
-    let report = report(runs, variant, "cfq", &reader(row))?;
-    let ours = share(report, size.parse().ok()?);
+    let slots = size.parse().ok()?;
+    let ours = spread(runs, variant, |p| p.share(&reader(row), slots))?;
     let published = match (row, size) {
         ("asp", "8") => 39.9,
         ("asp", "16") => 33.5,
@@ -194,19 +254,20 @@ fn windows(runs: &Runs, variant: &str, row: &str, size: &str) -> Option<Ours> {
         // By the definition of page-cluster.
         _ => 100.0,
     };
-    let agrees = (row == "asp").then_some((ours - published).abs() <= 10.0);
-    let text = format!("{ours:.1} % of swap-ins (published: {published:.1} %)");
+    let agrees = (row == "asp").then_some((ours.median - published).abs() <= 10.0);
+    let text = format!("{ours} % of swap-ins (published: {published:.1} %)");
     Some(Ours::Text(text, agrees))
 }
 
 /// The abstract's factor, against the larger gain of the two schedulers.
 fn largest_gain(runs: &Runs, variant: &str) -> Option<Ours> {
-    let [cfq, other] = SCHEDULERS.map(|scheduler| asp_gain(runs, variant, scheduler));
-    let largest = cfq?.max(other?);
-    let factor = 1.0 + largest / 100.0;
+    let largest = spread(runs, variant, |p| {
+        let [cfq, other] = SCHEDULERS.map(|scheduler| p.asp_gain(scheduler));
+        Some(1.0 + cfq?.max(other?) / 100.0)
+    })?;
     Some(Ours::Text(
-        format!("{factor:.2} at most"),
-        Some((factor / 1.4 - 1.0).abs() <= 0.1),
+        format!("{} at most", largest.ratio()),
+        Some((largest.median / 1.4 - 1.0).abs() <= 0.1),
     ))
 }
 
@@ -222,8 +283,11 @@ fn remark(keys: &[&str]) -> &'static str {
 mod tests {
     use super::*;
     use crate::paper::claims::Published;
+    use crate::paper::runs::RunKey;
+    use crate::programs::Spec;
     use outpage_core::readahead;
     use setups::setups_of;
+    use std::collections::BTreeMap;
 
     /// Small guests with little beside the heap, so that they page at 80 % too.
     fn small() -> JvmParams {
@@ -239,18 +303,42 @@ mod tests {
 
     #[test]
     fn every_published_figure_has_an_answer() {
-        let runs = Runs::run(setups_of(small()), 2, &|_| {});
+        let runs = Runs::run(setups_of(small(), 2), 2, &|_| {});
         assert_eq!(runs.failures().next(), None);
+        let target = OF_ASP[0].0.name();
         for claim in section("asp", &[]) {
-            let ours = answer(&runs, "", &claim.keys());
-            assert_ne!(ours, Ours::None, "{:?}", claim.path);
-            let ours = answer(&runs, TARGET, &claim.keys());
-            assert_ne!(ours, Ours::None, "{:?} {TARGET}", claim.path);
+            for variant in ["", &target] {
+                let ours = answer(&runs, variant, &claim.keys());
+                assert_ne!(ours, Ours::None, "{:?} {variant}", claim.path);
+            }
         }
-        assert!(VARIATIONS.iter().any(|v| v.name() == TARGET));
         let evaluation = evaluation(&runs);
         assert!(evaluation.tables.len() >= 2 && evaluation.curves.len() >= 3);
         assert!(evaluation.markdown().contains("page-cluster 5"));
+        let orders = evaluation.tables.last().expect("there are tables");
+        let swept = setups::by_memory().len();
+        let besides = variations().len() - (swept - 1);
+        assert_eq!(orders.rows.len(), swept + besides);
+        for cell in orders.rows.iter().flat_map(|row| &row[2..]) {
+            assert!(cell == "-" || cell.ends_with(" of 2"), "{cell}");
+        }
+    }
+
+    #[test]
+    fn every_point_is_run_with_every_seed_and_no_run_comes_twice() {
+        let mut points: BTreeMap<RunKey, Vec<u64>> = BTreeMap::new();
+        for (key, setup) in setups() {
+            for program in &setup.programs {
+                let Spec::Jvm(guest) = program else {
+                    panic!("a guest");
+                };
+                assert_eq!(guest.seed, key.seed, "{key:?}");
+            }
+            let seed = key.seed;
+            points.entry(key.seeded(0)).or_default().push(seed);
+        }
+        let seeds: Vec<u64> = (1..=SEEDS).collect();
+        assert!(points.values().all(|of| *of == seeds));
     }
 
     #[test]

@@ -14,50 +14,107 @@ const MIDDLE: u64 = 512 << 8;
 
 /// The disk schedulers.
 pub(super) const SCHEDULERS: [&str; 2] = ["cfq", "anticipatory"];
-/// Read-ahead, by what runs are called: the policy and its settings. `asp` keeps an entry for each
-/// guest: a memory object. Linux before 3.14 read whole blocks.
-pub(super) const READERS: [(&str, &str, &str); 8] = [
-    ("page-cluster 3", "linux-slot", "block=fixed,page-cluster=3"),
-    ("page-cluster 4", "linux-slot", "block=fixed,page-cluster=4"),
-    ("page-cluster 5", "linux-slot", "block=fixed,page-cluster=5"),
-    ("asp", "asp", "key=object,placement=aligned"),
-    ("asp2", "asp2", "key=object,placement=aligned"),
-    ("asp, target", "asp", "key=object,placement=target"),
-    ("asp2, target", "asp2", "key=object,placement=target"),
-    ("asp, centred", "asp", "key=object,placement=centred"),
-];
-/// What Table 1 compares, and `asp2`: under both schedulers. The others run under CFQ, the kernel's
-/// default; Table 2 does not say.
-const UNDER_BOTH: [&str; 6] = [
-    "page-cluster 3",
-    "asp",
-    "asp2",
-    "asp, target",
-    "asp2, target",
-    "asp, centred",
+/// Runs of every point, with other random numbers of the guests in each.
+pub(super) const SEEDS: u64 = 5;
+
+/// Where a read-ahead policy runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum At {
+    /// At 512 MB only, nothing else varied.
+    Once,
+    /// At every memory size.
+    Memory,
+    /// Under every variation besides.
+    Everything,
+}
+
+/// Read-ahead, by what runs are called.
+pub(super) struct Reader {
+    pub name: &'static str,
+    policy: &'static str,
+    settings: &'static str,
+    at: At,
+    /// Under both schedulers, as in Table 1. The others run under CFQ, the kernel's default; Table 2
+    /// does not say.
+    both: bool,
+}
+
+/// `asp` keeps an entry for each guest: a memory object. Linux before 3.14 read whole blocks.
+pub(super) const READERS: [Reader; 9] = [
+    linux("page-cluster 3", "block=fixed,page-cluster=3", true),
+    linux("page-cluster 4", "block=fixed,page-cluster=4", false),
+    linux("page-cluster 5", "block=fixed,page-cluster=5", false),
+    asp("asp", "key=object,placement=aligned", At::Everything),
+    Reader {
+        policy: "asp2",
+        ..asp("asp2", "key=object,placement=aligned", At::Memory)
+    },
+    asp("asp, target", "key=object,placement=target", At::Memory),
+    asp("asp, centred", "key=object,placement=centred", At::Memory),
+    asp("asp, one entry", "key=one,placement=aligned", At::Once),
+    asp(
+        "asp, MDIS 32",
+        "key=object,placement=aligned,mdis=32",
+        At::Once,
+    ),
 ];
 
-/// The variation of which the runs are those of the other policies.
-pub(super) const TARGET: &str = "where a window of ASP begins: at the target";
+const fn linux(name: &'static str, settings: &'static str, both: bool) -> Reader {
+    Reader {
+        name,
+        policy: "linux-slot",
+        settings,
+        at: At::Everything,
+        both,
+    }
+}
+
+const fn asp(name: &'static str, settings: &'static str, at: At) -> Reader {
+    Reader {
+        name,
+        policy: "asp",
+        settings,
+        at,
+        both: true,
+    }
+}
+
+/// Variations of `asp` alone: the runs are those of another reader, Linux stays as it is.
+pub(super) const OF_ASP: [(Variation, &str); 4] = [
+    (
+        of_asp("where a window of ASP begins", "at the target"),
+        "asp, target",
+    ),
+    (
+        of_asp("where a window of ASP begins", "half below the target"),
+        "asp, centred",
+    ),
+    (
+        of_asp("entries of ASP", "one for the whole host"),
+        "asp, one entry",
+    ),
+    (of_asp("MDIS of ASP", "32"), "asp, MDIS 32"),
+];
+
+const fn of_asp(cause: &'static str, value: &'static str) -> Variation {
+    Variation {
+        cause,
+        value,
+        workloads: &[],
+        apply: |_| {},
+    }
+}
 
 const MEMORY: &str = "host memory, of the guests' 960 MB";
 const ALL: &[&str] = &SCHEDULERS;
 
-/// What the paper does not say, and what of the guests is a choice.
-pub(super) const VARIATIONS: &[Variation] = &[
+/// What the paper does not say, and what of the guests is a choice, in runs of their own.
+const VARIED: &[Variation] = &[
     memory("45 %", |s| s.frames = frames(s, 45)),
     memory("50 %", |s| s.frames = frames(s, 50)),
     memory("55 %", |s| s.frames = frames(s, 55)),
     memory("60 %", |s| s.frames = frames(s, 60)),
     memory("65 %", |s| s.frames = frames(s, 65)),
-    memory("70 %", |s| s.frames = frames(s, 70)),
-    memory("80 %", |s| s.frames = frames(s, 80)),
-    Variation {
-        cause: "where a window of ASP begins",
-        value: "at the target",
-        workloads: &[],
-        apply: |_| {},
-    },
     Variation {
         cause: "CPU time of transactions (the host had four cores, the model has one)",
         value: "a third",
@@ -96,15 +153,30 @@ pub(super) const VARIATIONS: &[Variation] = &[
     },
     Variation {
         cause: "swap space (4 GB: slots are never used again)",
-        value: "1 GB",
+        value: "640 MB",
         workloads: ALL,
-        apply: |s| s.swap_slots = 1 << 18,
+        apply: |s| s.swap_slots = 640 << 8,
     },
     Variation {
-        cause: "random numbers",
-        value: "another seed",
+        cause: "page-out (linux: 32 pages in access order)",
+        value: "packed",
         workloads: ALL,
-        apply: |s| each(s, |p| p.seed = 2),
+        apply: |s| s.policies.pageout = "packed".to_owned(),
+    },
+    Variation {
+        cause: "how long the schedulers wait for a reader's next read",
+        value: "not at all",
+        workloads: ALL,
+        apply: |s| {
+            s.tunables.cfq.slice_idle_ms = 0;
+            s.tunables.anticipatory.antic_expire_us = 0;
+        },
+    },
+    Variation {
+        cause: "a reader's slice of CFQ (100 ms)",
+        value: "400 ms",
+        workloads: &[SCHEDULERS[0]],
+        apply: |s| s.tunables.cfq.slice_sync_ms = 400,
     },
 ];
 
@@ -117,10 +189,16 @@ const fn memory(value: &'static str, apply: fn(&mut Setup)) -> Variation {
     }
 }
 
+/// Every variation.
+pub(super) fn variations() -> Vec<Variation> {
+    let of_asp = OF_ASP.iter().map(|(variation, _)| *variation);
+    VARIED.iter().copied().chain(of_asp).collect()
+}
+
 /// The variants whose only difference is memory, in percent and ascending; the empty name is that
 /// of 512 MB.
 pub(super) fn by_memory() -> Vec<(f64, String)> {
-    let swept = VARIATIONS.iter().filter(|v| v.cause == MEMORY);
+    let swept = VARIED.iter().filter(|v| v.cause == MEMORY);
     let percent = |v: &Variation| -> f64 {
         let number = v.value.trim_end_matches(" %").parse();
         number.expect("a number of percent")
@@ -159,15 +237,15 @@ fn guests(guest: JvmParams) -> Vec<Spec> {
     (0..GUESTS as u64).map(apart).collect()
 }
 
-fn setup(guest: JvmParams, scheduler: &str, readahead: &str, settings: &str) -> Setup {
+fn setup(guest: JvmParams, scheduler: &str, reader: &Reader) -> Setup {
     let mut setup = Setup {
         swap_slots: SWAP_SLOTS,
         disk: DiskSpec::Named("sata-320".to_owned()),
         scheduler: scheduler.to_owned(),
         policies: Policies {
             pageout: "linux".to_owned(),
-            readahead: readahead.to_owned(),
-            readahead_settings: format!("{settings},arrival=staged"),
+            readahead: reader.policy.to_owned(),
+            readahead_settings: format!("{},arrival=staged", reader.settings),
             zero_around: 1,
             rescue_around: 0,
             ..Policies::default()
@@ -181,22 +259,23 @@ fn setup(guest: JvmParams, scheduler: &str, readahead: &str, settings: &str) -> 
 
 /// Every run of the evaluation: the paper's, then the variations.
 pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
-    setups_of(JvmParams::default())
+    setups_of(JvmParams::default(), SEEDS)
 }
 
-/// The same with other guests.
-pub(super) fn setups_of(guest: JvmParams) -> Vec<(RunKey, Setup)> {
+/// The same with other guests, and so many seeds.
+pub(super) fn setups_of(guest: JvmParams, seeds: u64) -> Vec<(RunKey, Setup)> {
     let mut setups = Vec::new();
-    let mut add = |variation: Option<&Variation>, scheduler: &str| {
-        let swept = variation.is_none_or(|v| v.cause == MEMORY);
-        for (name, readahead, settings) in READERS {
-            let here = scheduler == SCHEDULERS[0] || UNDER_BOTH.contains(&name);
-            // The placement is swept with memory, and stays with all else.
-            if !here || (!swept && name.contains(", ")) {
-                continue;
-            }
-            let mut setup = setup(guest, scheduler, readahead, settings);
-            let mut key = key(scheduler, name);
+    let mut add = |variation: Option<&Variation>, scheduler: &str, seed: u64| {
+        let needed = match variation {
+            None => At::Once,
+            Some(variation) if variation.cause == MEMORY => At::Memory,
+            Some(_) => At::Everything,
+        };
+        let runs = |r: &&Reader| r.at >= needed && (r.both || scheduler == SCHEDULERS[0]);
+        for reader in READERS.iter().filter(runs) {
+            let guest = JvmParams { seed, ..guest };
+            let mut setup = setup(guest, scheduler, reader);
+            let mut key = key(scheduler, reader.name).seeded(seed);
             if let Some(variation) = variation {
                 (variation.apply)(&mut setup);
                 key = key.varied(&variation.name());
@@ -204,12 +283,14 @@ pub(super) fn setups_of(guest: JvmParams) -> Vec<(RunKey, Setup)> {
             setups.push((key, setup));
         }
     };
-    for scheduler in SCHEDULERS {
-        add(None, scheduler);
-    }
-    for variation in VARIATIONS {
-        for scheduler in variation.workloads {
-            add(Some(variation), scheduler);
+    for seed in 1..=seeds {
+        for scheduler in SCHEDULERS {
+            add(None, scheduler, seed);
+        }
+        for variation in VARIED {
+            for scheduler in variation.workloads {
+                add(Some(variation), scheduler, seed);
+            }
         }
     }
     setups
