@@ -194,15 +194,9 @@ impl Pager {
             };
             self.pages.set_state(id, State::Detaching);
             let page = self.pages.number(id);
-            run = Some(match run.map(|r| (r, join(r, page))) {
-                Some((_, Some(longer))) => longer,
-                other => {
-                    if let Some((full, None)) = other {
-                        self.detach(full);
-                    }
-                    PageRange::one(page)
-                }
-            });
+            if let Some(full) = extend(&mut run, page) {
+                self.detach(full);
+            }
             left -= 1;
         }
         if let Some(last) = run {
@@ -357,6 +351,15 @@ impl Pager {
         self.stats.write_pages.count(count as u32);
         self.actions.push_back(Action::PageOut { id: op, slots });
     }
+}
+
+/// Adds `page` to `run` where it is its neighbour. Otherwise `run` begins anew with it, and what it
+/// was is returned.
+pub(super) fn extend(run: &mut Option<PageRange>, page: PageNo) -> Option<PageRange> {
+    let longer = run.and_then(|run| join(run, page));
+    let full = if longer.is_some() { None } else { *run };
+    *run = longer.or(Some(PageRange::one(page)));
+    full
 }
 
 /// `run` longer by `page`, if that is its neighbour on either side and it may grow.

@@ -10,13 +10,17 @@ use crate::{pageout, readahead, reclaim, slots};
 const FRAMES: usize = 1024;
 
 fn pager(zero_around: u32) -> Pager {
-    let pageout = pageout::find("bsd").expect("registered");
-    let readahead = readahead::find("none").expect("registered");
+    pager_of("bsd", "none", "blist", zero_around)
+}
+
+fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pager {
+    let pageout = pageout::find(pageout).expect("registered");
+    let readahead = readahead::find(readahead).expect("registered");
     Pager::new(Setup {
         reclaim: (reclaim::REGISTRY[0].build)(),
         pageout: (pageout.build)(pageout.params()),
         readahead: (readahead.build)(readahead.params()),
-        slots: slots::REGISTRY[0].build,
+        slots: slots::find(slots).expect("registered").build,
         frames: FRAMES,
         slots_max: 1 << 16,
         zero_around,
@@ -87,7 +91,7 @@ fn settle(pager: &mut Pager) {
             let (id, outcome) = (ActionId(index), Outcome::Done);
             if matches!(
                 pager.ops[index as usize].kind,
-                Kind::PageOut | Kind::Release
+                Kind::PageIn | Kind::PageOut | Kind::Release
             ) {
                 pager.handle(Nanos(0), Event::Done { id, outcome });
             }
@@ -126,4 +130,51 @@ fn fault_around_shrinks_where_it_is_not_used_and_grows_where_it_is() {
     // Neighbours are touched now, and written.
     let most = (0..FRAMES as u64).map(|index| filled(&mut pager, (1 << 19) + index, false));
     assert_eq!(most.max(), Some(16));
+}
+
+/// Touches page `index`, which waits; what was mapped for it before any transfer ended.
+fn touched(pager: &mut Pager, index: u64) -> Vec<PageRange> {
+    let event = Event::Fault {
+        page: page(index),
+        access: Access::Write,
+        waiter: Waiter(0),
+        extent: PageRange::new(page(0), 1 << 20),
+    };
+    pager.handle(Nanos(0), event);
+    let told = drive(pager, false);
+    settle(pager);
+    let maps = told.iter().filter_map(|action| match action {
+        Action::Map { run, .. } => Some(*run),
+        _ => None,
+    });
+    maps.collect()
+}
+
+#[test]
+fn what_a_rescue_brings_along_is_mapped_in_runs_and_before_the_page_that_is_waited_for() {
+    let mut pager = pager_of("packed", "stream", "log", 1);
+    pager.handle(
+        Nanos(0),
+        Event::Grown(SlotRange::new(SlotNo(0), 8 * FRAMES as u32)),
+    );
+    let clusters = FRAMES as u64 / 2;
+    let mut along = 0;
+    for pass in 0..3 {
+        for index in (0..clusters).flat_map(|cluster| cluster * 8..cluster * 8 + 4) {
+            if pager.state(page(index)) == State::Resident {
+                continue;
+            }
+            let maps = touched(&mut pager, index);
+            assert_eq!(pager.state(page(index)), State::Resident);
+            let Some((last, others)) = maps.split_last().filter(|maps| !maps.1.is_empty()) else {
+                continue;
+            };
+            assert!(last.contains(page(index)), "page {index} in {maps:?}");
+            // At most the last one is cut short, by the number of pages that a rescue maps.
+            let whole = others.iter().filter(|run| run.pages == 4).count();
+            assert!(whole + 1 >= others.len(), "{maps:?}");
+            along += usize::from(pass > 0);
+        }
+    }
+    assert!(along > 100, "{along} rescues brought others along");
 }
