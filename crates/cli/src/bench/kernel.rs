@@ -21,9 +21,9 @@ use super::{
 /// keeper 0.9 MiB, memory of the program that is not managed 0.5, the pager's fixed tables 0.7, the
 /// session 0.1, kernel stacks and rings 0.3; the rest is room for the files of programs and libraries ...
 const RESERVE_BYTES: u64 = 6 << 20;
-/// ... and, as a part of the footprint, tables: for each page 36 bytes of state and slots and 8 of page
+/// ... and, as a part of the footprint, tables: for each page 32 bytes of state and slots and 8 of page
 /// tables, for each frame 16 more of page tables, and the MOC microbenchmark touches twice its footprint;
-/// a part of 48 in all, and the staged pages' table.
+/// a part of 46 in all, and the staged pages' table.
 const RESERVE_PART: u64 = 40;
 /// Size of the kernel's swap file, in footprints: room enough that nearly-full swap costs it nothing.
 const SWAP_FOOTPRINTS: u64 = 4;

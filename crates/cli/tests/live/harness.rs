@@ -18,7 +18,7 @@ use crate::common::outpage;
 /// README says as much. Measured at the most: 0.8 MiB in `fill` and `torture`, 1.5 MiB in python3 and sort.
 const PROCESS_BYTES: u64 = 2 << 20;
 /// State that the pager keeps of a page that was touched, in bytes: README says how it adds up.
-const PAGE_STATE_BYTES: u64 = 36;
+const PAGE_STATE_BYTES: u64 = 32;
 /// The launcher, which is one process more. Measured: 0.46 MiB.
 const LAUNCHER_BYTES: u64 = 1 << 20;
 /// A run that takes longer hangs: the longest takes a tenth of it.

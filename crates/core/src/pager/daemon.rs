@@ -52,11 +52,11 @@ impl Pager {
                 self.daemon_mut().freed(available);
             }
             Event::Grown(range) => {
-                self.slots.add(range);
+                self.add_slots(range);
                 (self.growing, self.swap_full) = (false, false);
             }
             Event::Full => (self.growing, self.swap_full) = (false, true),
-            Event::Forking => self.slots.keep_for_child(),
+            Event::Forking => self.slots.keep_for_child(&self.pages),
             Event::Forked => {
                 self.sleepers.clear();
                 self.forked();

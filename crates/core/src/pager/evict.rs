@@ -57,7 +57,7 @@ impl Pager {
     pub(super) fn paged_out_now(&mut self, id: PageId) {
         if self.pages.has(id, READ_AHEAD) {
             self.stats.read_ahead_waste += 1;
-            self.pages.set_flag(id, READ_AHEAD, false);
+            self.pages.clear_read_ahead(id);
             let (page, slot) = (self.pages.number(id), self.pages.slot(id));
             self.objects.of(page).waste += 1;
             self.readahead.wasted(page, slot);
@@ -341,8 +341,8 @@ impl Pager {
             self.pages.set_flag(id, COLLECTED, false);
             self.pages.set_state(id, State::Writing);
             self.pages.set_slot(id, slot);
-            self.slots.bind(slot, id);
         }
+        self.slots.bind(slots.slots);
         self.writes += 1;
         let count = pages.len();
         self.stats.page_outs += count as u64;

@@ -254,7 +254,8 @@ impl Pager {
                 let Some(next) = at.0.checked_add_signed(step).map(SlotNo) else {
                     break;
                 };
-                let Some(id) = self.slots.page(next).filter(|&id| self.in_stream(id)) else {
+                let Some(id) = (self.pages.ahead_in_slot(next)).filter(|&id| self.in_stream(id))
+                else {
                     break;
                 };
                 let page = self.pages.number(id);
@@ -288,7 +289,7 @@ impl Pager {
         if !self.pages.has(id, READ_AHEAD) {
             return;
         }
-        self.pages.set_flag(id, READ_AHEAD, false);
+        self.pages.clear_read_ahead(id);
         self.stats.read_ahead_hits += 1;
         let touch = Touch {
             now,
@@ -297,10 +298,7 @@ impl Pager {
             source: waiter.0,
         };
         self.objects.of(touch.page).hits += 1;
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         if let Some(next) = self.readahead.hit(&touch, &view) {
             self.read_behind(next);
         }
@@ -370,7 +368,7 @@ impl Pager {
 
     fn take_for_map(&mut self, id: PageId) {
         self.pages.unqueue(id);
-        self.pages.set_flag(id, READ_AHEAD, false);
+        self.pages.clear_read_ahead(id);
         self.pages.set_state(id, State::Mapping);
     }
 
@@ -388,10 +386,7 @@ impl Pager {
             slot,
             source: demand.waiter.0,
         };
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         let window = self.readahead.major_fault(&fault, &view);
         self.stats.windows.count(window.size);
         let frames = self.room(window.now.slots as usize + self.limits.reserve);
@@ -427,10 +422,7 @@ impl Pager {
         let frames = self
             .room(slots.slots as usize + self.limits.reserve)
             .saturating_sub(self.limits.reserve);
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         let all_out = slots
             .iter()
             .all(|s| crate::readahead::SlotView::paged_out(&view, s).is_some());
@@ -444,8 +436,8 @@ impl Pager {
         self.ops[op.0 as usize].slots = slots;
         for slot in slots.iter() {
             let id = self
-                .slots
-                .page(slot)
+                .pages
+                .in_slot(slot)
                 .expect("read-ahead named an empty slot");
             self.pages.set_state(id, State::Reading);
             self.pages.set_flag(id, READ_AHEAD, Some(slot) != demanded);

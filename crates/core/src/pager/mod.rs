@@ -237,14 +237,14 @@ impl Pager {
             Event::Adopt(range) => self.adopt(range),
             Event::Unmap(range) | Event::Discard(range) => self.discard(range),
             Event::Grown(range) => {
-                self.slots.add(range);
+                self.add_slots(range);
                 (self.growing, self.swap_full) = (false, false);
             }
             Event::Full => (self.growing, self.swap_full) = (false, true),
             Event::Limit(frames) => {
                 self.limits = Limits::new(frames, self.pageout.buffer_pages() as usize)
             }
-            Event::Forking => self.slots.keep_for_child(),
+            Event::Forking => self.slots.keep_for_child(&self.pages),
             Event::Forked => self.forked(),
             Event::ChildrenGone => {
                 self.slots.children_gone();
@@ -487,6 +487,11 @@ impl Pager {
         self.finish(id);
     }
 
+    fn add_slots(&mut self, range: SlotRange) {
+        self.slots.add(range);
+        self.pages.add_slots(range);
+    }
+
     fn is_awaited(&self, page: PageNo) -> bool {
         self.waiters.iter().any(|w| w.0 == page)
     }
@@ -524,19 +529,16 @@ impl Pager {
 }
 
 /// What read-ahead may see of slots.
-struct View<'a> {
-    pages: &'a Pages,
-    slots: &'a SlotPool,
-}
+struct View<'a>(&'a Pages);
 
 impl SlotView for View<'_> {
     fn paged_out(&self, slot: SlotNo) -> Option<PageNo> {
-        let id = self.slots.page(slot)?;
-        (self.pages.state(id) == State::PagedOut).then(|| self.pages.number(id))
+        let id = self.0.in_slot(slot)?;
+        (self.0.state(id) == State::PagedOut).then(|| self.0.number(id))
     }
 
     fn slot_of(&self, page: PageNo) -> Option<SlotNo> {
-        let id = self.pages.find(page)?;
-        (self.pages.state(id) == State::PagedOut).then(|| self.pages.slot(id))
+        let id = self.0.find(page)?;
+        (self.0.state(id) == State::PagedOut).then(|| self.0.slot(id))
     }
 }

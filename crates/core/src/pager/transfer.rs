@@ -117,6 +117,9 @@ impl Pager {
             self.map_around(id);
         } else if self.pages.has(id, READ_AHEAD) {
             self.reclaim.read_ahead(&mut self.pages, id);
+            if self.manner.arrival == Arrival::Mapped {
+                self.pages.find_ahead_by_slot(id);
+            }
         } else if cleaned {
             self.reclaim.cleaned(&mut self.pages, id);
         } else {
@@ -136,8 +139,11 @@ impl Pager {
     pub(super) fn drop_page(&mut self, id: PageId) {
         self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
         self.pages.unqueue(id);
-        self.give_back_slot(id);
+        let slot = self.pages.slot(id);
         self.pages.forget(id);
+        if slot.is_some() {
+            self.slots.release(slot);
+        }
     }
 
     /// Pages were read; content that does not match its checksum is as good as unread. Without
@@ -219,10 +225,9 @@ impl Pager {
         let page = self.pages.number(id);
         self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
         self.pages.set_state(id, State::Poisoned);
-        self.pages.set_flag(id, READ_AHEAD, false);
-        let slot = self.pages.slot(id);
+        self.pages.clear_read_ahead(id);
         self.pages.set_slot(id, SlotNo::NONE);
-        self.slots.retire(slot);
+        self.slots.retire();
         let waiters: alloc::vec::Vec<Waiter> = self
             .waiters
             .iter()
@@ -255,7 +260,7 @@ impl Pager {
             pager.pages.set_slot(id, SlotNo::NONE);
             match why {
                 IoFailure::NoSpace => pager.slots.release(slot),
-                IoFailure::Device => pager.slots.retire(slot),
+                IoFailure::Device => pager.slots.retire(),
             }
             if pager.is_awaited(pager.pages.number(id)) {
                 pager.map_around(id);

@@ -45,6 +45,8 @@ impl Summary {
 pub struct Blist {
     capacity: u32,
     usable: u32,
+    /// Behind the highest slot made usable.
+    end: u32,
     /// One bit a slot, 1 = free.
     leaves: Vec<u32>,
     /// The longest free run of each leaf, in slots.
@@ -72,6 +74,7 @@ impl Blist {
         Self {
             capacity,
             usable: 0,
+            end: 0,
             leaves: alloc::vec![0; leaves],
             longest: alloc::vec![0; leaves],
             levels,
@@ -96,12 +99,22 @@ impl Blist {
         self.root().free
     }
 
+    /// Bytes of heap that it has written to: those of the leaves below the highest slot made usable.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let inner = self.levels.iter().map(Vec::len).sum::<usize>() * size_of::<Summary>();
+        let leaf = size_of::<u32>() + size_of::<u8>();
+        let leaves = self.leaves.len() * leaf + inner;
+        (leaves as u64 * u64::from(self.end) / u64::from(self.capacity.max(1))) as usize
+    }
+
     /// Makes `range` usable: its slots become free. The swap file grows by such extents.
     ///
     /// # Panics
     /// When the range leaves the capacity or holds a slot that is free already.
     pub fn add(&mut self, range: SlotRange) {
         self.usable += range.slots;
+        self.end = self.end.max(range.start.0.saturating_add(range.slots));
         self.set(range, true);
     }
 

@@ -119,6 +119,10 @@ impl Slots for Log {
         self.available
     }
 
+    fn heap_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+
     fn wants_room(&self, used: u32, chunk: u32) -> bool {
         self.available < used.max(2 * chunk)
     }

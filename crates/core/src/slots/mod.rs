@@ -22,6 +22,8 @@ pub trait Slots: Send {
     fn add(&mut self, range: SlotRange);
     /// Free slots.
     fn available(&self) -> u32;
+    /// Bytes of heap that it has written to.
+    fn heap_bytes(&self) -> usize;
     /// Whether the file should grow, with `used` slots in use and writes of `chunk` pages.
     fn wants_room(&self, used: u32, chunk: u32) -> bool {
         let _ = used;
@@ -41,6 +43,9 @@ impl Slots for Blist {
     }
     fn available(&self) -> u32 {
         Self::available(self)
+    }
+    fn heap_bytes(&self) -> usize {
+        Self::heap_bytes(self)
     }
 }
 

@@ -118,7 +118,7 @@ impl Pager {
             pager.pages.set_slot(id, SlotNo::NONE);
             match why {
                 IoFailure::NoSpace => pager.slots.release(slot),
-                IoFailure::Device => pager.slots.retire(slot),
+                IoFailure::Device => pager.slots.retire(),
             }
             bsd::activate(&mut pager.pages, id);
         });
@@ -172,8 +172,12 @@ impl Pager {
             if self.pages.has(id, COLLECTED) {
                 self.unbuffer(id);
             }
-            self.give_back_slot_under_daemon(id);
+            let had_slot = self.pages.slot(id).is_some();
             self.drop_page(id);
+            if had_slot {
+                let free = self.slots.free.available();
+                self.daemon_mut().slots_changed(true, free);
+            }
             self.stats.discarded += 1;
         }
         self.scratch = ids;

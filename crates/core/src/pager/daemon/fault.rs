@@ -184,7 +184,7 @@ impl Pager {
     fn map_read_only(&mut self, id: PageId) {
         self.pages.set_state(id, State::Resident);
         if self.pages.has(id, READ_AHEAD) {
-            self.pages.set_flag(id, READ_AHEAD, false);
+            self.pages.clear_read_ahead(id);
             self.stats.read_ahead_mapped += 1;
         }
     }
@@ -229,7 +229,7 @@ impl Pager {
         if !self.pages.has(id, READ_AHEAD) {
             return;
         }
-        self.pages.set_flag(id, READ_AHEAD, false);
+        self.pages.clear_read_ahead(id);
         self.stats.read_ahead_hits += 1;
         let touch = Touch {
             now: self.now,
@@ -238,10 +238,7 @@ impl Pager {
             source: waiter.0,
         };
         self.objects.of(touch.page).hits += 1;
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         if let Some(next) = self.readahead.hit(&touch, &view) {
             self.read_unasked(next);
         }
@@ -262,10 +259,7 @@ impl Pager {
             slot,
             source: demand.waiter.0,
         };
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         let window = self.readahead.major_fault(&fault, &view);
         self.stats.windows.count(window.size);
         self.drop_behind(demand.page);
@@ -311,8 +305,8 @@ impl Pager {
 
     fn mark_read_ahead(&mut self, slot: SlotNo) {
         let id = self
-            .slots
-            .page(slot)
+            .pages
+            .in_slot(slot)
             .expect("read-ahead named an empty slot");
         self.pages.set_state(id, State::Reading);
         self.pages.set_flag(id, READ_AHEAD, true);
@@ -320,10 +314,7 @@ impl Pager {
 
     /// Reads slots nobody waits for, unless that would leave the daemon work.
     fn read_unasked(&mut self, slots: SlotRange) {
-        let view = View {
-            pages: &self.pages,
-            slots: &self.slots,
-        };
+        let view = View(&self.pages);
         let all_out = slots
             .iter()
             .all(|s| crate::readahead::SlotView::paged_out(&view, s).is_some());
@@ -344,7 +335,7 @@ impl Pager {
         let op = self.start(Kind::PageIn, run);
         self.ops[op.0 as usize].slots = slots;
         for slot in slots.iter() {
-            let id = self.slots.page(slot).expect("just taken");
+            let id = self.pages.in_slot(slot).expect("just taken");
             let page = self.pages.number(id);
             self.objects.read(page, demanded == Some(page));
             self.ops[op.0 as usize].pages.push(page);

@@ -169,10 +169,10 @@ impl Pager {
             self.pages.set_state(id, State::Writing);
             old = self.give_back_later(old, self.pages.slot(id));
             self.pages.set_slot(id, slot);
-            self.slots.bind(slot, id);
             self.swap_objects.insert(page.object());
             self.ops[op.0 as usize].pages.push(page);
         }
+        self.slots.bind(slots.slots);
         // Never in place: the old slots go now, before the write is under way.
         self.give_back_later(old, SlotNo::NONE);
         self.flush.started = true;
