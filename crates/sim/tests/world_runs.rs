@@ -1,6 +1,10 @@
 //! Whole runs: what must hold whatever the policies are.
 
-use outpage_sim::programs::{LuParams, MicroParams, Ns2Params, SorParams, Spec};
+use outpage_core::contract::Access;
+use outpage_core::units::{PageNo, PageRange};
+use outpage_sim::programs::{
+    INDEX_MAX, LuParams, MicroParams, Ns2Params, Program, SorParams, Spec, Step,
+};
 use outpage_sim::world::{DiskSpec, Report, RunError, Setup, SetupError, World};
 
 fn run(setup: &Setup) -> Result<Report, RunError> {
@@ -197,4 +201,58 @@ fn a_set_up_survives_json() {
         serde_json::from_str::<Setup>(&json).expect("our own"),
         setup
     );
+}
+
+/// Maps and touches one run of pages.
+struct Once(PageRange, u8);
+
+impl Program for Once {
+    fn name(&self) -> &'static str {
+        "once"
+    }
+
+    fn footprint(&self) -> u64 {
+        self.0.pages
+    }
+
+    fn step(&mut self) -> Step {
+        self.1 += 1;
+        match self.1 {
+            1 => Step::Map(self.0),
+            2 => Step::Touch {
+                run: self.0,
+                access: Access::Write,
+                page_ns: 1,
+            },
+            _ => Step::End,
+        }
+    }
+}
+
+#[test]
+fn pages_that_no_world_holds_are_refused() {
+    let object = 1_u64 << 36;
+    let last = object + INDEX_MAX;
+    for (start, pages, held) in [
+        (last, 1, true),
+        (last - 9, 10, true),
+        (last, 2, false),
+        (last + 1, 1, false),
+        (5, 1, false),
+        (u64::MAX, 1, false),
+        (object, u64::MAX, false),
+    ] {
+        for setup in [
+            Setup::live(1024, Vec::new()),
+            Setup::bsd("6.2", "bsd", 1024, Vec::new()),
+        ] {
+            let run = PageRange::new(PageNo::from_raw(start), pages);
+            let world = World::with_programs(&setup, vec![Box::new(Once(run, 0))]);
+            let result = world.expect("sound").run(&mut |_| {});
+            let refused = Err(RunError::Beyond { page: run.start });
+            let told = result.map(|report| report.zero_fills);
+            assert_eq!(told.is_ok(), held, "{start}+{pages}: {told:?}");
+            assert!(held || told.map(|_| ()) == refused);
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn replay(args: &Args, trace: &Path) -> Result<(Runs, Option<Table>), CliError> 
         Some(stem) if args.traces.len() > 1 => stem.to_string_lossy(),
         _ => trace.to_string_lossy(),
     };
-    let sources = vec![Source::recorded(&name, &recorded)];
+    let sources = vec![Source::recorded(&name, &recorded)?];
     drop(recorded);
     let lines = sim::lines(&args.machine, &sources, &args.output)?;
     let frames: Vec<u64> = lines.iter().map(|line| line.job.setup.frames).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PAGE_BYTES, PageNo, PageRange};
-use outpage_sim::programs::{Layout, NAMES, Program, Spec, Step};
+use outpage_sim::programs::{INDEX_MAX, Layout, NAMES, Program, Spec, Step};
 use outpage_sim::trace::{PageString, Replayed, Run};
 use serde_json::{Map, Value};
 
@@ -40,7 +40,7 @@ impl Source {
         let body = match text.strip_prefix("trace:") {
             Some(file) => {
                 let runs = load::runs(Path::new(file), format)?;
-                Body::Recorded(Replayed::new(moved(&runs, object)))
+                Body::Recorded(Replayed::new(moved(file, &runs, object)?))
             }
             None => Body::Spec(spec(text)?),
         };
@@ -52,14 +52,16 @@ impl Source {
     }
 
     /// The recorded program that `runs` are of.
-    #[must_use]
-    pub fn recorded(text: &str, runs: &[Run]) -> Self {
-        let body = Body::Recorded(Replayed::new(moved(runs, 1)));
-        Self {
+    ///
+    /// # Errors
+    /// [`code::DATA`] when their pages lie further apart than one program's can.
+    pub fn recorded(text: &str, runs: &[Run]) -> Result<Self, CliError> {
+        let body = Body::Recorded(Replayed::new(moved(text, runs, 1)?));
+        Ok(Self {
             text: text.to_owned(),
             body,
             object: 1,
-        }
+        })
     }
 
     /// A generator that begins anew.
@@ -198,9 +200,9 @@ fn check(spec: &Spec) -> Result<(), String> {
 /// alignment.
 const APART: u64 = 1024;
 
-/// `runs` with all their pages in object `object`, since a world tells programs apart by their
-/// objects. Neighbours stay neighbours; parts that lie apart stay apart.
-fn moved(runs: &[Run], object: u32) -> Vec<Run> {
+/// `runs` of the trace called `name` with all their pages in object `object`, since a world tells
+/// programs apart by their objects. Neighbours stay neighbours; parts that lie apart stay apart.
+fn moved(name: &str, runs: &[Run], object: u32) -> Result<Vec<Run>, CliError> {
     let mut pages: Vec<(u64, u64)> = Vec::new();
     for run in runs {
         let last = run.page(run.count - 1).raw();
@@ -210,26 +212,31 @@ fn moved(runs: &[Run], object: u32) -> Vec<Run> {
         }
     }
     merge(&mut pages);
-    let mut next = 0;
-    let places: Vec<(u64, u64)> = pages
-        .iter()
-        .map(|&(first, last)| {
-            let place = next + first % APART;
-            next = (place + (last - first) + 1).next_multiple_of(APART) + APART;
-            (first, place)
-        })
-        .collect();
+    let mut next = 0_u64;
+    let mut places = Vec::with_capacity(pages.len());
+    for &(first, last) in &pages {
+        let place = next + first % APART;
+        if place > INDEX_MAX || last - first > INDEX_MAX - place {
+            return Err(load::damaged(
+                Path::new(name),
+                format!(
+                    "its pages lie too far apart: a simulated program spans {INDEX_MAX} at most"
+                ),
+            ));
+        }
+        next = (place + (last - first) + 1).next_multiple_of(APART) + APART;
+        places.push((first, place));
+    }
     let place = |page: PageNo| {
         let at = places.partition_point(|p| p.0 <= page.raw()) - 1;
         let (first, place) = places[at];
         PageNo::new(ObjectId(object), place + (page.raw() - first))
     };
-    runs.iter()
-        .map(|run| Run {
-            start: place(run.start),
-            ..*run
-        })
-        .collect()
+    let moved = runs.iter().map(|run| Run {
+        start: place(run.start),
+        ..*run
+    });
+    Ok(moved.collect())
 }
 
 /// Sorts and joins spans that touch or lie closer than [`APART`].
@@ -284,13 +291,40 @@ mod tests {
     #[test]
     fn parts_stay_apart_and_keep_their_alignment() {
         let far = 1 << 33;
-        let runs = moved(&[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3);
+        let runs = moved("t", &[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3).expect("fits");
         assert!(runs.iter().all(|r| r.start.object() == ObjectId(3)));
         let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
         assert_eq!(at[1], 7);
         assert_eq!(at[0] % APART, 5);
         assert_eq!(at[2], at[0] + 3, "neighbours stay neighbours");
         assert!(at[0] >= 9 + APART);
+    }
+
+    #[test]
+    fn pages_at_the_end_of_all_numbers_are_moved_like_others() {
+        let last = u64::MAX;
+        let runs = moved("t", &[run(last, 1), run(1, 2), run(last - 3, 2)], 1).expect("they fit");
+        let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
+        assert_eq!(at[1], 1);
+        assert_eq!(at[0], at[2] + 3, "neighbours stay neighbours");
+        assert_eq!(at[0] % APART, last % APART);
+    }
+
+    #[test]
+    fn pages_too_far_apart_for_one_object_are_refused() {
+        let strided = |object: u64| Run {
+            stride: 1 << 35,
+            ..run((object << 36) + 5, 2)
+        };
+        assert!(moved("t", &[strided(1)], 1).is_ok());
+        let error = moved("t", &[strided(1), strided(2)], 1).unwrap_err();
+        assert_eq!(error.code, code::DATA);
+        assert!(error.text.starts_with("t: its pages lie too far apart"));
+        let whole = Run {
+            stride: (1 << 36) - 1,
+            ..run(1 << 36, 2)
+        };
+        assert!(moved("t", &[whole], 1).is_err(), "no page behind the last");
     }
 
     #[test]

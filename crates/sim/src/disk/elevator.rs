@@ -38,7 +38,8 @@ impl Elevator {
             return None;
         }
         let above = self.sorted.partition_point(|r| r.block < self.head);
-        Some(above % self.sorted.len())
+        // No division: this is asked twice for every request.
+        Some(if above < self.sorted.len() { above } else { 0 })
     }
 
     /// The next one.

@@ -24,6 +24,18 @@ pub use spec::{NAMES, Spec};
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PageNo, PageRange};
 
+/// The last index that a page of a simulated program may have: a window of 1024 pages around it, the
+/// largest there is, does not leave its memory object.
+pub const INDEX_MAX: u64 = (1 << 36) - 1025;
+
+/// Whether a world holds the pages of `range`: they lie in one memory object, not the one of number 0,
+/// and none is beyond [`INDEX_MAX`].
+#[must_use]
+pub const fn holds(range: PageRange) -> bool {
+    let (start, pages) = (range.start, range.pages);
+    start.object().0 > 0 && start.index() <= INDEX_MAX && pages <= INDEX_MAX + 1 - start.index()
+}
+
 /// What a program does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {

@@ -44,6 +44,7 @@ pub use convert::{Replayed, string};
 pub use lackey::{Lackey, LackeyError, LackeyOptions};
 pub use oracle::{OracleReader, OracleRecord, write_oracle};
 pub use read::Reader;
+pub(crate) use string::PageHasher;
 pub use string::PageString;
 pub use write::Writer;
 

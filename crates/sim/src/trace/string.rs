@@ -102,7 +102,7 @@ impl FromIterator<u64> for PageString {
 /// Multiplicative hashing of one number (Knuth, The Art of Computer Programming 3, section 6.4):
 /// the constant is 2^64 divided by the golden ratio, made odd. Page numbers are no attacker's.
 #[derive(Clone, Copy, Default)]
-struct PageHasher(u64);
+pub(crate) struct PageHasher(u64);
 
 impl Hasher for PageHasher {
     fn finish(&self) -> u64 {

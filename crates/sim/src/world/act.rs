@@ -26,9 +26,11 @@ impl World {
                 Action::Detach { id, run } => {
                     run.iter()
                         .for_each(|page| self.ahead.detached(page, &self.pager));
-                    let outcomes: Vec<_> =
-                        run.iter().map(|p| self.pager.detached_version(p)).collect();
+                    let mut outcomes = core::mem::take(&mut self.outcomes);
+                    outcomes.clear();
+                    outcomes.extend(run.iter().map(|p| self.pager.detached_version(p)));
                     self.done(id, Outcome::Pages(&outcomes));
+                    self.outcomes = outcomes;
                 }
                 Action::PageIn { id, slots } => self.submit(id, slots, Op::Read),
                 Action::PageOut { id, slots } => self.submit(id, slots, Op::Write),

@@ -5,14 +5,17 @@
 //! program touches it before it leaves memory, and was read in vain when it leaves untouched.
 
 use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
 use outpage_core::pager::Pager;
 use outpage_core::units::{PageNo, PageRange};
 
+use crate::trace::PageHasher;
+
 /// Pages read ahead whose fate is open, and how many came to which end.
 #[derive(Default)]
 pub(super) struct Ahead {
-    open: HashSet<PageNo>,
+    open: HashSet<PageNo, BuildHasherDefault<PageHasher>>,
     used: u64,
     in_vain: u64,
 }
@@ -25,7 +28,8 @@ impl Ahead {
 
     /// The program faults on `page`.
     pub(super) fn faulted(&mut self, page: PageNo) {
-        self.used += u64::from(self.open.remove(&page));
+        // Asked at every fault: the map would hash the page before it looks whether it is empty.
+        self.used += u64::from(!self.open.is_empty() && self.open.remove(&page));
     }
 
     /// `page` is taken out of the program, which may have touched it without a fault.
@@ -37,7 +41,7 @@ impl Ahead {
 
     /// `page` leaves memory.
     pub(super) fn released(&mut self, page: PageNo) {
-        self.in_vain += u64::from(self.open.remove(&page));
+        self.in_vain += u64::from(!self.open.is_empty() && self.open.remove(&page));
     }
 
     /// The program gives `range` back. What it touched of it was of use, the rest is neither.

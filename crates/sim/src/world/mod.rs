@@ -20,12 +20,12 @@ pub use setup::{
 
 use std::collections::VecDeque;
 
-use outpage_core::contract::{Access, Event, Waiter};
+use outpage_core::contract::{Access, Event, PageOutcome, Waiter};
 use outpage_core::pager::Pager;
 use outpage_core::units::{Nanos, PageNo, PageRange};
 
 use crate::disk::Queue;
-use crate::programs::{Program, Step};
+use crate::programs::{INDEX_MAX, Program, Step, holds};
 use process::{Process, State};
 
 /// Live policies want to be told of passing time a few times a second.
@@ -50,6 +50,11 @@ pub enum RunError {
         /// The swap space is full.
         swap_full: bool,
     },
+    /// A program names a page that no world holds.
+    Beyond {
+        /// The first page of the run that has it.
+        page: PageNo,
+    },
     /// Programs wait and nothing is under way: a policy lost somebody.
     Stuck {
         /// When.
@@ -68,6 +73,12 @@ impl std::fmt::Display for RunError {
                 };
                 write!(f, "out of memory after {} s: {why}", now_ns / 1_000_000_000)
             }
+            Self::Beyond { page } => write!(
+                f,
+                "page {} of object {} is beyond what can be simulated: objects from 1 on, pages up to {INDEX_MAX}",
+                page.index(),
+                page.object().0,
+            ),
             Self::Stuck { now_ns } => {
                 write!(
                     f,
@@ -107,6 +118,8 @@ pub struct World {
     exhausted: Option<RunError>,
     /// Whose fault is being reported.
     faulting: Option<usize>,
+    /// Of the pages that are being detached; kept for its room.
+    outcomes: Vec<PageOutcome>,
 }
 
 impl World {
@@ -153,6 +166,7 @@ impl World {
             ahead: ahead::Ahead::default(),
             exhausted: None,
             faulting: None,
+            outcomes: Vec::new(),
         };
         world.slice_ends = world.quantum_ns;
         if world.fits {
@@ -254,6 +268,11 @@ impl World {
     /// One step of a program, or the part of it that fits. False when somebody else has the CPU now.
     fn advance(&mut self, who: usize) -> bool {
         let step = self.processes[who].current();
+        if let Some(range) = self.beyond(who, &step) {
+            let page = range.start;
+            self.exhausted = Some(RunError::Beyond { page });
+            return false;
+        }
         match step {
             Step::Touch {
                 run,
@@ -280,6 +299,21 @@ impl World {
         }
         self.processes[who].next();
         true
+    }
+
+    /// The first range of a step that begins now which no world holds.
+    fn beyond(&self, who: usize, step: &Step) -> Option<PageRange> {
+        match step {
+            Step::Touch { run, .. } => Some(*run).filter(|run| !holds(*run)),
+            Step::Together { runs, .. } if self.processes[who].round == 0 => {
+                let runs = runs.iter().map(|(run, _)| *run);
+                runs.filter(|run| run.pages > 0).find(|run| !holds(*run))
+            }
+            Step::Map(range) | Step::Unmap(range) | Step::Discard(range) => {
+                Some(*range).filter(|range| !holds(*range))
+            }
+            _ => None,
+        }
     }
 
     /// A policy that a live body could have begins when the memory of the programs, touched or not,
@@ -381,6 +415,9 @@ impl World {
             let hits = self.pager.touchable(part, access);
             if hits < part.pages {
                 rounds = hits;
+            }
+            if rounds == 0 {
+                return 0;
             }
         }
         for &(run, access) in left() {
