@@ -43,10 +43,12 @@ impl Live {
             ControlFlow::Continue(())
         })
         .map_err(os("read /proc/self/maps"))?;
+        let threads = crate::threads::now();
         for (start, end, prot) in found {
             let _ = map::madvise(start, end - start, libc::MADV_NORMAL);
             // A mapping that cannot be registered stays with the kernel.
             if self.take_over(start, end, prot, false).is_ok() {
+                self.keep_threads_in(&threads, start, end);
                 self.adopt(start, end);
             }
         }

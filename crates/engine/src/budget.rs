@@ -40,6 +40,7 @@ impl Live {
     /// Every 100 ms while there are events: forked processes, the shared budget, counters.
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.free_kept_slots();
+        self.let_ended_threads_go();
         self.rebalance();
         self.pager.handle(now, Event::Tick);
         self.drive();

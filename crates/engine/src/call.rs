@@ -59,6 +59,17 @@ pub enum Call {
     /// A fork is about to happen; the pages around these addresses stay mapped, then the pager
     /// does nothing until [`crate::Engine::fork_parent`].
     ForkPrepare { stack: usize, tls: usize },
+    /// The calling thread begins: what the kernel needs at its end stays mapped until then.
+    ThreadBegins { tid: u32 },
+    /// The calling thread is about to end, perhaps with robust mutexes held: they stay mapped as well.
+    ThreadEnds { tid: u32 },
+    /// The kernel will clear this word when a thread that the caller is about to make ends.
+    KeepWord { addr: usize },
+    /// Thread `tid` (0: every thread) may use all CPUs that it is allowed. If it lasts, until [`Call::Bind`];
+    /// else the pager may bind it again after a few faults more.
+    Unbind { tid: u32, lasting: bool },
+    /// Ends one lasting [`Call::Unbind`].
+    Bind { tid: u32 },
     /// The process ends in order: its event log, if it keeps one, is whole.
     Ending,
 }
@@ -94,6 +105,11 @@ impl Call {
             Self::Pin { addr, len } => [10, addr, len, 0, 0, 0],
             Self::Unpin { addr, len } => [11, addr, len, 0, 0, 0],
             Self::Ending => [12, 0, 0, 0, 0, 0],
+            Self::ThreadBegins { tid } => [13, tid as usize, 0, 0, 0, 0],
+            Self::ThreadEnds { tid } => [14, tid as usize, 0, 0, 0, 0],
+            Self::KeepWord { addr } => [15, addr, 0, 0, 0, 0],
+            Self::Unbind { tid, lasting } => [16, tid as usize, lasting.into(), 0, 0, 0],
+            Self::Bind { tid } => [17, tid as usize, 0, 0, 0, 0],
         }
     }
 
@@ -132,6 +148,14 @@ impl Call {
             10 => Self::Pin { addr: a, len: b },
             11 => Self::Unpin { addr: a, len: b },
             12 => Self::Ending,
+            13 => Self::ThreadBegins { tid: a as u32 },
+            14 => Self::ThreadEnds { tid: a as u32 },
+            15 => Self::KeepWord { addr: a },
+            16 => Self::Unbind {
+                tid: a as u32,
+                lasting: b != 0,
+            },
+            17 => Self::Bind { tid: a as u32 },
             other => panic!("call {other} was never encoded"),
         }
     }

@@ -18,6 +18,7 @@ use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
 use outpage_sys::own;
 use outpage_sys::pagemap::Pagemap;
+use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
 
@@ -184,6 +185,8 @@ pub(crate) fn revive(
     live.pager.handle(clock::now(), Event::Forked);
     live.take_share();
     live.drive();
+    // The thread that forked is the child's only one.
+    live.thread_begins(Tid(process::pid()));
     Ok(live)
 }
 

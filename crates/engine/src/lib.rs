@@ -21,6 +21,7 @@ mod serve;
 pub mod session;
 pub mod staged;
 mod start;
+mod threads;
 mod unmanaged;
 mod wait;
 mod workers;

@@ -18,6 +18,7 @@ use crate::frames::Place;
 use crate::placement::Placement;
 use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
+use crate::threads::Kept;
 use crate::world::{Mechanism, World};
 
 /// The pager looks at the shared budget and at its children this often.
@@ -83,6 +84,8 @@ pub struct Live {
     pub(crate) fork_asked: Option<usize>,
     /// Address ranges that stay mapped until the fork is over.
     pub(crate) fork_keeps: Vec<(usize, usize)>,
+    /// What stays mapped for threads.
+    pub(crate) kept: Vec<Kept>,
     /// The member that the child being forked will be.
     pub(crate) fork_member: Option<crate::session::MemberId>,
     /// Frames set apart for copies and reads (write-protect mechanism).
@@ -124,6 +127,7 @@ impl Live {
             stuck_since: None,
             fork_asked: None,
             fork_keeps: Vec::with_capacity(4),
+            kept: Vec::with_capacity(64),
             fork_member: None,
             pool: 0,
         }
@@ -494,6 +498,7 @@ impl Live {
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
         self.fork_keeps.clear();
+        self.kept.clear();
     }
 
     /// Waits until no action touches `range`, so that it may be unmapped or discarded.

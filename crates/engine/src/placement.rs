@@ -31,6 +31,10 @@ const FAITHFUL: u32 = 16;
 /// choice, not a measurement.
 const ASLEEP_MAX: u32 = 256;
 
+/// Threads that are kept unbound at once, those included that went over to another program from a child
+/// of vfork and never say that they are done: the oldest make room.
+const UNBOUND_MAX: usize = crate::call::SLOTS;
+
 /// Follows the faulting thread.
 pub struct Placement {
     all: Option<CpuSet>,
@@ -42,6 +46,8 @@ pub struct Placement {
     to_hold: Option<Tid>,
     /// The thread that is bound while it waits, and the CPUs it may use otherwise.
     held: Option<(Tid, CpuSet)>,
+    /// Threads that must not be bound now; 0 is all of them.
+    unbound: Vec<Tid>,
     /// Reads to await asleep after the last wait that let another program run, and those left of them.
     asleep: u32,
     asleep_left: u32,
@@ -67,6 +73,7 @@ impl Placement {
             next_look: Nanos(0),
             to_hold: None,
             held: None,
+            unbound: Vec::with_capacity(UNBOUND_MAX),
             asleep: 0,
             asleep_left: 0,
             trials: Trials::default(),
@@ -115,6 +122,9 @@ impl Placement {
         let (Some(tid), Some(cpu)) = (self.to_hold.take(), self.at) else {
             return;
         };
+        if self.unbound.iter().any(|&u| u == tid || u == Tid(0)) {
+            return;
+        }
         let Ok(own) = process::affinity(tid) else {
             return;
         };
@@ -129,6 +139,26 @@ impl Placement {
         self.to_hold = None;
         if let Some((tid, own)) = self.held.take() {
             let _ = process::set_affinity(tid, &own);
+        }
+    }
+
+    /// Nobody is bound now, and `tid` (0: nobody) will not be until [`Self::bind`]; if that is not to
+    /// last, until it faulted [`FAITHFUL`] times more.
+    pub fn unbind(&mut self, tid: Tid, lasting: bool) {
+        self.woke();
+        self.in_a_row = 0;
+        if lasting {
+            if self.unbound.len() == UNBOUND_MAX {
+                self.unbound.remove(0);
+            }
+            self.unbound.push(tid);
+        }
+    }
+
+    /// Ends one lasting [`Self::unbind`].
+    pub fn bind(&mut self, tid: Tid) {
+        if let Some(at) = self.unbound.iter().position(|&u| u == tid) {
+            self.unbound.swap_remove(at);
         }
     }
 

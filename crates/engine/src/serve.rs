@@ -5,6 +5,7 @@
 
 use outpage_core::contract::Event;
 use outpage_core::units::{PAGE_BYTES, PageRange};
+use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
 use outpage_sys::{clock, map};
@@ -14,7 +15,7 @@ use crate::live::Live;
 use crate::regions::Region;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
-const LOCKED_SHARE: usize = 2;
+pub(crate) const LOCKED_SHARE: usize = 2;
 
 /// The share of the limit that device reads may pin at once. The shim pins 384 KiB a read at most,
 /// which fits that of the smallest limit, 8 MiB.
@@ -26,7 +27,7 @@ const STACK_BELOW: usize = 8 * PAGE_BYTES;
 /// Thread-local blocks of a thread that are looked at, at most: a new pager thread copies no more.
 const MODULES_MAX: usize = 800;
 
-const fn page_up(len: usize) -> usize {
+pub(crate) const fn page_up(len: usize) -> usize {
     len.next_multiple_of(PAGE_BYTES)
 }
 
@@ -106,6 +107,26 @@ impl Live {
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
+            Call::ThreadBegins { tid } => {
+                self.thread_begins(Tid(tid));
+                0
+            }
+            Call::ThreadEnds { tid } => {
+                self.thread_ends(Tid(tid));
+                0
+            }
+            Call::KeepWord { addr } => {
+                self.keep_word(addr);
+                0
+            }
+            Call::Unbind { tid, lasting } => {
+                self.placement.unbind(Tid(tid), lasting);
+                0
+            }
+            Call::Bind { tid } => {
+                self.placement.bind(Tid(tid));
+                0
+            }
             Call::Ending => {
                 self.pager.ending();
                 0
@@ -116,6 +137,7 @@ impl Live {
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
     pub(crate) fn let_go(&mut self, start: usize, end: usize) {
         self.drop_contents(start, end, Event::Unmap);
+        self.let_kept_go_in(start, end);
         let mut parts = std::mem::take(&mut self.scratch);
         self.world.regions.remove(start, end, &mut parts);
         self.scratch = parts;
@@ -231,6 +253,7 @@ impl Live {
             parts.iter().for_each(|part| self.quiesce(part.pages()));
         }
         let (old, kept) = (parts[0].start, old_len.min(new_len));
+        self.let_kept_go_in(old, old + kept);
         let may_move = flags & libc::MREMAP_MAYMOVE != 0;
         if may_move {
             keep_apart(old, kept)?;
@@ -434,14 +457,7 @@ impl Live {
             .filter(|r| !r.locked)
             .map(|r| r.end - r.start)
             .sum();
-        let so_far: usize = self
-            .world
-            .regions
-            .all()
-            .iter()
-            .filter(|r| r.locked)
-            .map(|r| r.end - r.start)
-            .sum();
+        let so_far = self.locked_bytes() + self.kept_bytes();
         let fits = (so_far + more) / PAGE_BYTES <= self.frames_max / LOCKED_SHARE;
         if !locked || fits {
             self.world
@@ -456,6 +472,12 @@ impl Live {
         }
     }
 
+    /// Bytes locked by `mlock`.
+    pub(crate) fn locked_bytes(&self) -> usize {
+        let locked = self.world.regions.all().iter().filter(|r| r.locked);
+        locked.map(|r| r.end - r.start).sum()
+    }
+
     fn pin(&mut self, addr: usize, len: usize) -> isize {
         let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
         let pinned: usize = self
@@ -465,7 +487,8 @@ impl Live {
             .iter()
             .filter(|r| r.pins > 0)
             .map(|r| r.end - r.start)
-            .sum();
+            .sum::<usize>()
+            .saturating_sub(self.kept_bytes());
         if pinned > 0 && (pinned + end - start) / PAGE_BYTES > self.frames_max / PINNED_SHARE {
             return -(Errno::EAGAIN.number() as isize);
         }
@@ -477,7 +500,7 @@ impl Live {
         0
     }
 
-    fn unpin(&mut self, addr: usize, len: usize) -> isize {
+    pub(crate) fn unpin(&mut self, addr: usize, len: usize) -> isize {
         let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
         let mut scratch = std::mem::take(&mut self.scratch);
         // Whatever was mapped there meanwhile has no pin.
@@ -534,7 +557,7 @@ impl Live {
     }
 
     /// The word at `address`, whose page is in the program.
-    fn present_word(&self, address: usize) -> Option<usize> {
+    pub(crate) fn present_word(&self, address: usize) -> Option<usize> {
         let mut word = [0; size_of::<usize>()];
         let read = self.world.memory.read(address, &mut word);
         (read == Ok(word.len())).then(|| usize::from_ne_bytes(word))

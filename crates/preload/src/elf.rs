@@ -23,14 +23,18 @@ pub struct Libc {
     symbols: *const libc::Elf64_Sym,
     strings: *const libc::c_char,
     hashes: *const u32,
+    versions: *const u16,
 }
 
-// From <elf.h>; the last as in binutils' GNU hash section.
+// From <elf.h>; the GNU hash section as in binutils.
 const PT_DYNAMIC: u32 = 2;
 const DT_NULL: u64 = 0;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const DT_VERSYM: u64 = 0x6fff_fff0;
+/// Kept for programs linked long ago; where it differs, a newer version has the same name.
+const VERSION_HIDDEN: u16 = 0x8000;
 
 /// The file name that glibc is loaded by.
 const NAME: &[u8] = b"libc.so.6";
@@ -71,6 +75,7 @@ impl Libc {
             symbols: core::ptr::null(),
             strings: core::ptr::null(),
             hashes: core::ptr::null(),
+            versions: core::ptr::null(),
         };
         let dynamic = headers.iter().find(|h| h.p_type == PT_DYNAMIC)?;
         let mut at = (base + dynamic.p_vaddr as usize) as *const [u64; 2];
@@ -84,6 +89,7 @@ impl Libc {
                 DT_STRTAB => found.strings = value as *const libc::c_char,
                 DT_SYMTAB => found.symbols = value as *const libc::Elf64_Sym,
                 DT_GNU_HASH => found.hashes = value as *const u32,
+                DT_VERSYM => found.versions = value as *const u16,
                 _ => {}
             }
             // SAFETY: not the last entry.
@@ -93,6 +99,7 @@ impl Libc {
             found.strings as usize,
             found.symbols as usize,
             found.hashes as usize,
+            found.versions as usize,
         ];
         complete
             .iter()
@@ -105,7 +112,7 @@ impl Libc {
         self.text
     }
 
-    /// The symbol `name`, whatever its version: those looked for here have one each.
+    /// The symbol `name`, in the version that programs are linked to today.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         // Header: buckets, first hashed symbol, words of the Bloom filter, its shift.
         // SAFETY: libc's GNU hash table.
@@ -134,7 +141,9 @@ impl Libc {
                         CStr::from_ptr(self.strings.add(symbol.st_name as usize)),
                     )
                 };
-                if text == name && symbol.st_value != 0 {
+                // SAFETY: the table of versions has a number for each symbol.
+                let old = unsafe { self.versions.add(index as usize).read() } & VERSION_HIDDEN != 0;
+                if text == name && symbol.st_value != 0 && !old {
                     let address = self.base + symbol.st_value as usize;
                     return Some(Symbol {
                         address,

@@ -18,7 +18,7 @@ use outpage_sys::own;
 
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked, thread_pointer};
-use crate::{ARENA, budget, share, trace};
+use crate::{ARENA, budget, share, threads, trace};
 
 /// Forks by calling `original`, which returns twice, as the kernel does: 0 in the child, the
 /// child's number in the parent, or a negative error number.
@@ -40,6 +40,7 @@ pub fn fork(original: impl Fn() -> isize) -> isize {
             let result = with_heap_held(&original);
             if result == 0 {
                 engine.fork_child(ticket);
+                threads::forget_births();
             } else {
                 engine.fork_parent(ticket, result as i32);
             }
@@ -86,6 +87,7 @@ impl Drop for Turn {
 fn start_direct_child() {
     own::after_fork_in_child();
     mode::forget_other_threads();
+    threads::forget_births();
     share::forget();
     budget::restart();
 }
@@ -211,7 +213,10 @@ extern "C" fn child_main(start: *mut c_void) -> c_int {
     let start = unsafe { start.cast::<Start>().read() };
     drop(start.heap);
     match start.managed {
-        Some((engine, ticket, _turn)) => engine.fork_child(ticket),
+        Some((engine, ticket, _turn)) => {
+            engine.fork_child(ticket);
+            threads::forget_births();
+        }
         None if mode::current() == mode::Mode::Direct => start_direct_child(),
         None => {}
     }

@@ -8,12 +8,26 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::elf::Libc;
 use crate::patch::Entry;
+mod by_number;
+
+use by_number::syscall;
+
+use crate::threads::{self, Unbound};
 use crate::{exec, fork, memory, pins, raw, refs, target};
 
 /// Address of the trampoline to libc's `_Fork`.
 static FORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// Address of the trampoline to libc's `clone`.
 static CLONE_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+/// Addresses of the trampolines to libc's functions that begin threads and programs, or concern CPUs.
+static VFORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static CREATE_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static SPAWN_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static SPAWNP_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static THREAD_SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+static THREAD_GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// Addresses of the trampolines to libc's reads.
 static READ_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static PREAD_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
@@ -23,25 +37,26 @@ static PREADV2_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// libc's own copy of the break, which its `sbrk` starts from.
 static CURRENT_BREAK: AtomicPtr<usize> = AtomicPtr::new(core::ptr::null_mut());
 
+macro_rules! entry {
+    ($name:literal, $hook:expr, $required:literal) => {
+        entry!($name, $hook, $required, None)
+    };
+    ($name:literal, $hook:expr, $required:literal, $original:expr) => {
+        Entry {
+            name: $name,
+            hook: $hook as *const () as usize,
+            required: $required,
+            original: $original,
+        }
+    };
+}
+
 /// Every entry that is patched.
 ///
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
-/// that is locked behind the pager's back is refused by the kernel when it is to be evicted, and
-/// reads are pinned for one mechanism only.
-pub fn entries() -> [Entry; 27] {
-    macro_rules! entry {
-        ($name:literal, $hook:expr, $required:literal) => {
-            entry!($name, $hook, $required, None)
-        };
-        ($name:literal, $hook:expr, $required:literal, $original:expr) => {
-            Entry {
-                name: $name,
-                hook: $hook as *const () as usize,
-                required: $required,
-                original: $original,
-            }
-        };
-    }
+/// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
+/// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
+pub fn entries() -> [Entry; 35] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -70,6 +85,34 @@ pub fn entries() -> [Entry; 27] {
         entry!(c"readv", readv, false, Some(&READV_ORIGINAL)),
         entry!(c"preadv64", preadv, false, Some(&PREADV_ORIGINAL)),
         entry!(c"preadv64v2", preadv2, false, Some(&PREADV2_ORIGINAL)),
+        entry!(c"pthread_create", create, false, Some(&CREATE_ORIGINAL)),
+        entry!(c"vfork", vfork, false, Some(&VFORK_ORIGINAL)),
+        entry!(c"posix_spawn", spawn, false, Some(&SPAWN_ORIGINAL)),
+        entry!(c"posix_spawnp", spawnp, false, Some(&SPAWNP_ORIGINAL)),
+        entry!(
+            c"sched_setaffinity",
+            set_cpus,
+            false,
+            Some(&SETAFFINITY_ORIGINAL)
+        ),
+        entry!(
+            c"sched_getaffinity",
+            get_cpus,
+            false,
+            Some(&GETAFFINITY_ORIGINAL)
+        ),
+        entry!(
+            c"pthread_setaffinity_np",
+            thread_set_cpus,
+            false,
+            Some(&THREAD_SETAFFINITY_ORIGINAL)
+        ),
+        entry!(
+            c"pthread_getaffinity_np",
+            thread_get_cpus,
+            false,
+            Some(&THREAD_GETAFFINITY_ORIGINAL)
+        ),
     ]
 }
 
@@ -182,8 +225,73 @@ extern "C" fn fork_hook() -> c_int {
     })) as c_int
 }
 
+/// `pthread_create`: the thread says that it begins.
+extern "C" fn create(thread: usize, attributes: usize, function: usize, argument: usize) -> c_int {
+    let original = CREATE_ORIGINAL.load(Ordering::Acquire);
+    // SAFETY: the trampoline to libc's `pthread_create`, whose signature this is.
+    let original: threads::Create = unsafe { core::mem::transmute(original) };
+    threads::create(original, thread, attributes, [function, argument])
+}
+
+/// A hook that calls libc's function while the pager binds nobody (`$who`) to a CPU.
+macro_rules! unbound_hook {
+    (@word $argument:ident) => { usize };
+    ($name:ident, $original:ident, $who:ident, ($($argument:ident),*)) => {
+        extern "C" fn $name($($argument: usize),*) -> c_int {
+            let _unbound = Unbound::$who();
+            let original = $original.load(Ordering::Acquire);
+            // SAFETY: the trampoline to libc's function of so many words, which returns an int.
+            let original = unsafe {
+                core::mem::transmute::<usize, extern "C" fn($(unbound_hook!(@word $argument)),*) -> c_int>(original)
+            };
+            original($($argument),*)
+        }
+    };
+}
+unbound_hook!(
+    spawn,
+    SPAWN_ORIGINAL,
+    caller,
+    (pid, path, actions, attributes, argv, envp)
+);
+unbound_hook!(
+    spawnp,
+    SPAWNP_ORIGINAL,
+    caller,
+    (pid, file, actions, attributes, argv, envp)
+);
+unbound_hook!(set_cpus, SETAFFINITY_ORIGINAL, all, (pid, len, set));
+unbound_hook!(get_cpus, GETAFFINITY_ORIGINAL, all, (pid, len, set));
+unbound_hook!(
+    thread_set_cpus,
+    THREAD_SETAFFINITY_ORIGINAL,
+    all,
+    (thread, len, set)
+);
+unbound_hook!(
+    thread_get_cpus,
+    THREAD_GETAFFINITY_ORIGINAL,
+    all,
+    (thread, len, set)
+);
+
+/// libc's `vfork`, which returns twice: nothing of ours is on the stack.
+#[unsafe(naked)]
+unsafe extern "C" fn vfork() -> c_int {
+    naked_asm!(
+        "sub rsp, 8",
+        "xor edi, edi",
+        "call {before}",
+        "add rsp, 8",
+        "jmp qword ptr [rip + {original}]",
+        before = sym threads::before_sharing_child,
+        original = sym VFORK_ORIGINAL,
+    )
+}
+
 extern "C" fn execve(path: *const c_char, argv: exec::Strings, envp: exec::Strings) -> c_int {
     target::tell(libc::AT_FDCWD, path, 0);
+    let _unbound = Unbound::caller();
     let args = |envp: exec::Strings| [path as usize, argv as usize, envp as usize, 0, 0, 0];
     // SAFETY: the program's own call with an environment that has what the shim needs.
     c_result(exec::with_environment(envp, |envp| unsafe {
@@ -199,6 +307,7 @@ extern "C" fn execveat(
     flags: c_int,
 ) -> c_int {
     target::tell(dir, path, flags);
+    let _unbound = Unbound::caller();
     c_result(exec::with_environment(envp, |envp| {
         let args = [
             dir as usize,
@@ -340,6 +449,9 @@ fn read_by_number(number: c_long, args: [usize; 6]) -> isize {
 /// `CLONE_VM`, for the assembly below; the same as [`libc::CLONE_VM`].
 const CLONE_VM: i32 = 0x100;
 const _: () = assert!(CLONE_VM == libc::CLONE_VM);
+/// `CLONE_CHILD_CLEARTID`, likewise.
+const CLEARS_WORD: i32 = 0x20_0000;
+const _: () = assert!(CLEARS_WORD == libc::CLONE_CHILD_CLEARTID);
 
 /// libc's `clone`: a child that shares the memory goes straight to libc, on a stack of its own.
 ///
@@ -349,8 +461,29 @@ unsafe extern "C" fn clone() -> c_int {
     naked_asm!(
         "test edx, {vm}",
         "jz {copy}",
+        "xor eax, eax",
+        "test edx, {clears}",
+        "cmovnz rax, [rsp + 8]",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "mov rdi, rax",
+        "call {before}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
         "jmp qword ptr [rip + {original}]",
         vm = const CLONE_VM,
+        clears = const CLEARS_WORD,
+        before = sym threads::before_sharing_child,
         copy = sym clone_copying,
         original = sym CLONE_ORIGINAL,
     )
@@ -381,142 +514,4 @@ unsafe extern "C" fn clone_copying(
         ctid,
     };
     c_result(fork::clone(original, child, &rest)) as c_int
-}
-
-/// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
-///
-/// Those must not have a frame of ours on the stack, for `vfork` and `clone` return twice, the
-/// latter on another stack. Bits of [`ROUTED`] say which numbers concern the shim.
-#[unsafe(naked)]
-unsafe extern "C" fn syscall() -> c_long {
-    naked_asm!(
-        "cmp rdi, {end}",
-        "jae 2f",
-        "cmp rdi, {clone}",
-        "je 3f",
-        "lea rax, [rip + {routed_bits}]",
-        "bt qword ptr [rax], rdi",
-        "jnc 2f",
-        "jmp {routed}",
-        // clone: a fork if it copies the memory and stays on the stack.
-        "3:",
-        "test rsi, {vm}",
-        "jnz 2f",
-        "test rdx, rdx",
-        "jz {routed}",
-        "2:",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 4f",
-        "ret",
-        "4:",
-        "mov rdi, rax",
-        "jmp {failed}",
-        end = const ROUTED_END,
-        clone = const libc::SYS_clone,
-        routed_bits = sym ROUTED,
-        routed = sym routed,
-        vm = const CLONE_VM,
-        failed = sym c_failed,
-    )
-}
-
-extern "C" fn c_failed(result: isize) -> isize {
-    c_result(result)
-}
-
-/// Numbers below this have a bit in [`ROUTED`].
-const ROUTED_END: usize = 512;
-
-/// The numbers that [`routed`] handles, clone apart.
-static ROUTED: [u64; ROUTED_END / 64] = {
-    let numbers = [
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_madvise,
-        libc::SYS_mprotect,
-        libc::SYS_pkey_mprotect,
-        libc::SYS_brk,
-        libc::SYS_mlock,
-        libc::SYS_mlock2,
-        libc::SYS_munlock,
-        libc::SYS_mlockall,
-        libc::SYS_munlockall,
-        libc::SYS_fork,
-        libc::SYS_execve,
-        libc::SYS_execveat,
-        libc::SYS_vmsplice,
-        libc::SYS_setsockopt,
-        libc::SYS_read,
-        libc::SYS_pread64,
-        libc::SYS_readv,
-        libc::SYS_preadv,
-        libc::SYS_preadv2,
-    ];
-    let mut bits = [0; ROUTED_END / 64];
-    let mut i = 0;
-    while i < numbers.len() {
-        bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
-        i += 1;
-    }
-    bits
-};
-
-/// A call through `syscall(2)` that concerns the shim.
-unsafe extern "C" fn routed(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    let s = |value: usize| value as c_int;
-    let result = match number {
-        libc::SYS_mmap => memory::mmap(a, b, s(c), s(d), s(e), f),
-        libc::SYS_munmap => memory::munmap(a, b),
-        libc::SYS_mremap => memory::mremap(a, b, c, s(d), e),
-        libc::SYS_madvise => memory::madvise(a, b, s(c)),
-        libc::SYS_mprotect => memory::mprotect(a, b, s(c)),
-        libc::SYS_pkey_mprotect => memory::pkey_mprotect(a, b, s(c), s(d)),
-        libc::SYS_brk => memory::brk(a, memory::current_break()),
-        libc::SYS_mlock => memory::mlock(a, b, 0),
-        libc::SYS_mlock2 => memory::mlock(a, b, s(c)),
-        libc::SYS_munlock => memory::munlock(a, b),
-        libc::SYS_mlockall => memory::mlockall(s(a)),
-        libc::SYS_munlockall => memory::munlockall(),
-        libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
-        libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
-        libc::SYS_execve => {
-            target::tell(libc::AT_FDCWD, a as *const c_char, 0);
-            exec::with_environment(c as exec::Strings, |envp| {
-                // SAFETY: the program's own call with an environment that has what the shim needs.
-                unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
-            })
-        }
-        libc::SYS_execveat => {
-            target::tell(s(a), b as *const c_char, s(e));
-            exec::with_environment(d as exec::Strings, |envp| {
-                // SAFETY: as above.
-                unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
-            })
-        }
-        libc::SYS_read
-        | libc::SYS_pread64
-        | libc::SYS_readv
-        | libc::SYS_preadv
-        | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
-        // SAFETY: the program's own fork or clone, on the same stack with a copy of the memory.
-        _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),
-    };
-    c_result(result) as c_long
 }

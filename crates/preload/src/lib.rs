@@ -9,6 +9,7 @@
 //! | `mode` | direct, starting, managed |
 //! | `budget`, `share` | what direct mode counts, and what the session lends |
 //! | `fork`, `exec` | processes that come from this one |
+//! | `threads` | threads that begin and end, and the CPUs that they may use |
 //! | `target` | programs into which the shim cannot follow |
 //! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
@@ -36,6 +37,7 @@ mod raw;
 mod refs;
 mod share;
 mod target;
+mod threads;
 mod trace;
 
 /// Memory of the shim and the pager, which the pager never manages.

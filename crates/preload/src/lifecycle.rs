@@ -14,7 +14,7 @@ use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, patch, pins, share, trace};
+use crate::{budget, exec, hooks, loaded, patch, pins, share, threads, trace};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
@@ -132,6 +132,7 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     let paths = SessionPaths::from_env(var);
     let allow = find("OUTPAGE_ALLOW_UNMANAGED").is_some_and(|value| value == c"1");
     ALLOW_UNMANAGED.store(allow, Ordering::Release);
+    threads::set_up();
     pins::need(config.mechanism == Mechanism::WriteProtect);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);

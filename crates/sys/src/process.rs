@@ -52,6 +52,49 @@ pub fn cpu_of(tid: Tid) -> Option<u32> {
     core::str::from_utf8(field).ok()?.parse().ok()
 }
 
+/// Where the kernel finds the robust mutexes that thread `tid` of this process holds (`struct
+/// robust_list_head`); 0 when the thread never said so, or has begun to end.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn robust_list(tid: Tid) -> Result<usize, Errno> {
+    let (mut head, mut len) = (0usize, 0usize);
+    let (head_at, len_at) = ((&raw mut head) as usize, (&raw mut len) as usize);
+    // SAFETY: the kernel writes one word to each of the two.
+    unsafe { syscall3(libc::SYS_get_robust_list, tid.0 as usize, head_at, len_at) }?;
+    Ok(head)
+}
+
+/// Calls `visit` with every thread of this process.
+///
+/// # Errors
+/// Those of opening and reading `/proc/self/task`.
+pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    // From `struct linux_dirent64` of getdents64(2): its length, and its name behind a type.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let directory = fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let mut entries = [0u8; 4096];
+    loop {
+        let (fd, at) = (directory.number() as usize, entries.as_mut_ptr() as usize);
+        // SAFETY: the kernel writes at most the length of the buffer.
+        let got = unsafe { syscall3(libc::SYS_getdents64, fd, at, entries.len()) }?;
+        let mut rest = &entries[..got];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        while rest.len() > NAME {
+            let len = usize::from(u16::from_ne_bytes([rest[LENGTH], rest[LENGTH + 1]]));
+            let (entry, following) = rest.split_at(len.clamp(NAME, rest.len()));
+            let name = CStr::from_bytes_until_nul(&entry[NAME..]);
+            if let Some(tid) = name.ok().and_then(|n| n.to_str().ok()?.parse().ok()) {
+                visit(Tid(tid));
+            }
+            rest = following;
+        }
+    }
+}
+
 /// A set of CPUs, up to number 1023.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuSet([u64; 16]);
@@ -156,6 +199,25 @@ mod tests {
     fn ids_agree_with_libc() {
         assert_eq!(pid(), std::process::id());
         assert_ne!(tid().0, 0);
+    }
+
+    #[test]
+    fn threads_are_listed_with_their_lists() {
+        let (told, telling) = std::sync::mpsc::channel();
+        let (done, end) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            told.send(tid()).unwrap();
+            end.recv().unwrap_err();
+        });
+        let other_tid = telling.recv().unwrap();
+        let mut seen = std::vec::Vec::new();
+        each_thread(|tid| seen.push(tid)).unwrap();
+        assert!(seen.contains(&tid()) && seen.contains(&other_tid));
+        assert!(robust_list(other_tid).unwrap() > 0);
+        assert_ne!(robust_list(other_tid), robust_list(tid()));
+        drop(done);
+        other.join().unwrap();
+        assert_eq!(robust_list(Tid(u32::MAX >> 1)), Err(Errno::ESRCH));
     }
 
     #[test]

@@ -195,6 +195,24 @@ fn disordered_lines() -> String {
         .collect()
 }
 
+/// What the kernel does at a thread's end is done, be the thread's memory paged out or not.
+fn threads_end(case: &Case) {
+    let program = case.compiled("exits");
+    let done = case.run(&["--memory", "32M"], &[&program, "96", "64"]);
+    done.paged_well();
+    assert_eq!(done.stdout, "64 threads ended\n");
+}
+
+/// Nobody sees that a waiting thread is bound to a CPU.
+fn cpus_stay(case: &Case) {
+    let program = case.compiled("cpus");
+    let done = case.run(&["--memory", "32M"], &[&program, "64", "60"]);
+    if done.status.code() == Some(77) {
+        return harness::skipped("there is one CPU");
+    }
+    done.paged_well();
+}
+
 fn sort(case: &Case) {
     let input = case.directory.join("lines");
     fs::write(&input, disordered_lines()).expect("write");
@@ -305,7 +323,7 @@ macro_rules! whole_suite {
     ($module:ident, $how:expr) => {
         suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
-            both_page parent_exits_first daemon_stays sort stress_ng python python_pool);
+            both_page parent_exits_first daemon_stays threads_end cpus_stay sort stress_ng python python_pool);
     };
 }
 

@@ -1,0 +1,203 @@
+//! libc's `syscall`: the hooks of calls that the program makes by their numbers.
+
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_int, c_long};
+
+use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
+use crate::threads::{self, Unbound};
+use crate::{exec, fork, memory, raw, refs, target};
+
+/// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
+///
+/// Those must not have a frame of ours on the stack, for `vfork` and `clone` return twice, the
+/// latter on another stack. Bits of [`ROUTED`] say which numbers concern the shim.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn syscall() -> c_long {
+    naked_asm!(
+        "cmp rdi, {end}",
+        "jae 2f",
+        "cmp rdi, {clone}",
+        "je 3f",
+        "cmp rdi, {vfork}",
+        "je 5f",
+        "cmp rdi, {clone3}",
+        "je 5f",
+        "lea rax, [rip + {routed_bits}]",
+        "bt qword ptr [rax], rdi",
+        "jnc 2f",
+        "jmp {routed}",
+        // clone: a fork if it copies the memory and stays on the stack.
+        "3:",
+        "test rsi, {vm}",
+        "jnz 5f",
+        "test rdx, rdx",
+        "jz {routed}",
+        "jmp 2f",
+        // A child that shares the memory, or may.
+        "5:",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "mov rdx, r8",
+        "call {before}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 4f",
+        "ret",
+        "4:",
+        "mov rdi, rax",
+        "jmp {failed}",
+        end = const ROUTED_END,
+        clone = const libc::SYS_clone,
+        routed_bits = sym ROUTED,
+        routed = sym routed,
+        vm = const CLONE_VM,
+        vfork = const libc::SYS_vfork,
+        clone3 = const libc::SYS_clone3,
+        before = sym before_child,
+        failed = sym c_failed,
+    )
+}
+
+/// Before a child that may share the memory is made by number: `flags` and `word` as `clone` takes them.
+extern "C" fn before_child(number: c_long, flags: usize, word: usize) {
+    let (flags, word) = match number {
+        libc::SYS_clone => (flags, word),
+        libc::SYS_clone3 if flags != 0 => {
+            // `struct clone_args` begins with flags, a descriptor's place and the child's word.
+            // SAFETY: the program says that the structure lies there.
+            let [flags, _, word] = unsafe { (flags as *const [usize; 3]).read_unaligned() };
+            (flags, word)
+        }
+        _ => (0, 0),
+    };
+    let clears = flags & CLEARS_WORD as usize != 0;
+    threads::before_sharing_child(if clears { word } else { 0 });
+}
+
+extern "C" fn c_failed(result: isize) -> isize {
+    c_result(result)
+}
+
+/// Numbers below this have a bit in [`ROUTED`].
+const ROUTED_END: usize = 512;
+
+/// The numbers that [`routed`] handles, clone apart.
+static ROUTED: [u64; ROUTED_END / 64] = {
+    let numbers = [
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_mprotect,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_brk,
+        libc::SYS_mlock,
+        libc::SYS_mlock2,
+        libc::SYS_munlock,
+        libc::SYS_mlockall,
+        libc::SYS_munlockall,
+        libc::SYS_fork,
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_vmsplice,
+        libc::SYS_setsockopt,
+        libc::SYS_read,
+        libc::SYS_pread64,
+        libc::SYS_readv,
+        libc::SYS_preadv,
+        libc::SYS_preadv2,
+        libc::SYS_set_tid_address,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_getaffinity,
+    ];
+    let mut bits = [0; ROUTED_END / 64];
+    let mut i = 0;
+    while i < numbers.len() {
+        bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
+        i += 1;
+    }
+    bits
+};
+
+/// A call through `syscall(2)` that concerns the shim.
+unsafe extern "C" fn routed(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let s = |value: usize| value as c_int;
+    let result = match number {
+        libc::SYS_mmap => memory::mmap(a, b, s(c), s(d), s(e), f),
+        libc::SYS_munmap => memory::munmap(a, b),
+        libc::SYS_mremap => memory::mremap(a, b, c, s(d), e),
+        libc::SYS_madvise => memory::madvise(a, b, s(c)),
+        libc::SYS_mprotect => memory::mprotect(a, b, s(c)),
+        libc::SYS_pkey_mprotect => memory::pkey_mprotect(a, b, s(c), s(d)),
+        libc::SYS_brk => memory::brk(a, memory::current_break()),
+        libc::SYS_mlock => memory::mlock(a, b, 0),
+        libc::SYS_mlock2 => memory::mlock(a, b, s(c)),
+        libc::SYS_munlock => memory::munlock(a, b),
+        libc::SYS_mlockall => memory::mlockall(s(a)),
+        libc::SYS_munlockall => memory::munlockall(),
+        libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
+        libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
+        libc::SYS_execve => {
+            target::tell(libc::AT_FDCWD, a as *const c_char, 0);
+            let _unbound = Unbound::caller();
+            exec::with_environment(c as exec::Strings, |envp| {
+                // SAFETY: the program's own call with an environment that has what the shim needs.
+                unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
+            })
+        }
+        libc::SYS_execveat => {
+            target::tell(s(a), b as *const c_char, s(e));
+            let _unbound = Unbound::caller();
+            exec::with_environment(d as exec::Strings, |envp| {
+                // SAFETY: as above.
+                unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
+            })
+        }
+        libc::SYS_read
+        | libc::SYS_pread64
+        | libc::SYS_readv
+        | libc::SYS_preadv
+        | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
+        libc::SYS_set_tid_address => {
+            threads::before_sharing_child(a);
+            // SAFETY: the program's own call.
+            unsafe { raw::call(number, [a, b, c, d, e, f]) }
+        }
+        libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
+            let _unbound = Unbound::all();
+            // SAFETY: the program's own call.
+            unsafe { raw::call(number, [a, b, c, d, e, f]) }
+        }
+        // SAFETY: the program's own fork or clone, on the same stack with a copy of the memory.
+        _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),
+    };
+    c_result(result) as c_long
+}

@@ -1,0 +1,202 @@
+//! Threads and programs that begin, threads that end, and the CPUs they may use.
+//!
+//! The pager keeps in RAM what the kernel needs at a thread's end (`outpage_engine`, `threads`). So each
+//! thread says that it begins: `pthread_create` starts it at [`thread_main`], which goes on to the
+//! program's function without leaving a frame. That it ends is heard by the destructor of a pthread key; only
+//! a thread that holds robust mutexes then has anything to say.
+//!
+//! The pager also binds a thread to one CPU for the moment of its wake-up. What begins meanwhile would
+//! inherit that, and what the program sets would be overwritten. So whoever makes a thread or a
+//! program, or asks for or sets CPUs, has the pager bind nobody for so long ([`Unbound`]).
+
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use outpage_core::units::Nanos;
+use outpage_engine::Engine;
+use outpage_engine::call::Call;
+use outpage_sys::futex::{self, Scope};
+use outpage_sys::process;
+
+use crate::mode::{self, Path};
+
+/// `pthread_create`.
+pub type Create = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
+
+/// Threads that can be on their way from `pthread_create` to their first function at once; whoever
+/// makes more waits for those.
+const BIRTHS: usize = 64;
+/// How long it waits until it looks again.
+const LOOK: Nanos = Nanos(1_000_000);
+
+/// What a thread that is being made will run.
+struct Birth {
+    taken: AtomicU32,
+    /// The program's function and its argument.
+    run: UnsafeCell<[usize; 2]>,
+}
+
+// SAFETY: `run` is used by whoever set `taken`, then by the thread it was handed to.
+unsafe impl Sync for Birth {}
+
+static BIRTHS_NOW: [Birth; BIRTHS] = [const {
+    Birth {
+        taken: AtomicU32::new(0),
+        run: UnsafeCell::new([0; 2]),
+    }
+}; BIRTHS];
+
+/// The key whose destructor runs when a thread ends; its number plus one, 0 for none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+impl Birth {
+    fn claim() -> &'static Self {
+        loop {
+            for birth in &BIRTHS_NOW {
+                if birth.taken.swap(1, Ordering::Acquire) == 0 {
+                    return birth;
+                }
+            }
+            futex::wait(&BIRTHS_NOW[0].taken, 1, Some(LOOK), Scope::Process);
+        }
+    }
+
+    fn free(&self) {
+        self.taken.store(0, Ordering::Release);
+    }
+}
+
+/// Called by the constructor, on the main thread.
+pub fn set_up() {
+    let mut key = 0;
+    // SAFETY: a place for the key, and a destructor that stays loaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
+        KEY.store(key + 1, Ordering::Release);
+        hear_of_end();
+    }
+}
+
+/// Has [`thread_ends`] called when the calling thread ends.
+fn hear_of_end() {
+    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
+        // Any value but null; without one the end is not heard.
+        // SAFETY: a key of ours, and a value that nobody looks at.
+        unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) };
+    }
+}
+
+/// In the child of a fork: threads that the parent was making begin there.
+pub fn forget_births() {
+    BIRTHS_NOW.iter().for_each(Birth::free);
+}
+
+/// `pthread_create`, by `original`; returns its error number.
+pub fn create(original: Create, thread: usize, attributes: usize, run: [usize; 2]) -> c_int {
+    let birth = Birth::claim();
+    // SAFETY: claimed above.
+    unsafe { *birth.run.get() = run };
+    let _unbound = Unbound::caller();
+    let main = thread_main as *const () as usize;
+    let birth_at = core::ptr::from_ref(birth) as usize;
+    // SAFETY: libc's own function with the program's arguments and a function that runs the program's.
+    let result = unsafe { original(thread, attributes, main, birth_at) };
+    if result != 0 {
+        birth.free();
+    }
+    result
+}
+
+/// What `pthread_create` runs on the new thread: goes over to the program's function.
+#[unsafe(naked)]
+unsafe extern "C" fn thread_main() {
+    naked_asm!(
+        "sub rsp, 8",
+        "call {begins}",
+        "add rsp, 8",
+        "mov rdi, rdx",
+        "jmp rax",
+        begins = sym thread_begins,
+    )
+}
+
+/// What a thread is to run; returned in two registers.
+#[repr(C)]
+struct Run {
+    function: usize,
+    argument: usize,
+}
+
+extern "C" fn thread_begins(birth: &'static Birth) -> Run {
+    // SAFETY: handed to this thread by the one that claimed it.
+    let [function, argument] = unsafe { *birth.run.get() };
+    birth.free();
+    hear_of_end();
+    if let Path::Managed(engine) = mode::enter() {
+        let tid = process::tid().0;
+        engine.call(Call::ThreadBegins { tid });
+    }
+    Run { function, argument }
+}
+
+/// The destructor of the key: on the thread that ends, among the program's own destructors.
+extern "C" fn thread_ends(_value: *mut c_void) {
+    if let Path::Managed(engine) = mode::enter() {
+        let tid = process::tid();
+        let head = process::robust_list(tid).unwrap_or(0) as *const usize;
+        // SAFETY: the kernel says that the list's head lies there; its first word points to itself
+        // when the list is empty.
+        let empty = head.is_null() || unsafe { head.read_volatile() } == head as usize;
+        if !empty {
+            engine.call(Call::ThreadEnds { tid: tid.0 });
+        }
+    }
+}
+
+/// While it lives the pager binds a thread to no CPU.
+pub struct Unbound(Option<(&'static Engine, u32)>);
+
+impl Unbound {
+    /// The calling thread.
+    pub fn caller() -> Self {
+        Self::thread(|| process::tid().0)
+    }
+
+    /// Every thread.
+    pub fn all() -> Self {
+        Self::thread(|| 0)
+    }
+
+    fn thread(tid: impl FnOnce() -> u32) -> Self {
+        let Path::Managed(engine) = mode::enter() else {
+            return Self(None);
+        };
+        let tid = tid();
+        engine.call(Call::Unbind { tid, lasting: true });
+        Self(Some((engine, tid)))
+    }
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        if let Some((engine, tid)) = self.0 {
+            engine.call(Call::Bind { tid });
+        }
+    }
+}
+
+/// Before a `clone` or `vfork` that shares the memory, which comes at once: no page is touched until then.
+/// `word` is cleared when the child ends, unless it is 0.
+pub extern "C" fn before_sharing_child(word: usize) {
+    if let Path::Managed(engine) = mode::enter() {
+        if word != 0 {
+            engine.call(Call::KeepWord { addr: word });
+        }
+        let tid = process::tid().0;
+        engine.call(Call::Unbind {
+            tid,
+            lasting: false,
+        });
+    }
+}
