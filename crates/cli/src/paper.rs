@@ -17,6 +17,9 @@ pub struct Args {
     /// Directory for NAME.html, NAME.md, NAME.csv and NAME-runs.csv
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
+    /// The runs of one workload only, and what they answer
+    #[arg(long, value_name = "WORKLOAD")]
+    only: Option<String>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -51,16 +54,22 @@ fn parse(name: &str) -> Result<Named, String> {
 /// Runs the evaluation and writes it.
 ///
 /// # Errors
-/// [`code::IO`]; [`code::FAILED`] when a run came to no end.
+/// [`code::USAGE`] for a workload that the paper does not have; [`code::IO`]; [`code::FAILED`] when a run
+/// came to no end.
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
-    std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
     let Named { name, paper } = &args.paper;
+    let only = args.only.as_deref();
+    if only.is_some_and(|only| paper.runs(Some(only)) == 0) {
+        let text = format!("workloads of {name} are {}", paper.workloads().join(", "));
+        return Err(CliError::new(code::USAGE, text));
+    }
+    std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
     let threads = args.threads.map_or_else(
         || std::thread::available_parallelism().map_or(1, usize::from),
         |n| n as usize,
     );
-    let bar = bar::steps("runs", paper.runs() as u64);
-    let evaluation = paper.evaluate(threads, &|done| bar.set_position(done as u64));
+    let bar = bar::steps("runs", paper.runs(only) as u64);
+    let evaluation = paper.evaluate(only, threads, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let files = [
         (".html", evaluation.html()),

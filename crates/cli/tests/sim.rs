@@ -71,6 +71,7 @@ fn what_there_is_not_is_named() {
     refused(&with("--swap-cap", "1K"), 64, &["64K"]);
     refused(&["sim", "trace:/no/such/file"], 66, &["/no/such/file"]);
     refused(&["paper", "acm"], 64, &["moc", "mclustering"]);
+    refused(&["paper", "moc", "--only", "su"], 64, &["sor", "micro 16"]);
     refused(
         &["disk", "measure", "--swap", "/no/such"],
         66,
@@ -111,6 +112,36 @@ fn a_sweep_crosses_everything_and_threads_change_nothing() {
     assert!(
         cells.lines().all(|line| line.matches(',').count() == 21),
         "{text}"
+    );
+}
+
+#[test]
+fn a_paper_evaluated_again_is_the_same_byte_by_byte() {
+    let dir = tempfile::tempdir().expect("directory");
+    let evaluated = |name: &str, threads: &str| {
+        let out = dir.path().join(name);
+        let part = ["--only", "micro 16", "--threads", threads];
+        let output = run(&[&["paper", "moc", "--out", words(&out)], &part[..]].concat());
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ["moc.html", "moc.md", "moc.csv", "moc-runs.csv"]
+            .map(|file| fs::read_to_string(out.join(file)).expect("it was written"))
+    };
+    let (one, again) = (evaluated("one", "1"), evaluated("again", "3"));
+    assert_eq!(one, again);
+    // The part has what its runs answer, and nothing else.
+    let [html, _, rows, runs] = one;
+    assert!(html.contains("<svg"));
+    assert!(
+        !rows.contains("no result") && !rows.contains("/ sor /"),
+        "{rows}"
+    );
+    assert!(
+        runs.lines().count() > 2 && runs.lines().skip(1).all(|run| run.contains("micro 16")),
+        "{runs}"
     );
 }
 
@@ -446,7 +477,8 @@ fn a_log_that_cannot_be_written_ends_with_a_message_and_the_program_goes_on() {
     assert!(result["verified"].as_u64() > Some(0), "{result}");
 }
 
-/// SOR under half of its memory, live; then its trace, recorded with less, simulated at the limit.
+/// SOR under half of its memory, live, by either mechanism; and its trace, recorded with less,
+/// simulated at the limit.
 #[test]
 fn a_live_run_and_its_simulation_move_as_much() {
     if !can_page() {
@@ -454,32 +486,14 @@ fn a_live_run_and_its_simulation_move_as_much() {
     }
     let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
     let [stats, trace] = ["stats", "trace"].map(|name| dir.path().join(name));
-    let sor = [
-        common::OUTPAGE,
-        "workload",
-        "sor",
-        "--mib",
-        "64",
-        "--sweeps",
-        "3",
-    ];
-    let live = run(&[
-        &["run", "--memory", "32M", "--stats", words(&stats), "--"],
-        &sor[..],
-    ]
-    .concat());
-    assert!(
-        live.status.success(),
-        "{}",
-        String::from_utf8_lossy(&live.stderr)
-    );
-    let recorded = run(&[&["trace", "--once", "-o", words(&trace), "--"], &sor[..]].concat());
-    assert!(
-        recorded.status.success(),
-        "{}",
-        String::from_utf8_lossy(&recorded.stderr)
-    );
-    let stats: Value = serde_json::from_slice(&fs::read(&stats).expect("stats")).expect("JSON");
+    let own = common::OUTPAGE;
+    let sor = [own, "workload", "sor", "--mib", "64", "--sweeps", "3"];
+    let runs = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--"], &sor].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    };
+    runs(&["trace", "--once", "-o", words(&trace)]);
     let value = json(&[
         "replay",
         words(&trace),
@@ -492,13 +506,111 @@ fn a_live_run_and_its_simulation_move_as_much() {
         "-",
     ]);
     let report = &value["runs"][0]["report"];
-    for figure in ["page_ins", "page_outs"] {
-        let [live, simulated] =
-            [&stats[figure], &report[figure]].map(|v| v.as_f64().expect("a number"));
-        let off = 100.0 * (simulated / live - 1.0);
-        assert!(
-            off.abs() <= 5.0,
-            "{figure}: {live} live, {simulated} simulated, {off:+.1} %"
-        );
+    for mechanism in ["auto", "write-protect"] {
+        let given = ["--mechanism", mechanism, "--stats", words(&stats)];
+        runs(&[&["run", "--memory", "32M"], &given[..]].concat());
+        let stats: Value = serde_json::from_slice(&fs::read(&stats).expect("stats")).expect("JSON");
+        for figure in ["page_ins", "page_outs"] {
+            let [live, simulated] =
+                [&stats[figure], &report[figure]].map(|v| v.as_f64().expect("a number"));
+            let off = 100.0 * (simulated / live - 1.0);
+            assert!(
+                off.abs() <= 5.0,
+                "{mechanism}, {figure}: {live} live, {simulated} simulated, {off:+.1} %"
+            );
+        }
     }
+}
+
+/// Two processes page at once: a trace of each, replayed one by one and at once in one memory.
+#[test]
+fn every_process_gives_a_trace_and_they_run_at_once() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let trace = dir.path().join("trace");
+    let own = common::OUTPAGE;
+    let both = format!(
+        "{own} workload seq --mib 24 --passes 2 & {own} workload seq --mib 16 --passes 2; wait"
+    );
+    let recorded = run(&[
+        "trace",
+        "--once",
+        "-o",
+        words(&trace),
+        "--",
+        "sh",
+        "-c",
+        &both,
+    ]);
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert!(recorded.status.success(), "{said}");
+    let files = fs::read_dir(dir.path()).expect("directory");
+    let mut traces: Vec<PathBuf> = files.map(|file| file.expect("file").path()).collect();
+    traces.sort();
+    // The most references under the name that was asked for, the other with its process number.
+    assert_eq!(traces.len(), 2, "{traces:?}: {said}");
+    assert_eq!(traces[0], trace);
+    let paths = [words(&traces[0]), words(&traces[1])];
+
+    let alone = json(&[
+        "replay",
+        paths[0],
+        paths[1],
+        "--memory",
+        "8M",
+        "--disk",
+        "nvme",
+        "--no-rivals",
+        "--no-bounds",
+        "--json",
+        "-",
+    ]);
+    let alone = alone["traces"].as_array().expect("one for each trace");
+    let touched = |run: &Value| {
+        run["runs"][0]["report"]["programs"][0]["footprint_pages"]
+            .as_u64()
+            .expect("pages")
+    };
+    assert_eq!(alone.len(), 2);
+    let pages = [touched(&alone[0]), touched(&alone[1])];
+    // 24 and 16 MiB and little else.
+    assert!(
+        (6144..6800).contains(&pages[0]) && (4096..4700).contains(&pages[1]),
+        "{pages:?}"
+    );
+
+    let programs = paths.map(|path| format!("trace:{path}"));
+    let at_once = |memory: &str| {
+        let value = json(&[
+            "sim",
+            &programs[0],
+            &programs[1],
+            "--memory",
+            memory,
+            "--disk",
+            "nvme",
+            "--no-bounds",
+            "--json",
+            "-",
+        ]);
+        value["runs"][0]["report"].clone()
+    };
+    let report = at_once("8M");
+    let of =
+        |program: usize, what: &str| report["programs"][program][what].as_u64().expect("a count");
+    assert_eq!([of(0, "footprint_pages"), of(1, "footprint_pages")], pages);
+    for what in ["page_ins", "page_outs"] {
+        let each = if what == "page_ins" {
+            "pages_in"
+        } else {
+            "pages_out"
+        };
+        let (one, other) = (of(0, each), of(1, each));
+        assert!(one > 0 && other > 0, "{report:#}");
+        assert_eq!(report[what].as_u64(), Some(one + other));
+    }
+    // Both fit: nobody pages.
+    assert_eq!(at_once("1G")["page_outs"], 0);
 }

@@ -115,7 +115,7 @@ fn equal_set_ups_give_equal_bytes() {
         ..LuParams::default()
     };
     let mut setup = Setup::live(1500, vec![Spec::Ns2(ns2), Spec::Lu(lu), small_sor(3)]);
-    for scheduler in ["fifo", "elevator", "cfq", "anticipatory"] {
+    for scheduler in ["fifo", "elevator", "ata", "cfq", "anticipatory"] {
         setup.scheduler = scheduler.to_owned();
         let [one, two] = [0; 2].map(|_| run(&setup).expect("swap is large"));
         assert!(one.page_outs > 1000 && one.page_ins > 1000);

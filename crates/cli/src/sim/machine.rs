@@ -28,7 +28,7 @@ pub struct Machine {
     /// A disk by name, or a file of `outpage disk measure` [default: barracuda-7200.9]
     #[arg(long, value_name = "NAME", value_delimiter = ',', long_help = disks())]
     pub disk: Vec<String>,
-    /// fifo, elevator, cfq or anticipatory [default: elevator]
+    /// fifo, elevator, ata, cfq or anticipatory [default: elevator]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
     /// A whole set of policies: live, linux, bsd-6.2 or bsd-8.2 [default: live]

@@ -4,6 +4,7 @@
 //! request is next; a [`Queue`] puts the two together. Blocks are pages of 4 KiB, counted from the
 //! start of the swap partition.
 
+mod ata;
 mod elevator;
 mod fair;
 mod habits;
@@ -15,6 +16,7 @@ mod solid;
 mod wait;
 mod write_cache;
 
+pub use ata::Ata;
 pub use elevator::{Elevator, Fifo};
 pub use fair::{Fair, FairParams};
 pub use models::{MODELS, Model, Params, model};
@@ -135,6 +137,12 @@ pub static SCHEDULERS: &[SchedulerEntry] = &[
         summary: "one-way elevator: upwards from the last request, then from the lowest",
         source: "4.4BSD disksort; FreeBSD bioq_disksort(9)",
         build: |_| Box::new(Elevator::default()),
+    },
+    SchedulerEntry {
+        name: "ata",
+        summary: "one-way elevator that starts at the first request that waits",
+        source: "FreeBSD 6 to 8, dev/ata/ata-queue.c:ata_sort_queue",
+        build: |_| Box::new(Ata::default()),
     },
     SchedulerEntry {
         name: "cfq",

@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(MODELS.iter().filter(|m| m.name == entry.name).count(), 1);
         }
         assert!(model("floppy").is_none());
-        assert_eq!(SCHEDULERS.len(), 4);
+        assert_eq!(SCHEDULERS.len(), 5);
     }
 
     /// Random reads of 4 KiB over the whole drive: seek, half a turn and a little more.

@@ -77,6 +77,12 @@ const VARIATIONS: &[Variation] = &[
     },
     Variation {
         cause: "scheduler",
+        value: "that of FreeBSD's ata(4), upwards from the first request that waits",
+        workloads: WORKLOADS,
+        apply: |s| s.scheduler = "ata".to_owned(),
+    },
+    Variation {
+        cause: "scheduler",
         value: "in order of arrival",
         workloads: WORKLOADS,
         apply: |s| s.scheduler = "fifo".to_owned(),
@@ -166,17 +172,16 @@ pub(super) fn setups() -> Vec<(RunKey, Setup)> {
     setups
 }
 
-/// Runs everything.
-pub(super) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Evaluation {
-    let runs = Runs::run(setups(), threads, progress);
+/// What the runs show.
+pub(super) fn evaluation(runs: &Runs) -> Evaluation {
     let varied = SIZES
         .iter()
         .flat_map(|size| WORKLOADS.iter().map(move |workload| (*size, *workload)))
-        .map(|(size, workload)| variation_table(&runs, VARIATIONS, size, workload, POLICIES))
+        .map(|(size, workload)| variation_table(runs, VARIATIONS, size, workload, POLICIES))
         .filter(|table| table.rows.len() > 1)
         .collect::<Vec<_>>();
     let answers = Answers {
-        runs: &runs,
+        runs,
         variations: VARIATIONS,
         answer,
         remark,
@@ -185,8 +190,8 @@ pub(super) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Eva
         title: "Paging out Multiple Clusters to Improve Virtual Memory System Performance (2014)",
         constants: constants(),
         rows: answers.rows(section("mclustering", &SIZES)),
-        tables: [table(&runs)].into_iter().chain(varied).collect(),
-        figures: figures(&runs),
+        tables: [table(runs)].into_iter().chain(varied).collect(),
+        figures: figures(runs),
         curves: Vec::new(),
         runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
     }

@@ -23,6 +23,8 @@ pub use evaluation::{Evaluation, Figure, Ours, Row, Table};
 pub use runs::{Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
 
+use crate::world::Setup;
+
 /// A paper that can be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paper {
@@ -46,23 +48,55 @@ impl Paper {
         }
     }
 
-    /// How many runs its evaluation makes.
-    #[must_use]
-    pub fn runs(self) -> usize {
-        match self {
-            Self::Moc => moc::setups().len(),
-            Self::MClustering => mclustering::setups().len(),
-            Self::Asp => asp::setups().len(),
-        }
+    /// Its runs; with `part`, those of that workload only.
+    fn setups(self, part: Option<&str>) -> Vec<(RunKey, Setup)> {
+        let mut setups = match self {
+            Self::Moc => moc::setups(),
+            Self::MClustering => mclustering::setups(),
+            Self::Asp => asp::setups(),
+        };
+        setups.retain(|(key, _)| part.is_none_or(|part| key.workload == part));
+        setups
     }
 
-    /// Runs the evaluation on `threads` threads. `progress` is told how many runs are done.
+    /// The workloads that [`Self::evaluate`] knows, in the order of their first runs.
     #[must_use]
-    pub fn evaluate(self, threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Evaluation {
-        match self {
-            Self::Moc => moc::evaluate(threads, progress),
-            Self::MClustering => mclustering::evaluate(threads, progress),
-            Self::Asp => asp::evaluate(threads, progress),
+    pub fn workloads(self) -> Vec<String> {
+        let mut workloads = Vec::new();
+        for (key, _) in self.setups(None) {
+            if !workloads.contains(&key.workload) {
+                workloads.push(key.workload);
+            }
         }
+        workloads
+    }
+
+    /// How many runs its evaluation makes, or those of workload `part`.
+    #[must_use]
+    pub fn runs(self, part: Option<&str>) -> usize {
+        self.setups(part).len()
+    }
+
+    /// Runs the evaluation on `threads` threads, the whole or workload `part` of it. `progress` is told
+    /// how many runs are done. A part leaves out what it has no runs for, and the simulator's own
+    /// speed: equal inputs give equal bytes.
+    #[must_use]
+    pub fn evaluate(
+        self,
+        part: Option<&str>,
+        threads: usize,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Evaluation {
+        let runs = Runs::run(self.setups(part), threads, progress);
+        let mut evaluation = match self {
+            Self::Moc => moc::evaluation(&runs, part.is_none()),
+            Self::MClustering => mclustering::evaluation(&runs),
+            Self::Asp => asp::evaluation(&runs),
+        };
+        if part.is_some() {
+            evaluation.rows.retain(|row| row.ours != Ours::None);
+            evaluation.tables.retain(|table| !table.rows.is_empty());
+        }
+        evaluation
     }
 }

@@ -20,12 +20,8 @@ fn transactions() -> f64 {
     JvmParams::default().transactions as f64
 }
 
-/// Runs everything.
-pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Evaluation {
-    evaluation(&Runs::run(setups(), threads, progress))
-}
-
-fn evaluation(runs: &Runs) -> Evaluation {
+/// What the runs show.
+pub(in crate::paper) fn evaluation(runs: &Runs) -> Evaluation {
     let variations = variations();
     let answers = Answers {
         runs,

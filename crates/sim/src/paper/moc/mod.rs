@@ -13,11 +13,11 @@ use crate::world::speed::{self, Scaling};
 use figures::{figures, tables};
 use setups::{CLUSTERS, LARGE, POLICIES, SMALL, VARIATIONS};
 
-/// Runs everything.
-pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Sync)) -> Evaluation {
-    let runs = Runs::run(setups(), threads, progress);
+/// What the runs show; with `speed`, the simulator's own as well.
+pub(in crate::paper) fn evaluation(runs: &Runs, speed: bool) -> Evaluation {
+    let scaling = if speed { speed::scaling() } else { Vec::new() };
     let answers = Answers {
-        runs: &runs,
+        runs,
         variations: VARIATIONS,
         answer,
         remark,
@@ -26,10 +26,10 @@ pub(in crate::paper) fn evaluate(threads: usize, progress: &(dyn Fn(usize) + Syn
         title: "MOC: A Multiple-Object Clustering Scheme for High Performance of Page-out in BSD VM (2009)",
         constants: constants(),
         rows: answers.rows(section("moc", &[])),
-        tables: tables(&runs),
-        figures: figures(&runs)
+        tables: tables(runs),
+        figures: figures(runs)
             .into_iter()
-            .chain(speed::scaling().iter().map(linear))
+            .chain(scaling.iter().map(linear))
             .collect(),
         curves: Vec::new(),
         runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
@@ -175,6 +175,9 @@ fn micro(runs: &Runs, variant: &str, key: &str) -> Ours {
                 .iter()
                 .filter(|&&c| at(c, "bsd").is_some() && at(c, "moc").is_some());
             let ran: Vec<_> = ran.map(ToString::to_string).collect();
+            if ran.is_empty() {
+                return Ours::None;
+            }
             let agrees = ran.len() == CLUSTERS.len();
             Ours::Text(ran.join(", "), Some(agrees))
         }

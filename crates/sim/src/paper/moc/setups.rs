@@ -72,10 +72,6 @@ fn setup(memory: &str, workload: &str, policy: &str) -> Setup {
 
 const ALONE: &[&str] = &["ns2", "sor", "lu"];
 const PAGED: &[&str] = &["ns2", "sor", "lu", "all"];
-const ALONE_AND_MICRO: &[&str] = &[
-    "ns2", "sor", "lu", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
-    "micro 12", "micro 14", "micro 16",
-];
 /// Everything that pages on 512 MB; the microbenchmarks from the fifth on.
 const PAGED_AND_MICRO: &[&str] = &[
     "ns2", "sor", "lu", "all", "micro 1", "micro 2", "micro 4", "micro 6", "micro 8", "micro 10",
@@ -89,6 +85,10 @@ fn write_cache_off(setup: &mut Setup) {
 
 fn fifo(setup: &mut Setup) {
     setup.scheduler = "fifo".to_owned();
+}
+
+fn ata(setup: &mut Setup) {
+    setup.scheduler = "ata".to_owned();
 }
 
 fn each_ns2(setup: &mut Setup, change: impl Fn(&mut Ns2Params)) {
@@ -113,29 +113,20 @@ pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "separate stretches that the write cache holds, where all runs have as many as fit",
         value: "16",
-        workloads: ALONE_AND_MICRO,
+        workloads: &["ns2", "sor", "lu", "micro 1", "micro 6"],
         apply: |s| disk_with(s, |p| p.write_extents = Some(16)),
     },
     Variation {
-        cause: "separate stretches that the write cache holds, where all runs have as many as fit",
-        value: "64",
-        workloads: ALONE_AND_MICRO,
-        apply: |s| disk_with(s, |p| p.write_extents = Some(64)),
+        cause: "scheduler",
+        value: "that of FreeBSD's ata(4), upwards from the first request that waits",
+        workloads: PAGED,
+        apply: ata,
     },
     Variation {
         cause: "scheduler",
         value: "in order of arrival",
-        workloads: PAGED,
-        apply: fifo,
-    },
-    Variation {
-        cause: "scheduler and write cache",
-        value: "in order of arrival, 64 stretches",
         workloads: ALONE,
-        apply: |s| {
-            fifo(s);
-            disk_with(s, |p| p.write_extents = Some(64));
-        },
+        apply: fifo,
     },
     Variation {
         cause: "scheduler and write cache",
@@ -165,19 +156,28 @@ pub(super) const VARIATIONS: &[Variation] = &[
         apply: |s| s.frames = 126_000,
     },
     Variation {
+        cause: "scheduler of ata(4), and the write cache off",
+        value: "both",
+        workloads: &["sor"],
+        apply: |s| {
+            ata(s);
+            write_cache_off(s);
+        },
+    },
+    Variation {
+        cause: "scheduler of ata(4), and page-outs in flight",
+        value: "1",
+        workloads: &["sor"],
+        apply: |s| {
+            ata(s);
+            s.policies.bsd.writes_max = Some(1);
+        },
+    },
+    Variation {
         cause: "a scan that ends at its limit, and spares every dirty page once, as the paper says",
         value: "both",
         workloads: PAGED,
         apply: scan_of_the_papers,
-    },
-    Variation {
-        cause: "such a scan, and the write cache off",
-        value: "both",
-        workloads: ALONE,
-        apply: |s| {
-            write_cache_off(s);
-            scan_of_the_papers(s);
-        },
     },
     Variation {
         cause: "the limit of a scan counted in writes, as in the paper's figure 8",
@@ -199,8 +199,14 @@ pub(super) const VARIATIONS: &[Variation] = &[
     },
     Variation {
         cause: "page-outs in flight",
+        value: "2",
+        workloads: &["sor"],
+        apply: |s| s.policies.bsd.writes_max = Some(2),
+    },
+    Variation {
+        cause: "page-outs in flight",
         value: "16",
-        workloads: ALONE,
+        workloads: &["sor"],
         apply: |s| s.policies.bsd.writes_max = Some(16),
     },
     Variation {
@@ -278,7 +284,7 @@ pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "command overhead of the disk",
         value: "1 ms",
-        workloads: ALONE,
+        workloads: &["ns2", "sor"],
         apply: |s| disk_with(s, |p| p.overhead_us = 1_000),
     },
     Variation {
