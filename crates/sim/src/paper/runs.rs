@@ -135,6 +135,9 @@ impl Runs {
     }
 }
 
+/// The scheduler of both BSD papers' kernels, FreeBSD 6.2 and 8.2: that of ata(4), which served their disks.
+pub(super) const ATA: &str = "ata";
+
 /// Changes a set-up's disk, which rotates.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! The runs of the MOC paper's evaluation, and what is varied in them.
 
-use crate::paper::runs::{RunKey, Variation, disk_with, each_sor, scan_of_the_papers};
+use crate::paper::runs::{ATA, RunKey, Variation, disk_with, each_sor, scan_of_the_papers};
 use crate::programs::{Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
 use crate::world::{LastrSetting, Setup, WindowSetting};
 
@@ -66,6 +66,7 @@ fn setup(memory: &str, workload: &str, policy: &str) -> Setup {
     };
     Setup {
         swap_slots: SWAP_SLOTS,
+        scheduler: ATA.to_owned(),
         ..Setup::bsd("6.2", policy, frames, programs(workload))
     }
 }
@@ -85,10 +86,6 @@ fn write_cache_off(setup: &mut Setup) {
 
 fn fifo(setup: &mut Setup) {
     setup.scheduler = "fifo".to_owned();
-}
-
-fn ata(setup: &mut Setup) {
-    setup.scheduler = "ata".to_owned();
 }
 
 fn each_ns2(setup: &mut Setup, change: impl Fn(&mut Ns2Params)) {
@@ -118,9 +115,9 @@ pub(super) const VARIATIONS: &[Variation] = &[
     },
     Variation {
         cause: "scheduler",
-        value: "that of FreeBSD's ata(4), upwards from the first request that waits",
+        value: "upwards from the last request",
         workloads: PAGED,
-        apply: ata,
+        apply: |s| s.scheduler = "elevator".to_owned(),
     },
     Variation {
         cause: "scheduler",
@@ -156,21 +153,12 @@ pub(super) const VARIATIONS: &[Variation] = &[
         apply: |s| s.frames = 126_000,
     },
     Variation {
-        cause: "scheduler of ata(4), and the write cache off",
-        value: "both",
+        cause: "usable memory, and the write cache off",
+        value: "126,000 pages",
         workloads: &["sor"],
         apply: |s| {
-            ata(s);
+            s.frames = 126_000;
             write_cache_off(s);
-        },
-    },
-    Variation {
-        cause: "scheduler of ata(4), and page-outs in flight",
-        value: "1",
-        workloads: &["sor"],
-        apply: |s| {
-            ata(s);
-            s.policies.bsd.writes_max = Some(1);
         },
     },
     Variation {
