@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+#[allow(dead_code, reason = "some test programs look closer")]
+pub mod asked;
+
 /// The program under test.
 pub const OUTPAGE: &str = env!("CARGO_BIN_EXE_outpage");
 

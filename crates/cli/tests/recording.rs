@@ -1,0 +1,305 @@
+//! `outpage trace`: what is recorded of live programs, charted, replayed and simulated.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+mod common;
+use common::asked::{json, refused, run, words};
+use common::can_page;
+
+#[test]
+fn a_live_log_replays_identically_and_is_charted() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let [log, charts] = ["log", "charts"].map(|name| dir.path().join(name));
+    let own = common::OUTPAGE;
+    let arguments = [
+        "trace",
+        "--log",
+        "--memory",
+        "16M",
+        "-o",
+        words(&log),
+        "--events",
+        words(&charts),
+        "--",
+    ];
+    let output = run(&[
+        &arguments[..],
+        &[own, "workload", "seq", "--mib", "32", "--passes", "2"],
+    ]
+    .concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let same = run(&["replay", "--identical", words(&log)]);
+    let text = String::from_utf8_lossy(&same.stdout);
+    assert!(
+        same.status.success() && text.contains("identical") && !text.contains("cut short"),
+        "{text}{}",
+        String::from_utf8_lossy(&same.stderr)
+    );
+    let perfetto = fs::read(charts.join("trace.json")).expect("trace");
+    let events: Value = serde_json::from_slice(&perfetto).expect("JSON");
+    assert!(
+        events["traceEvents"]
+            .as_array()
+            .is_some_and(|e| e.len() > 1000)
+    );
+    assert!(
+        fs::read_to_string(charts.join("report.html"))
+            .expect("report")
+            .contains("<svg")
+    );
+    // Every page read is of some object.
+    let sum = |file: &str, column: &str| {
+        let text = fs::read_to_string(charts.join(file)).expect(file);
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let head = lines.next().expect("a head");
+        let at = head.iter().position(|name| *name == column).expect(column);
+        lines
+            .map(|line| line[at].parse::<u64>().expect("a number"))
+            .sum::<u64>()
+    };
+    for column in [
+        "page_ins",
+        "read_ahead",
+        "read_ahead_hits",
+        "read_ahead_waste",
+    ] {
+        assert_eq!(
+            sum("objects.csv", column),
+            sum("events.csv", column),
+            "{column}"
+        );
+    }
+    assert!(sum("objects.csv", "page_ins") > 0);
+    let bytes = fs::read(&log).expect("log");
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    fs::write(&log, damaged).expect("file");
+    refused(
+        &["replay", "--identical", words(&log)],
+        65,
+        &["damaged at byte"],
+    );
+    // Without its end mark it is that of a process that a signal ended.
+    fs::write(&log, &bytes[..bytes.len() - 5]).expect("file");
+    let cut = run(&["replay", "--identical", words(&log)]);
+    let text = String::from_utf8_lossy(&cut.stdout);
+    assert!(cut.status.success() && text.contains("cut short"), "{text}");
+    fs::write(&log, &bytes[..bytes.len() - 3]).expect("file");
+    refused(
+        &["replay", "--identical", words(&log)],
+        65,
+        &["breaks off at byte"],
+    );
+}
+
+/// A program that pages and then executes another, which pages too.
+const EXECUTES: &str = "
+import os, sys
+filled = bytearray(40 << 20)
+for at in range(0, len(filled), 4096):
+    filled[at] = 1
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn each_program_that_a_process_executes_has_its_log() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let log = dir.path().join("log");
+    let to_log = ["trace", "--log", "--memory", "16M", "-o", words(&log), "--"];
+    let python = ["python3", "-c", EXECUTES, common::OUTPAGE];
+    let program = ["workload", "seq", "--mib", "32"];
+    let output = run(&[&to_log[..], &python, &program].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(127) {
+        return eprintln!("SKIPPED: {text}");
+    }
+    assert!(output.status.success(), "{text}");
+    let logs: Vec<_> = fs::read_dir(dir.path()).expect("directory").collect();
+    assert_eq!(logs.len(), 2, "{logs:?}, {text}");
+    for log in logs {
+        let log = log.expect("entry").path();
+        let same = run(&["replay", "--identical", words(&log)]);
+        assert!(same.status.success(), "{same:?}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_with_a_message_and_the_program_goes_on() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let script = "mount -t tmpfs -o size=128k none \"$1\" || exit 77; shift; exec \"$@\"";
+    let log = dir.path().join("log");
+    let to_log = ["trace", "--log", "--memory", "16M", "-o", words(&log), "--"];
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(common::OUTPAGE)
+        .args(to_log)
+        .args([common::OUTPAGE, "workload", "seq", "--mib", "32"])
+        .output()
+        .expect("unshare");
+    let text = String::from_utf8_lossy(&output.stderr);
+    if [Some(77), Some(1)].contains(&output.status.code()) {
+        return eprintln!("SKIPPED: needs root and a mount namespace: {text}");
+    }
+    assert_eq!(output.status.code(), Some(74), "{text}");
+    assert!(
+        text.contains("cannot write the trace: no space left"),
+        "{text}"
+    );
+    let result: Value = serde_json::from_slice(&output.stdout).expect("the program's result");
+    assert!(result["verified"].as_u64() > Some(0), "{result}");
+}
+
+/// SOR under half of its memory, live, by either mechanism; and its trace, recorded with less,
+/// simulated at the limit.
+#[test]
+fn a_live_run_and_its_simulation_move_as_much() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let [stats, trace] = ["stats", "trace"].map(|name| dir.path().join(name));
+    let own = common::OUTPAGE;
+    let sor = [own, "workload", "sor", "--mib", "64", "--sweeps", "3"];
+    let runs = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--"], &sor].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    };
+    runs(&["trace", "--once", "-o", words(&trace)]);
+    let value = json(&[
+        "replay",
+        words(&trace),
+        "--memory",
+        "32M",
+        "--disk",
+        "nvme",
+        "--no-rivals",
+        "--json",
+        "-",
+    ]);
+    let report = &value["runs"][0]["report"];
+    for mechanism in ["auto", "write-protect"] {
+        let given = ["--mechanism", mechanism, "--stats", words(&stats)];
+        runs(&[&["run", "--memory", "32M"], &given[..]].concat());
+        let stats: Value = serde_json::from_slice(&fs::read(&stats).expect("stats")).expect("JSON");
+        for figure in ["page_ins", "page_outs"] {
+            let [live, simulated] =
+                [&stats[figure], &report[figure]].map(|v| v.as_f64().expect("a number"));
+            let off = 100.0 * (simulated / live - 1.0);
+            assert!(
+                off.abs() <= 5.0,
+                "{mechanism}, {figure}: {live} live, {simulated} simulated, {off:+.1} %"
+            );
+        }
+    }
+}
+
+/// Two processes page at once: a trace of each, replayed one by one and at once in one memory.
+#[test]
+fn every_process_gives_a_trace_and_they_run_at_once() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let trace = dir.path().join("trace");
+    let own = common::OUTPAGE;
+    let both = format!(
+        "{own} workload seq --mib 24 --passes 2 & {own} workload seq --mib 16 --passes 2; wait"
+    );
+    let recorded = run(&[
+        "trace",
+        "--once",
+        "-o",
+        words(&trace),
+        "--",
+        "sh",
+        "-c",
+        &both,
+    ]);
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert!(recorded.status.success(), "{said}");
+    let files = fs::read_dir(dir.path()).expect("directory");
+    let mut traces: Vec<PathBuf> = files.map(|file| file.expect("file").path()).collect();
+    traces.sort();
+    // The most references under the name that was asked for, the other with its process number.
+    assert_eq!(traces.len(), 2, "{traces:?}: {said}");
+    assert_eq!(traces[0], trace);
+    let paths = [words(&traces[0]), words(&traces[1])];
+
+    let alone = json(&[
+        "replay",
+        paths[0],
+        paths[1],
+        "--memory",
+        "8M",
+        "--disk",
+        "nvme",
+        "--no-rivals",
+        "--no-bounds",
+        "--json",
+        "-",
+    ]);
+    let alone = alone["traces"].as_array().expect("one for each trace");
+    let touched = |run: &Value| {
+        run["runs"][0]["report"]["programs"][0]["footprint_pages"]
+            .as_u64()
+            .expect("pages")
+    };
+    assert_eq!(alone.len(), 2);
+    let pages = [touched(&alone[0]), touched(&alone[1])];
+    // 24 and 16 MiB and little else.
+    assert!(
+        (6144..6800).contains(&pages[0]) && (4096..4700).contains(&pages[1]),
+        "{pages:?}"
+    );
+
+    let programs = paths.map(|path| format!("trace:{path}"));
+    let at_once = |memory: &str| {
+        let value = json(&[
+            "sim",
+            &programs[0],
+            &programs[1],
+            "--memory",
+            memory,
+            "--disk",
+            "nvme",
+            "--no-bounds",
+            "--json",
+            "-",
+        ]);
+        value["runs"][0]["report"].clone()
+    };
+    let report = at_once("8M");
+    let of =
+        |program: usize, what: &str| report["programs"][program][what].as_u64().expect("a count");
+    assert_eq!([of(0, "footprint_pages"), of(1, "footprint_pages")], pages);
+    for what in ["page_ins", "page_outs"] {
+        let each = if what == "page_ins" {
+            "pages_in"
+        } else {
+            "pages_out"
+        };
+        let (one, other) = (of(0, each), of(1, each));
+        assert!(one > 0 && other > 0, "{report:#}");
+        assert_eq!(report[what].as_u64(), Some(one + other));
+    }
+    // Both fit: nobody pages.
+    assert_eq!(at_once("1G")["page_outs"], 0);
+}
