@@ -201,7 +201,7 @@ impl Live {
             // Unmapped meanwhile: the thread faults again and gets the kernel's answer.
             let start = fault.address & !(PAGE_BYTES - 1);
             let _ = self.world.uffd.wake(start, PAGE_BYTES);
-            self.placement.woke();
+            self.placement.woke(now);
             return;
         };
         let page = region.page(fault.address);
@@ -307,8 +307,8 @@ impl Live {
         if let Some((address, _)) = self.world.regions.address(page) {
             self.world.wake(address);
         }
-        self.placement.woke();
         let now = clock::now();
+        self.placement.woke(now);
         let mut at = 0;
         while at < self.waiting.len() {
             if self.waiting[at].page == page {

@@ -5,8 +5,8 @@
 //! when they come from several, the scheduler decides.
 //!
 //! The scheduler would wake the thread on another CPU that is idle (`select_idle_sibling`), for the
-//! pager runs on its own. So the thread is bound to it from its fault until it was woken: it sleeps
-//! all that time and cannot see it.
+//! pager runs on its own. So the thread is bound to it from its fault on, and stays bound while it
+//! faults again and again: on another CPU, every page that is taken from it would interrupt it.
 //!
 //! Which CPU that is matters too: where a device interrupts one CPU only, a read awaited on another
 //! one takes 15 to 20 us longer, because that CPU sleeps. So reads of one page are timed on each CPU
@@ -26,6 +26,9 @@ use trials::Trials;
 const LOOK_EVERY: Nanos = Nanos(2_000_000);
 /// Faults in a row from one thread before the pager follows it.
 const FAITHFUL: u32 = 16;
+/// How long a thread stays bound after it was woken. A choice, measured against none at all
+/// (ARCHITECTURE.md): programs that page fault every 0.1 to 0.3 ms, and the rest is not to wait for a CPU.
+const LEASE: Nanos = Nanos(1_000_000);
 /// After a wait in which another program had the CPU, at most so many reads are awaited asleep before
 /// yielding is tried again: a try costs a time slice of some milliseconds, a read asleep 50 us. A
 /// choice, not a measurement.
@@ -44,8 +47,10 @@ pub struct Placement {
     next_look: Nanos,
     /// The thread to bind before it is woken.
     to_hold: Option<Tid>,
-    /// The thread that is bound while it waits, and the CPUs it may use otherwise.
+    /// The thread that is bound, and the CPUs it may use otherwise.
     held: Option<(Tid, CpuSet)>,
+    /// When it is let go.
+    held_until: Nanos,
     /// Threads that must not be bound now; 0 is all of them.
     unbound: Vec<Tid>,
     /// Reads to await asleep after the last wait that let another program run, and those left of them.
@@ -73,6 +78,7 @@ impl Placement {
             next_look: Nanos(0),
             to_hold: None,
             held: None,
+            held_until: Nanos(0),
             unbound: Vec::with_capacity(UNBOUND_MAX),
             asleep: 0,
             asleep_left: 0,
@@ -83,8 +89,9 @@ impl Placement {
     /// A fault came from `tid`, which waits.
     pub fn fault(&mut self, tid: Tid, now: Nanos) {
         let Some(all) = self.all else { return };
-        self.woke();
+        self.to_hold = None;
         if tid != self.last {
+            self.let_go();
             (self.last, self.in_a_row) = (tid, 0);
             if self.at.take().is_some() {
                 let _ = process::set_affinity(Tid(0), &all);
@@ -99,25 +106,29 @@ impl Placement {
             self.follow(tid, &all);
             self.next_look = Nanos(now.0 + LOOK_EVERY.0);
         }
-        self.to_hold = Some(tid);
+        self.to_hold = self.held.is_none().then_some(tid);
     }
 
     /// Goes to the CPU that reads best, else to that of `tid`.
     fn follow(&mut self, tid: Tid, all: &CpuSet) {
-        let allowed = |&cpu: &u32| {
-            all.contains(cpu) && process::affinity(tid).is_ok_and(|own| own.contains(cpu))
+        let own = match self.held {
+            Some((_, own)) => Ok(own),
+            None => process::affinity(tid),
         };
+        let allowed =
+            |&cpu: &u32| all.contains(cpu) && own.is_ok_and(|own: CpuSet| own.contains(cpu));
         let best = self.trials.cpu().filter(allowed);
         let Some(cpu) = best.or_else(|| process::cpu_of(tid).filter(allowed)) else {
             return;
         };
         if self.at != Some(cpu) && process::set_affinity(Tid(0), &CpuSet::one(cpu)).is_ok() {
+            self.let_go();
             self.at = Some(cpu);
         }
     }
 
-    /// Binds the thread that faulted last, if that is not done yet. With [`Self::woke`] it costs 4 us, so
-    /// a fault that takes a read comes to it while the device reads. To be done before the thread is woken.
+    /// Binds the thread that faulted last, if that is not done yet. It costs 4 us, so a fault that takes a
+    /// read comes to it while the device reads. To be done before the thread is woken.
     pub fn hold(&mut self) {
         let (Some(tid), Some(cpu)) = (self.to_hold.take(), self.at) else {
             return;
@@ -134,10 +145,27 @@ impl Placement {
         }
     }
 
-    /// Whoever waited goes on.
-    pub fn woke(&mut self) {
+    /// Whoever waited goes on; while another program wants the CPU, on any.
+    pub fn woke(&mut self, now: Nanos) {
         self.to_hold = None;
-        if let Some((tid, own)) = self.held.take() {
+        if self.asleep > 0 {
+            self.let_go();
+        }
+        self.held_until = Nanos(now.0 + LEASE.0);
+    }
+
+    /// When the bound thread is to be let go, if there is one that runs.
+    pub fn lease(&self) -> Option<Nanos> {
+        self.held.map(|_| self.held_until)
+    }
+
+    /// Nobody is bound any more. CPUs that somebody else chose for the thread meanwhile stay.
+    pub fn let_go(&mut self) {
+        let Some((tid, own)) = self.held.take() else {
+            return;
+        };
+        let bound = self.at.map(CpuSet::one);
+        if process::affinity(tid).ok() == bound {
             let _ = process::set_affinity(tid, &own);
         }
     }
@@ -145,7 +173,8 @@ impl Placement {
     /// Nobody is bound now, and `tid` (0: nobody) will not be until [`Self::bind`]; if that is not to
     /// last, until it faulted [`FAITHFUL`] times more.
     pub fn unbind(&mut self, tid: Tid, lasting: bool) {
-        self.woke();
+        self.to_hold = None;
+        self.let_go();
         self.in_a_row = 0;
         if lasting {
             if self.unbound.len() == UNBOUND_MAX {

@@ -519,6 +519,8 @@ impl Live {
         self.keep_for_fork(tls.saturating_sub(PAGE_BYTES), tls + 2 * PAGE_BYTES);
         self.keep_module_vector(tls);
         self.quiesce_all();
+        // The child may use the CPUs that its parent may.
+        self.placement.let_go();
         self.fork_asked = Some(slot);
         0
     }

@@ -29,13 +29,19 @@ impl Live {
         }
         let ring = self.store.wake_fd().filter(|_| reading);
         let mut fds = [pollfd(self.world.uffd.fd()), pollfd(ring.unwrap_or(-1))];
-        let wait = Nanos(
-            self.next_tick
-                .0
-                .saturating_sub(clock::now().0)
-                .max(1_000_000),
-        );
-        let _ = fd::poll(&mut fds, Some(wait));
+        let now = clock::now();
+        let tick = self.next_tick.0.saturating_sub(now.0).max(1_000_000);
+        // A thread that waits stays bound until it goes on.
+        let lease = self.placement.lease().filter(|_| self.waiting.is_empty());
+        let wait = match lease.map(|until| until.0.saturating_sub(now.0)) {
+            Some(0) => {
+                self.placement.let_go();
+                tick
+            }
+            Some(left) => left.min(tick),
+            None => tick,
+        };
+        let _ = fd::poll(&mut fds, Some(Nanos(wait)));
     }
 
     /// Yields until a transfer has ended, or a thread ran that may have faulted. False when that takes
