@@ -101,10 +101,8 @@ pub struct Params {
     /// Windows of at least so many slots are read as the demanded page first and the rest behind
     /// it; 0 for never, which is every policy's default.
     ///
-    /// Whether two reads pay depends on the device. Measured with `stream` on a virtio disk (a read
-    /// of 4 KiB 55 us, of 256 KiB 281 us; other load on the machine): LU with 0, 2 and 8 took 0.67,
-    /// 0.74 and 0.57 s (medians of 13, spread 0.4 to 1.2 s), with 5.8, 10.0 and 8.9 thousand reads.
-    /// No gain that could be told from noise, for half as many reads again and more.
+    /// Whether two reads pay depends on the device. On a virtio disk (a read of 4 KiB 55 us, of 256 KiB
+    /// 281 us) no gain could be told from noise: `docs/readahead.md` has the table.
     pub demand_first: u32,
     /// Deltas that `leap` remembers, 2 to 256.
     pub history: u32,
