@@ -25,7 +25,7 @@ use outpage_sys::uffd::Mode;
 use crate::call::Call;
 use crate::live::Live;
 use crate::placement::Placement;
-use crate::session::{MemberId, Session, SessionError};
+use crate::session::{Reserved, Session, SessionError};
 use crate::start::{
     Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
 };
@@ -35,7 +35,7 @@ use crate::start::{
 pub struct Ticket {
     session: Option<Fd>,
     swap: Option<Fd>,
-    child: Option<MemberId>,
+    child: Option<Reserved>,
 }
 
 impl Engine {

@@ -87,7 +87,7 @@ pub struct Live {
     /// What stays mapped for threads.
     pub(crate) kept: Vec<Kept>,
     /// The member that the child being forked will be.
-    pub(crate) fork_member: Option<crate::session::MemberId>,
+    pub(crate) fork_member: Option<crate::session::Reserved>,
     /// Frames set apart for copies and reads (write-protect mechanism).
     pub(crate) pool: usize,
 }

@@ -48,6 +48,13 @@ const ROSTER_BYTE: u64 = LAUNCHER_BYTE + 1;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(u16);
 
+/// An entry that waits for a child to be forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    id: MemberId,
+    generation: u64,
+}
+
 impl MemberId {
     /// The index, below [`MEMBERS_MAX`].
     #[must_use]

@@ -49,6 +49,9 @@ shareable! {
         pub(super) pid_namespace: AtomicU64,
         /// Distinguishes the users of this entry over time.
         pub(super) generation: AtomicU64,
+        /// While it is reserved for a fork: the generation of the process that forks, and since when in ns.
+        pub(super) forked_by: AtomicU64,
+        pub(super) forking_since: AtomicU64,
         /// Frames reserved, in pages.
         pub(super) held_pages: AtomicU64,
         /// Frames it would reserve beyond those if it could, in pages.

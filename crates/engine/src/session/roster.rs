@@ -5,13 +5,18 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use outpage_core::units::Nanos;
 use outpage_sys::launch::wait_lock_byte;
-use outpage_sys::process;
 use outpage_sys::shared::{is_locked, lock_byte, unlock_byte};
+use outpage_sys::{clock, process};
 
 use super::layout::Member;
 use super::liveness::{is_alive, pid_namespace};
-use super::{LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Session, SessionError, State, os};
+use super::{LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os};
+
+/// A forked child has joined by then, unless it was stopped: it does so before it returns from `fork`. A
+/// choice, long beyond what a busy machine needs; a child that comes later ends with a message.
+const JOINS_WITHIN: Nanos = Nanos(60_000_000_000);
 
 /// The roster lock; dropping it unlocks.
 struct Roster<'a>(&'a Session);
@@ -51,11 +56,14 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Expired`] when the entry is not reserved (any more); [`SessionError::Os`].
-    pub fn join_forked(&mut self, id: MemberId) -> Result<(), SessionError> {
+    pub fn join_forked(&mut self, reserved: Reserved) -> Result<(), SessionError> {
         assert!(self.me.is_none(), "joined twice");
+        let (id, member) = (reserved.id, self.member(reserved.id));
         let roster = self.roster()?;
+        if !self.holds(reserved) {
+            return Err(SessionError::Expired);
+        }
         self.claim(id, State::Forking)?;
-        let member = self.member(id);
         member.pid.store(process::pid(), Relaxed);
         member.pid_namespace.store(pid_namespace(), Relaxed);
         self.set_state(id, State::Live);
@@ -85,33 +93,44 @@ impl Session {
     ///
     /// # Panics
     /// When the process has not joined.
-    pub fn begin_fork(&self) -> Result<MemberId, SessionError> {
+    pub fn begin_fork(&self) -> Result<Reserved, SessionError> {
         let parent = self.joined();
         let _roster = self.roster()?;
         self.reap_locked();
-        let child = self.free_entry()?;
-        self.reset(child, 0);
-        self.layout().extents.share(parent, child);
-        self.set_state(child, State::Forking);
-        Ok(child)
+        let id = self.free_entry()?;
+        self.reset(id, 0);
+        let member = self.member(id);
+        let by = self.member(parent).generation.load(Relaxed);
+        member.forked_by.store(by, Relaxed);
+        member.forking_since.store(clock::now().0, Relaxed);
+        self.layout().extents.share(parent, id);
+        self.set_state(id, State::Forking);
+        let generation = member.generation.load(Relaxed);
+        Ok(Reserved { id, generation })
     }
 
     /// The fork returned: the child that will [`Session::join_forked`] as `child` is `pid`.
-    pub fn fork_done(&self, child: MemberId, pid: u32) {
+    pub fn fork_done(&self, child: Reserved, pid: u32) {
         // The child may have joined already and then knows its own pid.
-        let _ = self
-            .member(child)
-            .pid
-            .compare_exchange(0, pid, SeqCst, SeqCst);
+        if self.holds(child) {
+            let known = &self.member(child.id).pid;
+            let _ = known.compare_exchange(0, pid, SeqCst, SeqCst);
+        }
     }
 
     /// The fork failed: the entry is free again.
-    pub fn cancel_fork(&self, child: MemberId) {
+    pub fn cancel_fork(&self, child: Reserved) {
         if let Ok(_roster) = self.roster()
-            && self.state(child) == State::Forking
+            && self.holds(child)
+            && self.state(child.id) == State::Forking
         {
-            self.bury(child);
+            self.bury(child.id);
         }
+    }
+
+    /// Whether the entry is still that of this child.
+    fn holds(&self, child: Reserved) -> bool {
+        self.member(child.id).generation.load(SeqCst) == child.generation
     }
 
     /// Buries members that died; returns how many. Their frames and extents become free.
@@ -207,8 +226,28 @@ impl Session {
         match self.state(id) {
             State::Free => false,
             State::Live => is_locked(self.descriptor(), id.index() as u64) == Ok(false),
+            State::Forking if self.member(id).pid.load(SeqCst) == 0 => self.fork_is_over(id),
             State::Forking => pid_is_gone(self.member(id), here),
         }
+    }
+
+    /// Whether nobody will say any more which process the reserved entry `id` is for: whoever forked is
+    /// gone, and a child that it may have made had time to join.
+    fn fork_is_over(&self, id: MemberId) -> bool {
+        let member = self.member(id);
+        let since = member.forking_since.load(Relaxed);
+        let by = member.forked_by.load(Relaxed);
+        let forks = |at: &MemberId| {
+            self.state(*at) == State::Live
+                && self.member(*at).generation.load(Relaxed) == by
+                && is_locked(self.descriptor(), at.index() as u64) != Ok(false)
+        };
+        let lives = self
+            .me
+            .iter()
+            .any(|&me| self.member(me).generation.load(Relaxed) == by)
+            || MemberId::all().any(|at| forks(&at));
+        clock::now().0.saturating_sub(since) > JOINS_WITHIN.0 && !lives
     }
 
     /// Folds the entry's counters into the totals and frees everything that it holds.

@@ -25,9 +25,13 @@ fn child_process() {
     };
     let mut session = Session::open(&CString::new(path).expect("path")).expect("open");
     match std::env::var(CHILD_MEMBER) {
-        Ok(id) => session
-            .join_forked(MemberId(id.parse().expect("id")))
-            .expect("join_forked"),
+        Ok(text) => {
+            let (id, generation) = text.split_once(' ').expect("two numbers");
+            let id = MemberId(id.parse().expect("id"));
+            let generation = generation.parse().expect("generation");
+            let reserved = Reserved { id, generation };
+            session.join_forked(reserved).expect("join_forked");
+        }
         Err(_) => drop(session.join().expect("join")),
     }
     assert_eq!(session.reserve(10), 10);
@@ -53,7 +57,7 @@ fn bury_one(watcher: &Session) {
 struct Spawned(Child);
 
 /// Starts [`child_process`] on the session behind `file` and waits until it has joined.
-fn spawn(file: &Fd, member: Option<MemberId>) -> Spawned {
+fn spawn(file: &Fd, reserved: Option<Reserved>) -> Spawned {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command
         .args([
@@ -68,8 +72,8 @@ fn spawn(file: &Fd, member: Option<MemberId>) -> Spawned {
         )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    if let Some(id) = member {
-        command.env(CHILD_MEMBER, id.index().to_string());
+    if let Some(Reserved { id, generation }) = reserved {
+        command.env(CHILD_MEMBER, format!("{} {generation}", id.index()));
     }
     let mut child = command.spawn().expect("spawn");
     let lines = BufReader::new(child.stdout.as_mut().expect("stdout")).lines();
@@ -158,7 +162,7 @@ fn extents_are_leased_once_and_shared_by_fork() {
         "the child still holds 0"
     );
     assert_eq!(watcher.extents_of(parent).collect::<Vec<_>>(), [2]);
-    assert_eq!(watcher.extents_of(child).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(watcher.extents_of(child.id).collect::<Vec<_>>(), [0, 2]);
     a.cancel_fork(child);
     assert_eq!(b.lease_extent(), Some(0));
 }
@@ -270,6 +274,45 @@ fn a_child_that_dies_before_it_joins_is_buried() {
     bury_one(&watcher);
     let mut late = another(&file);
     assert_eq!(late.join_forked(id), Err(SessionError::Expired));
+}
+
+#[test]
+fn a_fork_that_its_parent_did_not_survive_is_buried_when_no_child_can_come() {
+    let (watcher, file) = create(100);
+    let mut parent = another(&file);
+    parent.join().expect("join");
+    let extent = parent.lease_extent().expect("extent");
+    let reserved = parent.begin_fork().expect("fork");
+    let since = &watcher.member(reserved.id).forking_since;
+    since.store(0, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(watcher.reap(), 0, "whoever forks lives");
+    drop(parent);
+    while watcher.extent_holders(extent) > 0 {
+        watcher.reap();
+    }
+    let mut late = another(&file);
+    assert_eq!(late.join_forked(reserved), Err(SessionError::Expired));
+    let mut other = another(&file);
+    other.join().expect("join");
+    while other.begin_fork().expect("fork").id != reserved.id {}
+    assert_eq!(
+        late.join_forked(reserved),
+        Err(SessionError::Expired),
+        "that is another's"
+    );
+}
+
+#[test]
+fn a_child_may_join_after_its_parent_is_gone() {
+    let (watcher, file) = create(100);
+    let mut parent = another(&file);
+    parent.join().expect("join");
+    let reserved = parent.begin_fork().expect("fork");
+    drop(parent);
+    bury_one(&watcher);
+    assert_eq!(watcher.reap(), 0, "a child may still come");
+    let mut child = another(&file);
+    assert_eq!(child.join_forked(reserved), Ok(()));
 }
 
 #[test]
