@@ -100,10 +100,7 @@ impl Live {
             Call::Brk { addr } => self.brk(addr),
             Call::Mlock { addr, len } => self.lock(addr, len, true),
             Call::Munlock { addr, len } => self.lock(addr, len, false),
-            Call::Replace { addr, len } => {
-                self.let_go(addr, addr + page_up(len));
-                0
-            }
+            Call::Replace { addr, len } => unit(self.vacate(addr, addr + page_up(len))),
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
@@ -132,6 +129,25 @@ impl Live {
                 0
             }
         }
+    }
+
+    /// Lets `start..end` go, which the kernel is about to unmap or to map over. It refuses that, and nothing
+    /// may be lost then, when it would have to split a mapping and there are `vm.max_map_count`; so the
+    /// range is split off before, by a flag that goes with it.
+    fn vacate(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+        let regions = &self.world.regions;
+        if start > 0 && regions.at(start - 1).is_some() && regions.at(end).is_some() {
+            let mut parts = std::mem::take(&mut self.scratch);
+            self.world.regions.within(start, end, &mut parts);
+            let one = one_mapping(&parts, end);
+            self.scratch = parts;
+            if one {
+                // madvise says EAGAIN where munmap and mmap say ENOMEM.
+                map::madvise(start, end - start, libc::MADV_DONTDUMP).map_err(|_| Errno::ENOMEM)?;
+            }
+        }
+        self.let_go(start, end);
+        Ok(())
     }
 
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
@@ -176,8 +192,12 @@ impl Live {
         let len = page_up(len);
         let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
         // Otherwise the kernel refuses, and what is there stays.
-        if replaces && addr.is_multiple_of(PAGE_BYTES) && len > 0 {
-            self.let_go(addr, addr.saturating_add(len));
+        if replaces
+            && addr.is_multiple_of(PAGE_BYTES)
+            && len > 0
+            && let Err(error) = self.vacate(addr, addr.saturating_add(len))
+        {
+            return -(error.number() as isize);
         }
         // Populating here would bring in pages that nobody counts.
         let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
@@ -197,8 +217,7 @@ impl Live {
             return unit(map::munmap(addr, len));
         }
         let end = addr.saturating_add(page_up(len));
-        self.let_go(addr, end);
-        unit(map::munmap(addr, len))
+        unit(self.vacate(addr, end).and_then(|()| map::munmap(addr, len)))
     }
 
     fn mremap(
@@ -214,30 +233,34 @@ impl Live {
         }
         let managed = self.world.regions.at(old).is_some();
         if !managed || old_len == 0 {
-            if flags & libc::MREMAP_FIXED != 0 {
-                self.let_go(new_addr, new_addr.saturating_add(new_len));
-            }
-            return value(map::mremap(old, old_len, new_len, flags, new_addr));
+            let room = self.room_for_move(flags, new_addr, new_len);
+            return value(room.and_then(|()| map::mremap(old, old_len, new_len, flags, new_addr)));
         }
         let mut parts = std::mem::take(&mut self.scratch);
         let end = old.saturating_add(old_len);
         self.world.regions.within(old, end, &mut parts);
         let result = if one_mapping(&parts, end) {
-            if flags & libc::MREMAP_FIXED != 0 {
-                self.let_go(new_addr, new_addr.saturating_add(new_len));
-            }
+            let mut room = self.room_for_move(flags, new_addr, new_len);
             if new_len < old_len {
-                self.let_go(old + new_len, end);
+                room = room.and_then(|()| self.vacate(old + new_len, end));
             }
             let kept = old + old_len.min(new_len);
             self.world.regions.within(old, kept, &mut parts);
-            self.remap(&parts, old_len, new_len, flags, new_addr)
+            room.and_then(|()| self.remap(&parts, old_len, new_len, flags, new_addr))
         } else {
             // The kernel too refuses to move several mappings at once.
             Err(Errno::EFAULT)
         };
         self.scratch = parts;
         value(result)
+    }
+
+    /// Lets go what mremap moves over.
+    fn room_for_move(&mut self, flags: i32, at: usize, len: usize) -> Result<(), Errno> {
+        if flags & libc::MREMAP_FIXED == 0 {
+            return Ok(());
+        }
+        self.vacate(at, at.saturating_add(len))
     }
 
     /// Has the kernel move, grow or shrink a mapping, of which `parts` is what is kept.

@@ -42,4 +42,7 @@ mod trace;
 
 /// Memory of the shim and the pager, which the pager never manages.
 #[global_allocator]
-static ARENA: Arena = Arena::new();
+static ARENA: Arena = Arena::new().or_die(
+    "outpage: the kernel gives the pager no memory: too many mappings (vm.max_map_count) or too little \
+     address space (ulimit -v); the program ends",
+);

@@ -95,8 +95,10 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
         _ if replaces(flags) && manages(engine, addr, len) => {
             // The range stays reserved until the kernel maps over it, in one step: a hole would be
             // an invitation to other threads' mappings.
-            engine.call(Call::Replace { addr, len });
-            direct()
+            match engine.call(Call::Replace { addr, len }) {
+                0 => direct(),
+                refused => refused,
+            }
         }
         _ => direct(),
     });

@@ -34,6 +34,9 @@ const SPINS: u32 = 64;
 
 /// A global allocator on mappings of its own. A `static`; see the module for its limits.
 pub struct Arena {
+    /// What is said when the kernel gives no memory, before the process is killed; without it the
+    /// allocation fails.
+    last_words: Option<&'static str>,
     locked: AtomicBool,
     mapped: AtomicUsize,
     state: UnsafeCell<State>,
@@ -84,10 +87,27 @@ impl Arena {
             end: 0,
         };
         Self {
+            last_words: None,
             locked: AtomicBool::new(false),
             mapped: AtomicUsize::new(0),
             state: UnsafeCell::new(state),
         }
+    }
+
+    /// The same, but when the kernel gives no memory the process says `words`, a line, on its standard
+    /// error and is killed: its threads may wait for faults that nobody would resolve any more.
+    #[must_use]
+    pub const fn or_die(mut self, words: &'static str) -> Self {
+        self.last_words = Some(words);
+        self
+    }
+
+    fn refused(&self, error: Errno) -> Errno {
+        let Some(words) = self.last_words else {
+            return error;
+        };
+        process::say_for_main(&[words]);
+        process::kill()
     }
 
     /// Bytes mapped now, whether allocated, freed for reuse or not carved yet. Frames exist only for
@@ -126,7 +146,7 @@ impl Arena {
 
     /// Maps and registers `len` bytes (whole pages).
     fn map(&self, len: usize) -> Result<usize, Errno> {
-        let start = map::anonymous(len)?;
+        let start = map::anonymous(len).map_err(|error| self.refused(error))?;
         if let Err(error) = own::add(start, start + len, Fork::Inherited) {
             let _ = map::munmap(start, len);
             return Err(error);
@@ -193,7 +213,7 @@ impl Arena {
     /// Maps more than needed and unmaps what sticks out on both sides of the aligned part.
     fn map_aligned(&self, len: usize, align: usize) -> Option<usize> {
         let whole = len.checked_add(align)?;
-        let raw = map::anonymous(whole).ok()?;
+        let raw = map::anonymous(whole).map_err(|e| self.refused(e)).ok()?;
         let start = raw.next_multiple_of(align);
         if start > raw {
             let _ = map::munmap(raw, start - raw);

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::fd;
+use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall3};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
@@ -159,6 +159,33 @@ pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> Result<(), Errno> {
 /// Writes `parts` and a line end to descriptor 2, in one call, so that lines of several threads do not
 /// mix. Errors are ignored; only the first 15 parts are written.
 pub fn say(parts: &[&str]) {
+    write_line(libc::STDERR_FILENO, parts);
+}
+
+/// The same on descriptor 2 of the main thread, for a thread with a table of its own.
+pub fn say_for_main(parts: &[&str]) {
+    // Opened anew a file would have another offset, and one writer would overwrite the other.
+    let reopened = || {
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOCTTY;
+        fd::open(c"/proc/self/fd/2", flags)
+    };
+    if let Ok(file) = descriptor_of_main(libc::STDERR_FILENO).or_else(|_| reopened()) {
+        write_line(file.number(), parts);
+    }
+}
+
+/// A copy of descriptor `number` of the main thread, in the caller's table (Linux 5.6).
+fn descriptor_of_main(number: i32) -> Result<Fd, Errno> {
+    // SAFETY: takes numbers only.
+    let main = unsafe { syscall3(libc::SYS_pidfd_open, pid() as usize, 0, 0) }?;
+    let main = Fd::adopt(main as i32);
+    let (of, number) = (main.number() as usize, number as usize);
+    // SAFETY: takes numbers only.
+    let copy = unsafe { syscall3(libc::SYS_pidfd_getfd, of, number, 0) }?;
+    Ok(Fd::adopt(copy as i32))
+}
+
+fn write_line(number: i32, parts: &[&str]) {
     let mut vectors = [libc::iovec {
         iov_base: core::ptr::null_mut(),
         iov_len: 0,
@@ -170,13 +197,9 @@ pub fn say(parts: &[&str]) {
             iov_len: piece.len(),
         };
     }
-    let (fd, at, count) = (
-        libc::STDERR_FILENO as usize,
-        vectors.as_ptr() as usize,
-        vectors.len(),
-    );
+    let (at, count) = (vectors.as_ptr() as usize, vectors.len());
     // SAFETY: the kernel only reads the pieces, which outlive the call; unused vectors are empty.
-    let _ = unsafe { syscall3(libc::SYS_writev, fd, at, count) };
+    let _ = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
 }
 
 /// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell).
@@ -185,6 +208,11 @@ pub fn say(parts: &[&str]) {
 /// no handler of the program may run on memory whose content is gone.
 pub fn die(parts: &[&str]) -> ! {
     say(parts);
+    kill()
+}
+
+/// Kills the whole process as [`die`] does, without a word.
+pub fn kill() -> ! {
     loop {
         // SAFETY: takes numbers only.
         let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };

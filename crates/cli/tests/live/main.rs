@@ -203,6 +203,14 @@ fn threads_end(case: &Case) {
     assert_eq!(done.stdout, "64 threads ended\n");
 }
 
+/// What the kernel refuses because there are too many mappings costs no byte.
+fn mappings_at_their_limit(case: &Case) {
+    let program = case.compiled("mappings");
+    let done = case.run(&["--memory", "32M"], &[&program, "64"]);
+    done.paged_well();
+    assert_eq!(done.stdout, "nothing is lost\n");
+}
+
 /// Nobody sees that a waiting thread is bound to a CPU.
 fn cpus_stay(case: &Case) {
     let program = case.compiled("cpus");
@@ -323,7 +331,8 @@ macro_rules! whole_suite {
     ($module:ident, $how:expr) => {
         suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
-            both_page parent_exits_first daemon_stays threads_end cpus_stay sort stress_ng python python_pool);
+            both_page parent_exits_first daemon_stays threads_end cpus_stay
+            mappings_at_their_limit sort stress_ng python python_pool);
     };
 }
 
