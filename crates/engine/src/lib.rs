@@ -23,6 +23,7 @@ pub mod staged;
 mod start;
 mod threads;
 mod unmanaged;
+mod vacate;
 mod wait;
 mod workers;
 pub mod world;

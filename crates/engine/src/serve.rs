@@ -13,6 +13,7 @@ use outpage_sys::{clock, map};
 use crate::call::Call;
 use crate::live::Live;
 use crate::regions::Region;
+use crate::vacate::one_mapping;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 pub(crate) const LOCKED_SHARE: usize = 2;
@@ -54,16 +55,6 @@ fn may_join(start: usize, len: usize) -> Result<(), Errno> {
     map::madvise(start, len, libc::MADV_NORMAL)
 }
 
-/// Whether `parts`, which begin where a call's range does, are one mapping of the kernel's up to `end`.
-/// Parts of one mapping have numbers of their own where some of it was moved or its protection changed.
-fn one_mapping(parts: &[Region], end: usize) -> bool {
-    let alike = |a: &Region, b: &Region| {
-        a.end == b.start && (a.prot, a.wiped_by_fork) == (b.prot, b.wiped_by_fork)
-    };
-    parts.last().is_some_and(|last| last.end == end)
-        && parts.windows(2).all(|pair| alike(&pair[0], &pair[1]))
-}
-
 /// Whether the kernel refuses a call to mremap for its arguments alone: it is not to cost what lies at
 /// `new_addr` (`check_mremap_params` in mm/mremap.c).
 fn refused(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> bool {
@@ -100,7 +91,7 @@ impl Live {
             Call::Brk { addr } => self.brk(addr),
             Call::Mlock { addr, len } => self.lock(addr, len, true),
             Call::Munlock { addr, len } => self.lock(addr, len, false),
-            Call::Replace { addr, len } => unit(self.vacate(addr, addr + page_up(len))),
+            Call::Replace { addr, len } => unit(self.make_way(addr, addr + page_up(len))),
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
@@ -129,25 +120,6 @@ impl Live {
                 0
             }
         }
-    }
-
-    /// Lets `start..end` go, which the kernel is about to unmap or to map over. It refuses that, and nothing
-    /// may be lost then, when it would have to split a mapping and there are `vm.max_map_count`; so the
-    /// range is split off before, by a flag that goes with it.
-    fn vacate(&mut self, start: usize, end: usize) -> Result<(), Errno> {
-        let regions = &self.world.regions;
-        if start > 0 && regions.at(start - 1).is_some() && regions.at(end).is_some() {
-            let mut parts = std::mem::take(&mut self.scratch);
-            self.world.regions.within(start, end, &mut parts);
-            let one = one_mapping(&parts, end);
-            self.scratch = parts;
-            if one {
-                // madvise says EAGAIN where munmap and mmap say ENOMEM.
-                map::madvise(start, end - start, libc::MADV_DONTDUMP).map_err(|_| Errno::ENOMEM)?;
-            }
-        }
-        self.let_go(start, end);
-        Ok(())
     }
 
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
@@ -195,7 +167,7 @@ impl Live {
         if replaces
             && addr.is_multiple_of(PAGE_BYTES)
             && len > 0
-            && let Err(error) = self.vacate(addr, addr.saturating_add(len))
+            && let Err(error) = self.make_way(addr, addr.saturating_add(len))
         {
             return -(error.number() as isize);
         }
@@ -260,7 +232,7 @@ impl Live {
         if flags & libc::MREMAP_FIXED == 0 {
             return Ok(());
         }
-        self.vacate(at, at.saturating_add(len))
+        self.make_way(at, at.saturating_add(len))
     }
 
     /// Has the kernel move, grow or shrink a mapping, of which `parts` is what is kept.
@@ -422,7 +394,7 @@ impl Live {
         result
     }
 
-    fn manages_any(&mut self, addr: usize, len: usize) -> bool {
+    pub(crate) fn manages_any(&mut self, addr: usize, len: usize) -> bool {
         let mut parts = std::mem::take(&mut self.scratch);
         self.world
             .regions

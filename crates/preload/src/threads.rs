@@ -5,7 +5,7 @@
 //! program's function without leaving a frame. That it ends is heard by the destructor of a pthread key; only
 //! a thread that holds robust mutexes then has anything to say.
 //!
-//! The pager also binds a thread to one CPU for the moment of its wake-up. What begins meanwhile would
+//! The pager also binds a thread to one CPU while it faults again and again. What begins meanwhile would
 //! inherit that, and what the program sets would be overwritten. So whoever makes a thread or a
 //! program, or asks for or sets CPUs, has the pager bind nobody for so long ([`Unbound`]).
 
