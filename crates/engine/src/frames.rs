@@ -165,6 +165,10 @@ impl Frames {
     }
 }
 
+/// How much farther a longer run is looked for, in bits. A choice: looking at all places took 3 % of the CPU time of
+/// MOC's microbenchmark, whose free frames lie one by one.
+const LOOK_ON: usize = 256;
+
 /// A bitmap that hands out runs of ones, next fit.
 struct Bits {
     words: Vec<u64>,
@@ -189,19 +193,13 @@ impl Bits {
         self.ones += 1;
     }
 
-    fn is_one(&self, bit: usize) -> bool {
-        self.words[bit / 64] >> (bit % 64) & 1 == 1
-    }
-
-    /// The first run of `wanted` ones from the cursor on, or the longest there is; cleared.
+    /// The first run of `wanted` ones from the cursor on, or the longest that is found soon; cleared.
     ///
     /// # Panics
     /// When there is no one at all.
     fn take_run(&mut self, wanted: u32) -> Places {
         let (start, count) = self.find_run(wanted as usize);
-        for bit in start..start + count {
-            self.words[bit / 64] &= !(1 << (bit % 64));
-        }
+        self.clear(start, count);
         self.ones -= count;
         self.cursor = (start + count) / 64 % self.words.len();
         Places {
@@ -214,8 +212,8 @@ impl Bits {
         let total = self.words.len() * 64;
         let mut best = (0, 0);
         let mut at = self.cursor * 64;
-        let mut looked = 0;
-        while looked < total {
+        let (mut looked, mut look) = (0, total);
+        while looked < look {
             if at >= total {
                 at = 0;
             }
@@ -233,6 +231,7 @@ impl Bits {
                 if run == wanted {
                     return best;
                 }
+                look = look.min(looked + LOOK_ON);
             }
             (at, looked) = (at + run, looked + run);
         }
@@ -243,10 +242,23 @@ impl Bits {
     fn run_at(&self, start: usize, most: usize) -> usize {
         let end = (start + most).min(self.words.len() * 64);
         let mut at = start;
-        while at < end && self.is_one(at) {
-            at += 1;
+        while at < end {
+            let ones = (self.words[at / 64] >> (at % 64)).trailing_ones() as usize;
+            at += ones;
+            if ones == 0 || !at.is_multiple_of(64) {
+                break;
+            }
         }
-        at - start
+        at.min(end) - start
+    }
+
+    fn clear(&mut self, start: usize, count: usize) {
+        let (mut at, end) = (start, start + count);
+        while at < end {
+            let bits = (64 - at % 64).min(end - at);
+            self.words[at / 64] &= !((u64::MAX >> (64 - bits)) << (at % 64));
+            at += bits;
+        }
     }
 }
 

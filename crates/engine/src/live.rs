@@ -261,7 +261,8 @@ impl Live {
             }
             Action::Map { id, run } => {
                 self.placement.hold();
-                self.pages_done(id, |w, out| w.map(run, out));
+                let awaited = self.waiting.iter().any(|w| run.contains(w.page));
+                self.pages_done(id, |w, out| w.map(run, awaited, out));
             }
             Action::Detach { id, run } => {
                 self.detach_calls += 1;

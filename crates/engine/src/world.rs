@@ -13,7 +13,7 @@ use outpage_sys::map::{self, Memory};
 use outpage_sys::pagemap::{PageFlags, Pagemap};
 use outpage_sys::process;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{CopyMode, MoveOutcome, Outcome, Stop, Uffd};
+use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Outcome, Stop, Uffd};
 
 use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
@@ -24,6 +24,12 @@ mod io;
 
 /// The most pages one call acts on.
 pub const RUN_PAGES: usize = outpage_core::pager::RUN_PAGES_MAX as usize;
+
+/// A move of pages that nobody waits for: of those that the pager alone knows of, staging for one.
+const NOBODY_WAITS: MoveMode = MoveMode {
+    dont_wake: true,
+    allow_source_holes: false,
+};
 
 /// How pages of ordinary ranges leave and come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,17 +198,25 @@ impl World {
                 Ok(places) => places,
                 Err(error) => out_of_memory(error),
             };
-            self.move_in(segment, i, places, out);
+            self.move_in(segment, i, places, MoveMode::default(), out);
             i += places.count as usize;
         }
     }
 
     /// Moves frames to the program; `places` become empty, or free where the move was refused.
-    fn move_in(&mut self, segment: Segment, i: usize, places: Places, out: &mut Vec<PageOutcome>) {
+    fn move_in(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        places: Places,
+        how: MoveMode,
+        out: &mut Vec<PageOutcome>,
+    ) {
         let count = places.count as usize;
         let from = self.frames.address(places.start);
+        let report = &mut self.moves[..count];
         self.uffd
-            .move_run(segment.at(i), from, &mut self.moves[..count], &self.pagemap);
+            .move_run(segment.at(i), from, how, report, &self.pagemap);
         for (k, place) in places.iter().enumerate() {
             out.push(match self.moves[k] {
                 MoveOutcome::Moved => {
@@ -267,17 +281,25 @@ impl World {
         }
     }
 
-    /// Puts the staged pages of `run` back into the program.
-    pub fn map(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+    /// Puts the staged pages of `run` back into the program. If a page of it is `awaited`, who waits there
+    /// goes on; others are not looked for, which saves a lock and a walk along all who wait.
+    pub fn map(&mut self, run: PageRange, awaited: bool, out: &mut Vec<PageOutcome>) {
+        let how = if awaited {
+            MoveMode::default()
+        } else {
+            NOBODY_WAITS
+        };
         self.each_segment(run, out, |world, segment, out| {
             let mut i = 0;
             while i < segment.pages {
                 i += match world.staged.get(segment.page(i)) {
-                    Some(place) => world.map_staged(segment, i, place, out),
+                    Some(place) => world.map_staged(segment, i, place, how, out),
                     None => world.unprotect(segment, i, out),
                 };
             }
-            world.woke(segment, out);
+            if awaited {
+                world.woke(segment, out);
+            }
         });
     }
 
@@ -286,6 +308,7 @@ impl World {
         segment: Segment,
         i: usize,
         first: Place,
+        how: MoveMode,
         out: &mut Vec<PageOutcome>,
     ) -> usize {
         let mut count = 1;
@@ -299,7 +322,7 @@ impl World {
             count: count as u32,
         };
         if segment.plain {
-            self.move_in(segment, i, places, out);
+            self.move_in(segment, i, places, how, out);
         } else {
             for (k, place) in places.iter().enumerate() {
                 let outcome = self.copy_in(segment, i + k, place, MoveOutcome::Absent);
@@ -362,8 +385,9 @@ impl World {
             let places = self.frames.take_empty((segment.pages - i) as u32);
             let count = places.count as usize;
             let to = self.frames.address(places.start);
+            let report = &mut self.moves[..count];
             self.uffd
-                .move_run(to, segment.at(i), &mut self.moves[..count], &self.pagemap);
+                .move_run(to, segment.at(i), NOBODY_WAITS, report, &self.pagemap);
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = self.moves[k];
                 if outcome == MoveOutcome::Busy {
@@ -397,8 +421,9 @@ impl World {
         map::make_exclusive(address);
         self.cow_duplicates += u64::from(!flags.exclusive());
         let to = self.frames.address(place);
+        let report = &mut self.moves[..1];
         self.uffd
-            .move_run(to, address, &mut self.moves[..1], &self.pagemap);
+            .move_run(to, address, NOBODY_WAITS, report, &self.pagemap);
         self.moves[0]
     }
 

@@ -41,7 +41,7 @@ struct Run {
 }
 
 impl Uffd {
-    /// Moves `report.len()` pages from `src` to `dst`, wakes who waits at `dst`, and reports on each page.
+    /// Moves `report.len()` pages from `src` to `dst` and reports on each page.
     ///
     /// Settled here: repetition after `EAGAIN`, short counts, pages pinned for a moment, and mappings
     /// that were split (the run is halved until its parts fit, so that every page that can move does).
@@ -50,8 +50,14 @@ impl Uffd {
     /// **Every destination page must be missing when the call starts.** Some kernels (6.18 is one) do not
     /// clear an `EAGAIN` inside the call, and then meet pages as present that they have just moved. A
     /// page gone from `src` and found at `dst` therefore counts as moved.
-    pub fn move_run(&self, dst: usize, src: usize, report: &mut [MoveOutcome], pagemap: &Pagemap) {
-        let how = MoveMode::default();
+    pub fn move_run(
+        &self,
+        dst: usize,
+        src: usize,
+        how: MoveMode,
+        report: &mut [MoveOutcome],
+        pagemap: &Pagemap,
+    ) {
         let (busy_tries, again_tries) = (BUSY_TRIES, AGAIN_TRIES);
         let mut run = Run {
             dst,

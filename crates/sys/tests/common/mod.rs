@@ -8,7 +8,7 @@ use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process;
-use outpage_sys::uffd::{Fault, Features, Message, Mode, MoveOutcome, Uffd, Wanted};
+use outpage_sys::uffd::{Fault, Features, Message, Mode, MoveMode, MoveOutcome, Uffd, Wanted};
 
 /// Says that a test cannot run here, past the test runner, which hides what passing tests print.
 pub fn skipped(why: &str) {
@@ -110,6 +110,7 @@ impl World {
         self.uffd.move_run(
             self.frame(first),
             self.page(first),
+            MoveMode::default(),
             &mut report,
             &self.pagemap,
         );
@@ -122,6 +123,7 @@ impl World {
         self.uffd.move_run(
             self.page(first),
             self.frame(first),
+            MoveMode::default(),
             &mut report,
             &self.pagemap,
         );
