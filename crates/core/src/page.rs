@@ -22,8 +22,8 @@ use by_slot::BySlot;
 use directory::Directory;
 use queues::Ends;
 pub use queues::Queue;
-use state::FRAMED;
 pub use state::State;
+use state::{FRAMED, STATE_MASK, STATES};
 
 /// Pages of one leaf.
 const LEAF_PAGES: usize = 64;
@@ -109,7 +109,7 @@ pub struct Pages {
     /// The page behind the place that is kept on the inactive queue.
     place: PageId,
     place_at_end: bool,
-    counts: [usize; State::ALL.len()],
+    counts: [usize; STATES],
     /// Pages that occupy a frame: asked for several times an event.
     framed: usize,
     /// `None` where the body has none.
@@ -140,7 +140,7 @@ impl Pages {
             queues: [ends; 4],
             place: PageId::NONE,
             place_at_end: false,
-            counts: [0; State::ALL.len()],
+            counts: [0; STATES],
             framed: 0,
             bits: None,
             by_slot: BySlot::default(),
@@ -163,10 +163,12 @@ impl Pages {
         self.slabs.len() * SLAB_LEAVES - self.made
     }
 
+    #[inline]
     fn leaf(&self, index: usize) -> &Leaf {
         &self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
     }
 
+    #[inline]
     fn leaf_mut(&mut self, index: usize) -> &mut Leaf {
         &mut self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
     }
@@ -177,10 +179,16 @@ impl Pages {
 
     /// The page's id, if it has an entry.
     #[must_use]
+    #[inline]
     pub fn find(&self, page: PageNo) -> Option<PageId> {
         let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
         let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
-        (self.state(id) != State::Untouched).then_some(id)
+        self.is_touched(id).then_some(id)
+    }
+
+    #[inline]
+    fn is_touched(&self, id: PageId) -> bool {
+        self.leaf(id.leaf()).state[id.offset()] != State::Untouched as u8
     }
 
     /// The page `distance` pages further on in the same object, if it has an entry. Cheaper than
@@ -190,7 +198,7 @@ impl Pages {
         let offset = id.offset() as i64 + distance;
         if (0..LEAF_PAGES as i64).contains(&offset) {
             let id = PageId(id.0 & !(LEAF_PAGES as u32 - 1) | offset as u32);
-            return (self.state(id) != State::Untouched).then_some(id);
+            return self.is_touched(id).then_some(id);
         }
         let page = self.number(id);
         let other = if distance < 0 {
@@ -272,12 +280,14 @@ impl Pages {
 
     /// The page's number.
     #[must_use]
+    #[inline]
     pub fn number(&self, id: PageId) -> PageNo {
         PageNo::from_raw(self.leaf(id.leaf()).base << LEAF_SHIFT | id.offset() as u64)
     }
 
     /// The page's state.
     #[must_use]
+    #[inline]
     pub fn state(&self, id: PageId) -> State {
         State::ALL[self.leaf(id.leaf()).state[id.offset()] as usize]
     }
@@ -286,20 +296,31 @@ impl Pages {
     ///
     /// # Panics
     /// When the table of legal transitions forbids it.
+    #[expect(
+        clippy::inline_always,
+        reason = "callers name the state: most of this folds"
+    )]
+    #[inline(always)]
     pub fn set_state(&mut self, id: PageId, state: State) {
-        let from = self.state(id);
-        assert!(
-            State::LEGAL[usize::from(self.under_daemon())][from as usize] >> state as usize & 1
-                == 1,
-            "page {:?}: {from:?} cannot become {state:?}",
-            self.number(id),
-        );
+        let from = self.leaf(id.leaf()).state[id.offset()];
+        let legal = State::LEGAL[usize::from(self.under_daemon())][state as usize];
+        if legal >> (from & STATE_MASK) & 1 == 0 {
+            self.forbidden(id, state);
+        }
         self.put_state(id, state);
     }
 
+    #[cold]
+    fn forbidden(&self, id: PageId, state: State) -> ! {
+        let (page, from) = (self.number(id), self.state(id));
+        panic!("page {page:?}: {from:?} cannot become {state:?}");
+    }
+
+    #[expect(clippy::inline_always, reason = "as for `set_state`")]
+    #[inline(always)]
     fn put_state(&mut self, id: PageId, state: State) {
         let cell = &mut self.leaf_mut(id.leaf()).state[id.offset()];
-        let from = core::mem::replace(cell, state as u8) as usize;
+        let from = (core::mem::replace(cell, state as u8) & STATE_MASK) as usize;
         self.counts[from] = self.counts[from].wrapping_sub(1);
         self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
         let frames = |state: usize| FRAMED >> state & 1;
@@ -328,11 +349,13 @@ impl Pages {
 
     /// Whether all of `mask` is set.
     #[must_use]
+    #[inline]
     pub fn has(&self, id: PageId, mask: u8) -> bool {
         self.leaf(id.leaf()).flags[id.offset()] & mask == mask
     }
 
     /// Sets or clears `mask`.
+    #[inline]
     pub fn set_flag(&mut self, id: PageId, mask: u8, on: bool) {
         let flags = &mut self.leaf_mut(id.leaf()).flags[id.offset()];
         *flags = if on { *flags | mask } else { *flags & !mask };
@@ -340,11 +363,13 @@ impl Pages {
 
     /// The page's slot, or `SlotNo::NONE`.
     #[must_use]
+    #[inline]
     pub fn slot(&self, id: PageId) -> SlotNo {
         self.leaf(id.leaf()).slot[id.offset()]
     }
 
     /// Gives the page, which is not found by its slot now, a slot (or none).
+    #[inline]
     pub fn set_slot(&mut self, id: PageId, slot: SlotNo) {
         debug_assert!(!by_slot::chains(self.state(id) as usize));
         self.leaf_mut(id.leaf()).slot[id.offset()] = slot;
@@ -352,11 +377,13 @@ impl Pages {
 
     /// The hash of the page's last known content.
     #[must_use]
+    #[inline]
     pub fn hash(&self, id: PageId) -> ContentHash {
         self.leaf(id.leaf()).hash[id.offset()]
     }
 
     /// Remembers the hash of the page's content.
+    #[inline]
     pub fn set_hash(&mut self, id: PageId, hash: ContentHash) {
         self.leaf_mut(id.leaf()).hash[id.offset()] = hash;
     }

@@ -46,9 +46,9 @@ type Words = [u64; 6];
 
 /// The bits of all leaves.
 pub(super) struct Bits {
-    slabs: Vec<Box<[Words]>>,
+    slabs: Vec<Box<[Words; SLAB_LEAVES]>>,
     /// Only under a daemon.
-    ages: Option<Vec<Box<[[u8; LEAF_PAGES]]>>>,
+    ages: Option<Vec<Box<[[u8; LEAF_PAGES]; SLAB_LEAVES]>>>,
 }
 
 impl Bits {
@@ -60,22 +60,25 @@ impl Bits {
     }
 
     pub(super) fn add_slab(&mut self) {
-        self.slabs
-            .push(alloc::vec![[0; 6]; SLAB_LEAVES].into_boxed_slice());
+        self.slabs.push(slab([0; 6]));
         if let Some(ages) = &mut self.ages {
-            ages.push(alloc::vec![[0; LEAF_PAGES]; SLAB_LEAVES].into_boxed_slice());
+            ages.push(slab([0; LEAF_PAGES]));
         }
     }
 
+    #[inline]
     fn words(&self, leaf: usize) -> &Words {
         &self.slabs[leaf / SLAB_LEAVES][leaf % SLAB_LEAVES]
     }
 
+    #[inline]
     fn words_mut(&mut self, leaf: usize) -> &mut Words {
         &mut self.slabs[leaf / SLAB_LEAVES][leaf % SLAB_LEAVES]
     }
 
     /// The page went to `state`.
+    #[expect(clippy::inline_always, reason = "as for `Pages::set_state`")]
+    #[inline(always)]
     pub(super) fn follow(&mut self, id: PageId, state: State) {
         let (daemon, bit) = (self.ages.is_some(), 1u64 << id.offset());
         let words = self.words_mut(id.leaf());
@@ -115,6 +118,12 @@ impl Bits {
     }
 }
 
+/// A piece of the table, on the heap from the beginning.
+fn slab<T: Clone>(zero: T) -> Box<[T; SLAB_LEAVES]> {
+    let slab = alloc::vec![zero; SLAB_LEAVES].into_boxed_slice();
+    slab.try_into().ok().expect("so many were asked for")
+}
+
 impl Pages {
     /// An empty table for a body with bits. Under a daemon pages have ages too, and a page may be
     /// written where it is mapped.
@@ -128,12 +137,14 @@ impl Pages {
 
     /// Whether pages take the transitions of the second table.
     #[must_use]
+    #[inline]
     pub fn under_daemon(&self) -> bool {
         self.bits.as_ref().is_some_and(|bits| bits.ages.is_some())
     }
 
     /// The bit of the page; false where the body has none.
     #[must_use]
+    #[inline]
     pub fn bit(&self, id: PageId, bit: Bit) -> bool {
         self.bits
             .as_ref()
@@ -141,6 +152,7 @@ impl Pages {
     }
 
     /// Sets or clears the bit, where the body has any.
+    #[inline]
     pub fn set_bit(&mut self, id: PageId, bit: Bit, on: bool) {
         if let Some(bits) = &mut self.bits {
             let mask = 1u64 << id.offset();

@@ -38,11 +38,17 @@ impl Directory {
         at
     }
 
+    #[inline]
     pub(super) fn get(&self, base: u64) -> Option<u32> {
         let last = self.last.get();
         if last.0 == base {
             return Some(last.1);
         }
+        self.look_up(base)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, base: u64) -> Option<u32> {
         let cell = self.cells[self.find(base)];
         (cell.0 == base).then(|| {
             self.last.set(cell);

@@ -31,6 +31,7 @@ pub(super) struct Ends {
 impl Pages {
     /// The queue the page is on.
     #[must_use]
+    #[inline]
     pub fn queue(&self, id: PageId) -> Queue {
         match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
             1 => Queue::Active,
@@ -43,6 +44,7 @@ impl Pages {
 
     /// Pages on `queue`.
     #[must_use]
+    #[inline]
     pub fn queued(&self, queue: Queue) -> usize {
         self.queues[queue as usize - 1].pages
     }
@@ -79,7 +81,6 @@ impl Pages {
     /// # Panics
     /// When it is on a queue already.
     pub fn push(&mut self, queue: Queue, id: PageId) {
-        assert!(self.queue(id) == Queue::None, "page queued twice");
         if self.place_at_end && queue == Queue::Inactive {
             (self.place, self.place_at_end) = (id, false);
         }
@@ -88,13 +89,16 @@ impl Pages {
         ends.pages += 1;
         if !tail.is_some() {
             ends.head = id;
-        } else {
-            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
         }
         let leaf = self.leaf_mut(id.leaf());
+        let flags = &mut leaf.flags[id.offset()];
+        assert!(*flags >> QUEUE_SHIFT == 0, "page queued twice");
+        *flags |= (queue as u8) << QUEUE_SHIFT;
         leaf.prev[id.offset()] = tail;
         leaf.next[id.offset()] = PageId::NONE;
-        leaf.flags[id.offset()] |= (queue as u8) << QUEUE_SHIFT;
+        if tail.is_some() {
+            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+        }
     }
 
     /// Moves a page of `queue` to its end.
@@ -126,13 +130,14 @@ impl Pages {
 
     /// Takes the page off its queue, if it is on one.
     pub fn unqueue(&mut self, id: PageId) {
-        let queue = self.queue(id);
-        if queue == Queue::None {
+        let leaf = self.leaf_mut(id.leaf());
+        let flags = &mut leaf.flags[id.offset()];
+        let queue = usize::from(*flags >> QUEUE_SHIFT);
+        if queue == Queue::None as usize {
             return;
         }
-        let leaf = self.leaf_mut(id.leaf());
+        *flags &= (1 << QUEUE_SHIFT) - 1;
         let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
-        leaf.flags[id.offset()] &= (1 << QUEUE_SHIFT) - 1;
         if id == self.place {
             (self.place, self.place_at_end) = (next, !next.is_some());
         }
@@ -142,7 +147,7 @@ impl Pages {
         if next.is_some() {
             self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
         }
-        let ends = &mut self.queues[queue as usize - 1];
+        let ends = &mut self.queues[queue - 1];
         ends.pages -= 1;
         if !prev.is_some() {
             ends.head = next;

@@ -87,7 +87,7 @@ impl State {
         )
     }
 
-    /// What each state may become by the table above, and by the second one besides: a bit a state.
+    /// What may become each state by the table above, and by the second one besides: a bit a state.
     /// Looked up at every transition.
     pub(super) const LEGAL: [[u16; Self::ALL.len()]; 2] = {
         let mut legal = [[0; Self::ALL.len()]; 2];
@@ -96,8 +96,8 @@ impl State {
             let (from, to) = (pair / Self::ALL.len(), pair % Self::ALL.len());
             let driven = Self::ALL[from].may_become(Self::ALL[to]);
             let daemon = driven || Self::ALL[from].may_become_under_daemon(Self::ALL[to]);
-            legal[0][from] |= (driven as u16) << to;
-            legal[1][from] |= (daemon as u16) << to;
+            legal[0][to] |= (driven as u16) << from;
+            legal[1][to] |= (daemon as u16) << from;
             pair += 1;
         }
         legal
@@ -112,6 +112,11 @@ impl State {
         )
     }
 }
+
+/// The states, rounded up: what is indexed by a masked state needs no check.
+pub(super) const STATES: usize = State::ALL.len().next_power_of_two();
+/// The bits of a byte that a state takes.
+pub(super) const STATE_MASK: u8 = STATES as u8 - 1;
 
 /// States of pages that occupy a frame, a bit a state.
 pub(super) const FRAMED: usize = {

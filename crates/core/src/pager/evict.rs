@@ -218,12 +218,13 @@ impl Pager {
     fn page_out_scan(&mut self) {
         let over = self.frames_used().saturating_sub(self.limits.frames);
         let wanted = self.limits.clean_low + over + self.pending.len();
-        if self.nearly_free() >= wanted || !self.may_write() {
+        if self.nearly_free() >= wanted || !self.may_begin_write() {
             return;
         }
-        let chunk = self.pageout.buffer_pages() as usize;
+        // Asked after every event: whether there is a slot costs more than whether a chunk is due.
+        let chunk = self.buffer as usize;
         let due = self.pace.writes.max(self.needed(chunk));
-        if due < chunk.min(self.limits.staged_low) {
+        if due < chunk.min(self.limits.staged_low) || self.slots.free.available() == 0 {
             return;
         }
         let enough = (wanted + chunk).min(self.nearly_free() + due);
@@ -246,15 +247,21 @@ impl Pager {
     }
 
     fn may_write(&mut self) -> bool {
+        self.may_begin_write() && self.slots.free.available() > 0
+    }
+
+    /// Whether one more write may be in flight; if so, asks for slots in time.
+    fn may_begin_write(&mut self) -> bool {
         if self.writes >= WRITES_MAX || self.write_failures_in_a_row >= WRITE_FAILURES_MAX {
             return false;
         }
-        let chunk = self.pageout.buffer_pages();
-        let used = self.slots.used() as u32;
-        if self.slots.free.wants_room(used, chunk) && !self.swap_full {
-            self.grow();
+        if !self.swap_full && !self.growing {
+            let used = self.slots.used() as u32;
+            if self.slots.free.wants_room(used, self.buffer) {
+                self.grow();
+            }
         }
-        self.slots.free.available() > 0
+        true
     }
 
     fn collect(&mut self, victim: PageId) -> usize {
@@ -293,10 +300,13 @@ impl Pager {
                 p.slots,
             );
         }
-        for &page in &chunk.pages {
-            let id = self.pages.find(page).expect("collected pages stay");
-            if self.pages.has(id, COLLECTED) {
-                self.not_placed(id);
+        let found: u32 = placed.iter().map(|p| p.slots.slots).sum();
+        if found < chunk.len() {
+            for &page in &chunk.pages {
+                let id = self.pages.find(page).expect("collected pages stay");
+                if self.pages.has(id, COLLECTED) {
+                    self.not_placed(id);
+                }
             }
         }
         self.ready = chunk;
@@ -322,7 +332,7 @@ impl Pager {
 
     pub(super) fn grow(&mut self) {
         if !self.growing {
-            let slots = 2 * self.pageout.buffer_pages();
+            let slots = 2 * self.buffer;
             self.growing = true;
             self.actions.push_back(Action::Grow { slots });
         }

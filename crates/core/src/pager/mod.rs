@@ -114,6 +114,8 @@ pub struct Pager {
     readahead: Box<dyn ReadAhead>,
     manner: Manner,
     limits: Limits,
+    /// The most pages of a write.
+    buffer: u32,
     zero_around: fault::ZeroAround,
     rescue_around: u32,
     ops: Vec<Op>,
@@ -175,6 +177,7 @@ impl Pager {
             pages,
             slots: SlotPool::new(setup.slots_max, setup.slots),
             limits: Limits::new(setup.frames, buffer as usize),
+            buffer,
             zero_around: fault::ZeroAround::new(setup.zero_around),
             rescue_around: setup.rescue_around,
             reclaim,
@@ -241,9 +244,7 @@ impl Pager {
                 (self.growing, self.swap_full) = (false, false);
             }
             Event::Full => (self.growing, self.swap_full) = (false, true),
-            Event::Limit(frames) => {
-                self.limits = Limits::new(frames, self.pageout.buffer_pages() as usize)
-            }
+            Event::Limit(frames) => self.limits = Limits::new(frames, self.buffer as usize),
             Event::Forking => self.slots.keep_for_child(&self.pages),
             Event::Forked => self.forked(),
             Event::ChildrenGone => {

@@ -173,8 +173,10 @@ impl Pager {
             }
         }
         for (at, &page) in pages.iter().enumerate() {
-            if self.is_awaited(page) && self.pages.state_of(page) == State::Staged {
-                let id = self.pages.find(page).expect("just staged");
+            if self.is_awaited(page)
+                && let Some(id) = self.pages.find(page)
+                && self.pages.state(id) == State::Staged
+            {
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
                 let (below, above) = match self.manner.arrival {
