@@ -37,6 +37,10 @@ impl Scheduler for Ata {
         self.0.pop_front().map_or(Next::Empty, Next::Dispatch)
     }
 
+    fn pass(&mut self, _request: &Request) -> bool {
+        true
+    }
+
     fn waiting(&self) -> usize {
         self.0.len()
     }

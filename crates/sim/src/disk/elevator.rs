@@ -17,6 +17,10 @@ impl Scheduler for Fifo {
         self.0.pop_front().map_or(Next::Empty, Next::Dispatch)
     }
 
+    fn pass(&mut self, _request: &Request) -> bool {
+        true
+    }
+
     fn waiting(&self) -> usize {
         self.0.len()
     }
@@ -74,6 +78,11 @@ impl Scheduler for Elevator {
 
     fn next(&mut self, _now: u64) -> Next {
         self.pop().map_or(Next::Empty, Next::Dispatch)
+    }
+
+    fn pass(&mut self, request: &Request) -> bool {
+        self.head = request.end();
+        true
     }
 
     fn waiting(&self) -> usize {

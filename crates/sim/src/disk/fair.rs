@@ -214,6 +214,10 @@ impl Scheduler for Fair {
     fn waiting(&self) -> usize {
         self.turns.iter().map(|turn| turn.requests.len()).sum()
     }
+
+    fn idles(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

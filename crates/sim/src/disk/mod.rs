@@ -98,8 +98,19 @@ pub trait Scheduler: Send {
     fn completed(&mut self, now: u64, request: &Request) {
         let _ = (now, request);
     }
+    /// `request` arrives where nothing waits and the disk is free: whether it begins at once, as after
+    /// [`Self::push`] and [`Self::next`]. False where that is to be decided by these.
+    fn pass(&mut self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
     /// Requests that wait.
     fn waiting(&self) -> usize;
+    /// Whether it may leave the disk idle for a request to come: then [`Self::next`] is to be asked
+    /// even when nothing waits.
+    fn idles(&self) -> bool {
+        false
+    }
 }
 
 /// A scheduler of the registry.

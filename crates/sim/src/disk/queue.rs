@@ -41,6 +41,9 @@ struct InService {
 pub struct Queue {
     device: Box<dyn Device>,
     scheduler: Box<dyn Scheduler>,
+    /// [`Device::depth`] and [`Scheduler::idles`], which do not change.
+    depth: usize,
+    idles: bool,
     in_service: Vec<InService>,
     /// (id, when submitted) of what waits.
     submitted: Vec<(u32, u64)>,
@@ -53,6 +56,8 @@ impl Queue {
     #[must_use]
     pub fn new(device: Box<dyn Device>, scheduler: Box<dyn Scheduler>) -> Self {
         Self {
+            depth: device.depth() as usize,
+            idles: scheduler.idles(),
             device,
             scheduler,
             in_service: Vec::new(),
@@ -64,6 +69,10 @@ impl Queue {
 
     /// A request arrives. Ids of requests that are not complete differ.
     pub fn submit(&mut self, now: u64, request: Request) {
+        let free = self.submitted.is_empty() && self.in_service.len() < self.depth;
+        if free && self.scheduler.pass(&request) {
+            return self.begin(now, request, now);
+        }
         self.submitted.push((request.id, now));
         self.scheduler.push(now, request);
         self.dispatch(now);
@@ -78,6 +87,9 @@ impl Queue {
 
     /// What is complete at `now`, one at a time, the earliest first.
     pub fn poll(&mut self, now: u64) -> Option<Finished> {
+        if self.in_service.is_empty() && self.wake.is_none() {
+            return None;
+        }
         let first = (0..self.in_service.len()).min_by_key(|&at| self.in_service[at].ends);
         match first {
             Some(at) if self.in_service[at].ends <= now => {
@@ -122,20 +134,24 @@ impl Queue {
         self.stats.busy_ns += s.ends - s.begun;
     }
 
+    fn begin(&mut self, now: u64, request: Request, since: u64) {
+        let ends = self.device.begin(now, &request);
+        self.in_service.push(InService {
+            request,
+            since,
+            begun: now,
+            ends,
+        });
+    }
+
     fn dispatch(&mut self, now: u64) {
         self.wake = None;
-        while self.in_service.len() < self.device.depth() as usize {
+        while self.in_service.len() < self.depth && (self.idles || !self.submitted.is_empty()) {
             match self.scheduler.next(now) {
                 Next::Dispatch(request) => {
                     let at = self.submitted.iter().position(|s| s.0 == request.id);
                     let (_, since) = self.submitted.swap_remove(at.expect("it was submitted"));
-                    let ends = self.device.begin(now, &request);
-                    self.in_service.push(InService {
-                        request,
-                        since,
-                        begun: now,
-                        ends,
-                    });
+                    self.begin(now, request, since);
                 }
                 Next::Wait(until) => {
                     self.wake = Some(until);

@@ -282,6 +282,10 @@ impl Scheduler for Anticipatory {
     fn waiting(&self) -> usize {
         self.reads.len() + self.writes.len()
     }
+
+    fn idles(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
