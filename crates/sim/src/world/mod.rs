@@ -7,6 +7,7 @@
 
 mod act;
 mod ahead;
+mod memory;
 mod process;
 mod report;
 mod setup;
@@ -267,13 +268,15 @@ impl World {
 
     /// One step of a program, or the part of it that fits. False when somebody else has the CPU now.
     fn advance(&mut self, who: usize) -> bool {
-        let step = self.processes[who].current();
-        if let Some(range) = self.beyond(who, &step) {
+        let process = &mut self.processes[who];
+        let round = process.round;
+        let step = process.current();
+        if let Some(range) = beyond(step, round) {
             let page = range.start;
             self.exhausted = Some(RunError::Beyond { page });
             return false;
         }
-        match step {
+        match *step {
             Step::Touch {
                 run,
                 access,
@@ -287,10 +290,11 @@ impl World {
                 return true;
             }
             Step::Map(range) => {
-                self.processes[who].memory.push(range);
+                self.processes[who].memory.map(range);
                 self.pager_starts();
             }
-            Step::Unmap(range) | Step::Discard(range) => return self.drop_range(who, range, step),
+            Step::Unmap(range) => return self.drop_range(who, range, true),
+            Step::Discard(range) => return self.drop_range(who, range, false),
             Step::Phase(name) => self.begin_phase(who, name),
             Step::End => {
                 self.end(who);
@@ -301,21 +305,6 @@ impl World {
         true
     }
 
-    /// The first range of a step that begins now which no world holds.
-    fn beyond(&self, who: usize, step: &Step) -> Option<PageRange> {
-        match step {
-            Step::Touch { run, .. } => Some(*run).filter(|run| !holds(*run)),
-            Step::Together { runs, .. } if self.processes[who].round == 0 => {
-                let runs = runs.iter().map(|(run, _)| *run);
-                runs.filter(|run| run.pages > 0).find(|run| !holds(*run))
-            }
-            Step::Map(range) | Step::Unmap(range) | Step::Discard(range) => {
-                Some(*range).filter(|range| !holds(*range))
-            }
-            _ => None,
-        }
-    }
-
     /// A policy that a live body could have begins when the memory of the programs, touched or not,
     /// no longer fits, and goes on to the end: `outpage run` starts a pager then. A page daemon is
     /// there from the beginning.
@@ -323,8 +312,7 @@ impl World {
         if !self.fits {
             return;
         }
-        let ranges = self.processes.iter().flat_map(|p| &p.memory);
-        let mapped = ranges.map(|range| range.pages).sum::<u64>();
+        let mapped: u64 = self.processes.iter().map(|p| p.memory.pages()).sum();
         if mapped > self.frames as u64 || self.pager.frames_used() > self.frames {
             self.fits = false;
             let limit = Event::Limit(self.frames);
@@ -355,16 +343,8 @@ impl World {
             return true;
         }
         let start = run.start.checked_add(hits).expect("the run goes on");
-        let rest = PageRange::new(start, run.pages - hits);
-        process.left(
-            Step::Touch {
-                run: rest,
-                access,
-                page_ns,
-            },
-            false,
-        );
-        hits == part.pages || self.fault(who, rest.start, access)
+        process.left_to_touch(PageRange::new(start, run.pages - hits));
+        hits == part.pages || self.fault(who, start, access)
     }
 
     /// Round by round, so that faults come in the program's order; rounds without faults at once.
@@ -447,7 +427,7 @@ impl World {
     fn fault(&mut self, who: usize, page: PageNo, access: Access) -> bool {
         let process = &mut self.processes[who];
         process.faults += 1;
-        let extent = process.extent(page);
+        let extent = process.memory.extent(page);
         (process.state, process.since, process.page) = (State::Waiting, self.now, Some(page));
         self.ahead.faulted(page);
         let waiter = Waiter(who as u32);
@@ -475,8 +455,7 @@ impl World {
         self.processes[who].cpu_ns += self.now - charged;
         self.set_due();
         if self.processes[who].state == State::Waiting {
-            self.ready.retain(|&r| r != who);
-            self.slice_ends = self.now + self.quantum_ns;
+            self.leaves(who);
             return false;
         }
         // Served at once: that was CPU time.
@@ -484,18 +463,28 @@ impl World {
         self.ready.front() == Some(&who)
     }
 
-    fn drop_range(&mut self, who: usize, range: PageRange, step: Step) -> bool {
+    /// Program `who`, which had the CPU unless another one was woken meanwhile, cannot run on.
+    fn leaves(&mut self, who: usize) {
+        if self.ready.front() == Some(&who) {
+            self.ready.pop_front();
+        } else {
+            self.ready.retain(|&r| r != who);
+        }
+        self.slice_ends = self.now + self.quantum_ns;
+    }
+
+    /// Takes `range` from the program, or its contents only.
+    fn drop_range(&mut self, who: usize, range: PageRange, unmaps: bool) -> bool {
         if self.pager.busy(range) {
             // The body answers what touches the range first.
             self.now = self.due.max(self.now);
             return false;
         }
-        let event = match step {
-            Step::Unmap(_) => {
-                self.processes[who].unmap(range);
-                Event::Unmap(range)
-            }
-            _ => Event::Discard(range),
+        let event = if unmaps {
+            self.processes[who].memory.unmap(range);
+            Event::Unmap(range)
+        } else {
+            Event::Discard(range)
         };
         self.ahead.dropped(range, &self.pager);
         self.pager.handle(Nanos(self.now), event);
@@ -508,11 +497,10 @@ impl World {
     fn end(&mut self, who: usize) {
         self.processes[who].state = State::Ended;
         self.processes[who].ended_at = self.now;
-        self.ready.retain(|&r| r != who);
-        self.slice_ends = self.now + self.quantum_ns;
+        self.leaves(who);
         self.end_phase(who);
-        let ranges = core::mem::take(&mut self.processes[who].memory);
-        for range in ranges {
+        let memory = core::mem::take(&mut self.processes[who].memory);
+        for range in memory.ranges() {
             // What is under way for a program that ends is let finish.
             while self.pager.busy(range) && self.due != u64::MAX {
                 self.now = self.now.max(self.due);
@@ -523,5 +511,21 @@ impl World {
             self.act();
         }
         self.set_due();
+    }
+}
+
+/// The first range of a step, which is in `round` of its rounds, that no world holds. Looked at when
+/// the step begins.
+fn beyond(step: &Step, round: u64) -> Option<PageRange> {
+    match step {
+        Step::Touch { run, .. } => Some(*run).filter(|run| !holds(*run)),
+        Step::Together { runs, .. } if round == 0 => {
+            let runs = runs.iter().map(|(run, _)| *run);
+            runs.filter(|run| run.pages > 0).find(|run| !holds(*run))
+        }
+        Step::Map(range) | Step::Unmap(range) | Step::Discard(range) => {
+            Some(*range).filter(|range| !holds(*range))
+        }
+        _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use outpage_core::units::{PageNo, PageRange};
 
+use super::memory::Memory;
 use crate::programs::{Program, Step};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Process {
     pub since: u64,
     /// The page of the last fault.
     pub page: Option<PageNo>,
-    pub memory: Vec<PageRange>,
+    pub memory: Memory,
     pub cpu_ns: u64,
     pub wait_ns: u64,
     pub touches: u64,
@@ -45,7 +46,7 @@ impl Process {
             state: State::Ready,
             since: 0,
             page: None,
-            memory: Vec::new(),
+            memory: Memory::default(),
             cpu_ns: 0,
             wait_ns: 0,
             touches: 0,
@@ -66,11 +67,8 @@ impl Process {
     }
 
     /// The step that it is in.
-    pub fn current(&mut self) -> Step {
-        match self.step {
-            Some(step) => step,
-            None => *self.step.insert(self.program.step()),
-        }
+    pub fn current(&mut self) -> &Step {
+        self.step.get_or_insert_with(|| self.program.step())
     }
 
     /// The current step is done.
@@ -78,31 +76,15 @@ impl Process {
         (self.step, self.round) = (None, 0);
     }
 
+    /// Only `rest` is left of the run that is touched.
+    pub const fn left_to_touch(&mut self, rest: PageRange) {
+        if let Some(Step::Touch { run, .. }) = &mut self.step {
+            *run = rest;
+        }
+    }
+
     /// Only `rest` is left of the current step; nothing at all if `done`.
     pub const fn left(&mut self, rest: Step, done: bool) {
         self.step = if done { None } else { Some(rest) };
-    }
-
-    /// The mapped span around `page`; the page alone when the program never mapped it.
-    pub fn extent(&self, page: PageNo) -> PageRange {
-        let around = self.memory.iter().find(|range| range.contains(page));
-        around.copied().unwrap_or(PageRange::one(page))
-    }
-
-    /// Takes `range` out of the program's memory.
-    pub fn unmap(&mut self, range: PageRange) {
-        let (start, end) = (range.start.raw(), range.start.raw() + range.pages);
-        let mut left = Vec::with_capacity(self.memory.len() + 1);
-        for old in &self.memory {
-            let (from, to) = (old.start.raw(), old.start.raw() + old.pages);
-            if from < start {
-                left.push(PageRange::new(old.start, start.min(to) - from));
-            }
-            if end < to {
-                let begin = end.max(from);
-                left.push(PageRange::new(PageNo::from_raw(begin), to - begin));
-            }
-        }
-        self.memory = left;
     }
 }
