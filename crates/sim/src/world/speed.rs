@@ -1,4 +1,4 @@
-//! How fast the simulator itself is, for `outpage bench sim` and the benchmarks.
+//! How fast the simulator itself is, for the benchmarks and the report of `outpage paper moc`.
 
 use std::time::{Duration, Instant};
 
@@ -57,24 +57,6 @@ impl Program for Passes {
     }
 }
 
-/// What one core does in a second.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Speed {
-    /// Touches of mapped pages, by runs of pages.
-    pub resident_per_s: f64,
-    /// First touches, each of them a fault, without paging.
-    pub zero_fill_faults_per_s: f64,
-    /// Faults of a program that pages all the time, on a solid-state disk, with all the page-ins and
-    /// page-outs that they lead to.
-    pub paging_faults_per_s: f64,
-    /// Seconds for SOR, 8000 by 8000, in 512 MB under the page daemon of FreeBSD 6.2.
-    pub sor_s: f64,
-    /// Heap of the core a page of the program, bytes.
-    pub core_bytes_per_page: f64,
-    /// Heap of the simulator a page of the program beside that: pages have no state outside the core.
-    pub sim_bytes_per_page: f64,
-}
-
 /// A set-up of the page daemon with a fast disk and no read-ahead.
 fn paging(frames: u64) -> Setup {
     let mut setup = Setup::bsd("6.2", "bsd", frames, Vec::new());
@@ -94,37 +76,6 @@ pub fn timed_passes(frames: u64, pages: u64, passes: u64) -> (Report, Duration) 
     let start = Instant::now();
     let report = world.run(&mut |_| {}).expect("swap holds the program");
     (report, start.elapsed())
-}
-
-/// Measures all of it: a few seconds.
-///
-/// # Panics
-/// Not with the registered policies.
-#[must_use]
-pub fn measure(progress: &mut dyn FnMut(&'static str)) -> Speed {
-    progress("touches of mapped pages");
-    let pages = 100_000;
-    let (few, base) = timed_passes(200_000, pages, 10);
-    let (many, all) = timed_passes(200_000, pages, 10_010);
-    let touches = many.programs[0].touches - few.programs[0].touches;
-    progress("first touches");
-    let (fresh, first) = timed_passes(400_000, 350_000, 1);
-    progress("paging");
-    let (paged, paging) = timed_passes(100_000, 200_000, 10);
-    let faults = paged.programs[0].faults;
-    progress("SOR in 512 MB");
-    let sor = Spec::named("sor").expect("it is a program");
-    let world = World::new(&Setup::bsd("6.2", "bsd", 120_000, vec![sor])).expect("a sound set-up");
-    let start = Instant::now();
-    let report = world.run(&mut |_| {}).expect("2 GiB of swap are enough");
-    Speed {
-        resident_per_s: touches as f64 / all.saturating_sub(base).as_secs_f64(),
-        zero_fill_faults_per_s: fresh.programs[0].faults as f64 / first.as_secs_f64(),
-        paging_faults_per_s: faults as f64 / paging.as_secs_f64(),
-        sor_s: start.elapsed().as_secs_f64(),
-        core_bytes_per_page: report.core_bytes as f64 / report.programs[0].footprint_pages as f64,
-        sim_bytes_per_page: 0.0,
-    }
 }
 
 /// Seconds by the number of something: on a straight line if the simulator is linear in it.
