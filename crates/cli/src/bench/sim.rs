@@ -32,11 +32,14 @@ const SCHEMA: u32 = 1;
 /// One measurement: its name, and a round of it, which gives things done and the seconds they took.
 type Measurement = (&'static str, fn() -> Result<(u64, f64), BenchError>);
 
-const MEASUREMENTS: [Measurement; 5] = [
+const MEASUREMENTS: [Measurement; 8] = [
     ("references a second, runs of pages", resident),
     ("references a second, rows of SOR", rows),
     ("faults a second, zero-fill", zero_fills),
-    ("faults a second, paging", paging),
+    ("faults a second, paging page by page", page_by_page),
+    ("the same under the daemon bsd-6.2", page_by_page_daemon),
+    ("faults a second, windows of 8", windows),
+    ("page-ins a second, live policies", streams),
     ("decoded references a second", decoding),
 ];
 
@@ -133,26 +136,22 @@ const INSTANT: SolidParams = SolidParams {
     channels: 64,
 };
 
-/// Every page by itself, so that there is a fault a page.
-fn alone() -> Policies {
-    let readahead = "none".to_owned();
-    Policies {
-        readahead,
+/// The live policies, read-ahead apart, and no page but the one that is touched along with a fault.
+fn alone(frames: u64, readahead: &str) -> Setup {
+    let mut setup = Setup::live(frames, Vec::new());
+    setup.policies = Policies {
+        readahead: readahead.to_owned(),
         zero_around: 1,
         rescue_around: 0,
         ..Policies::default()
-    }
+    };
+    setup
 }
 
-fn timed(
-    frames: u64,
-    program: Box<dyn Program>,
-    policies: Policies,
-) -> Result<(Report, f64), BenchError> {
+fn timed(setup: Setup, program: Box<dyn Program>) -> Result<(Report, f64), BenchError> {
     let setup = Setup {
-        policies,
         disk: DiskSpec::Params(Params::Solid(INSTANT)),
-        ..Setup::live(frames, Vec::new())
+        ..setup
     };
     let failed = |why: String| BenchError::Failed(format!("a simulated run failed: {why}"));
     let world = World::with_programs(&setup, vec![program]).map_err(|e| failed(e.to_string()))?;
@@ -176,7 +175,7 @@ fn resident() -> Result<(u64, f64), BenchError> {
         access: Access::Read,
         mapped: false,
     };
-    let (report, seconds) = timed(2 * pages, Box::new(program), Policies::default())?;
+    let (report, seconds) = timed(Setup::live(2 * pages, Vec::new()), Box::new(program))?;
     Ok((touches(&report), seconds))
 }
 
@@ -189,7 +188,8 @@ fn rows() -> Result<(u64, f64), BenchError> {
         sweep_ns: 1,
         ..SorParams::default()
     };
-    let (report, seconds) = timed(1 << 16, Box::new(Sor::new(params, 1)), Policies::default())?;
+    let setup = Setup::live(1 << 16, Vec::new());
+    let (report, seconds) = timed(setup, Box::new(Sor::new(params, 1)))?;
     Ok((touches(&report), seconds))
 }
 
@@ -204,23 +204,64 @@ fn zero_fills() -> Result<(u64, f64), BenchError> {
         access: Access::Write,
         mapped: false,
     };
-    let (report, seconds) = timed(2 * pages, Box::new(program), alone())?;
-    Ok((report.minor_faults + report.major_faults, seconds))
+    let (report, seconds) = timed(alone(2 * pages, "none"), Box::new(program))?;
+    Ok((faults(&report), seconds))
 }
 
-/// Passes over twice the memory: every page is read and written each time.
-fn paging() -> Result<(u64, f64), BenchError> {
-    let pages = 1 << 16;
-    let program = Passes {
-        pages,
-        left: 8,
-        step_pages: 1 << 16,
-        at: 0,
-        access: Access::Write,
-        mapped: false,
+/// Pages of a program that has frames for half of them, and its passes that are measured.
+const PAGED: (u64, u32) = (1 << 16, 8);
+
+/// Passes of writes over twice the memory, after a first one that is not measured: every page is
+/// read once in each and written once. What `count` gives, and the seconds.
+fn paged(setup: &Setup, count: fn(&Report) -> u64) -> Result<(u64, f64), BenchError> {
+    let run = |left| {
+        let program = Passes {
+            pages: PAGED.0,
+            left,
+            step_pages: PAGED.0,
+            at: 0,
+            access: Access::Write,
+            mapped: false,
+        };
+        timed(setup.clone(), Box::new(program))
     };
-    let (report, seconds) = timed(pages / 2, Box::new(program), alone())?;
-    Ok((report.minor_faults + report.major_faults, seconds))
+    let ((first, before), (all, seconds)) = (run(1)?, run(1 + PAGED.1)?);
+    let pages = PAGED.0 * u64::from(PAGED.1);
+    let (ins, outs) = (
+        all.page_ins - first.page_ins,
+        all.page_outs - first.page_outs,
+    );
+    // A run ends with some pages that are not written yet, and one that began earlier had as many.
+    if ins < pages || outs.abs_diff(pages) > pages / 100 {
+        let why = format!("{ins} page-ins and {outs} page-outs in passes over {pages} pages");
+        return Err(BenchError::Failed(why));
+    }
+    Ok((count(&all) - count(&first), seconds - before))
+}
+
+fn faults(report: &Report) -> u64 {
+    report.minor_faults + report.major_faults
+}
+
+/// A fault is one page read, one written and one released.
+fn page_by_page() -> Result<(u64, f64), BenchError> {
+    paged(&alone(PAGED.0 / 2, "none"), faults)
+}
+
+fn page_by_page_daemon() -> Result<(u64, f64), BenchError> {
+    let mut setup = Setup::bsd("6.2", "bsd", PAGED.0 / 2, Vec::new());
+    "none".clone_into(&mut setup.policies.readahead);
+    paged(&setup, faults)
+}
+
+/// Of eight faults one reads for all, and seven find their page staged.
+fn windows() -> Result<(u64, f64), BenchError> {
+    paged(&alone(PAGED.0 / 2, "linux-slot"), faults)
+}
+
+/// Windows of 64 pages, mapped together: hardly a fault.
+fn streams() -> Result<(u64, f64), BenchError> {
+    paged(&Setup::live(PAGED.0 / 2, Vec::new()), |r| r.page_ins)
 }
 
 /// A trace of scattered references with gaps: nothing for runs or compression to find.
