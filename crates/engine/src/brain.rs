@@ -50,7 +50,7 @@ impl Brain {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         let file = fd::open(path, flags)?;
         let mut bytes = Vec::with_capacity(BUFFER_BYTES * 2);
-        let recorder = Recorder::begin(header, &mut |more| bytes.extend_from_slice(more));
+        let recorder = Recorder::begin(header, &mut bytes);
         self.trace = Some(Trace {
             recorder,
             file,
@@ -76,7 +76,7 @@ impl Brain {
             recorder, bytes, ..
         }) = &mut self.trace
         {
-            recorder.event(now, &event, &mut |more| bytes.extend_from_slice(more));
+            recorder.event(now, &event, bytes);
         }
         self.pager.handle(now, event);
     }
@@ -94,7 +94,7 @@ impl Brain {
                 }
                 _ => &[],
             };
-            recorder.action(&action, pages, &mut |more| bytes.extend_from_slice(more));
+            recorder.action(&action, pages, bytes);
         }
         Some(action)
     }
@@ -142,9 +142,7 @@ impl Trace {
     fn write(&mut self) -> Result<(), Errno> {
         let whole = self.bytes.len() as u64;
         if self.ending {
-            let bytes = &mut self.bytes;
-            let recorder = self.recorder.clone();
-            recorder.end(&mut |more| bytes.extend_from_slice(more));
+            self.recorder.clone().end(&mut self.bytes);
         }
         let (mut left, mut at) = (&self.bytes[..], self.written);
         while !left.is_empty() {

@@ -35,9 +35,6 @@ pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
-/// Room for the largest entry of a run with the default sizes: nothing is allocated for an entry.
-const ENTRY_BYTES: usize = 16 << 10;
-
 /// Why a trace cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
@@ -199,16 +196,12 @@ mod page_outcome {
     pub const GONE: u8 = 6;
 }
 
-/// Takes the bytes of a trace, whole entries at a time.
-pub type Sink<'a> = &'a mut dyn FnMut(&[u8]);
-
-/// Writes a trace.
+/// Writes a trace: appends whole entries to the bytes that it is given.
 ///
 /// Tell it each event before the pager, and each action when it was polled. A forked child that
 /// goes on with a copy of its parent's bytes and of this recorder has a trace of its own.
 #[derive(Clone)]
 pub struct Recorder {
-    entry: Vec<u8>,
     check: Check,
     now: u64,
     page: u64,
@@ -216,23 +209,22 @@ pub struct Recorder {
 
 impl Recorder {
     /// Begins a trace.
-    pub fn begin(header: &Header<'_>, sink: Sink<'_>) -> Self {
-        let mut entry = Vec::with_capacity(ENTRY_BYTES);
-        entry.extend_from_slice(&MAGIC);
-        entry.extend_from_slice(&VERSION.to_le_bytes());
-        header.put(&mut entry);
+    pub fn begin(header: &Header<'_>, out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        header.put(out);
         let mut recorder = Self {
-            entry,
             check: Check::new(),
             now: 0,
             page: 0,
         };
-        recorder.finish(sink);
+        recorder.finish(out, start);
         recorder
     }
 
     /// The pager is about to be told `event`.
-    pub fn event(&mut self, now: Nanos, event: &Event<'_>, sink: Sink<'_>) {
+    pub fn event(&mut self, now: Nanos, event: &Event<'_>, out: &mut Vec<u8>) {
         let tag = match event {
             Event::Fault { .. } => tag::FAULT,
             Event::Done { .. } => tag::DONE,
@@ -248,8 +240,9 @@ impl Recorder {
             Event::Tick => tag::TICK,
             Event::Timer => tag::TIMER,
         };
-        self.entry.push(tag);
-        put_step(&mut self.entry, self.now, now.0);
+        let start = out.len();
+        out.push(tag);
+        put_step(out, self.now, now.0);
         self.now = now.0;
         match *event {
             Event::Fault {
@@ -258,19 +251,21 @@ impl Recorder {
                 waiter,
                 extent,
             } => {
-                self.page(page);
-                self.entry.push(access as u8);
-                self.number(waiter.0);
-                put_step(&mut self.entry, page.raw(), extent.start.raw());
-                put(&mut self.entry, extent.pages);
+                self.page(out, page);
+                out.push(access as u8);
+                put(out, u64::from(waiter.0));
+                put_step(out, page.raw(), extent.start.raw());
+                put(out, extent.pages);
             }
             Event::Done { id, outcome } => {
-                self.number(id.0);
-                self.outcome(outcome);
+                put(out, u64::from(id.0));
+                put_outcome(out, outcome);
             }
-            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => self.run(range),
-            Event::Grown(range) => self.slots(range),
-            Event::Limit(frames) => put(&mut self.entry, frames as u64),
+            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => {
+                self.run(out, range)
+            }
+            Event::Grown(range) => put_slots(out, range),
+            Event::Limit(frames) => put(out, frames as u64),
             Event::Full
             | Event::Forking
             | Event::Forked
@@ -278,12 +273,12 @@ impl Recorder {
             | Event::Tick
             | Event::Timer => {}
         }
-        self.finish(sink);
+        self.finish(out, start);
     }
 
     /// The pager handed out `action`, and `pages` are those that
     /// [`Pager::pages_of`](crate::pager::Pager::pages_of) names for it.
-    pub fn action(&mut self, action: &Action, pages: &[PageNo], sink: Sink<'_>) {
+    pub fn action(&mut self, action: &Action, pages: &[PageNo], out: &mut Vec<u8>) {
         let (tag, id) = match *action {
             Action::ZeroFill { id, .. } => (tag::ZERO_FILL, id.0),
             Action::Map { id, .. } => (tag::MAP, id.0),
@@ -296,101 +291,99 @@ impl Recorder {
             Action::Grow { slots } => (tag::GROW, slots),
             Action::Exhausted { swap_full } => (tag::EXHAUSTED, u32::from(swap_full)),
         };
-        self.entry.push(tag);
-        self.number(id);
+        let start = out.len();
+        out.push(tag);
+        put(out, u64::from(id));
         match *action {
             Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. } => {
-                self.run(run);
+                self.run(out, run);
             }
             Action::PageIn { slots, .. } | Action::PageOut { slots, .. } => {
-                self.slots(slots);
-                self.pages(pages);
+                put_slots(out, slots);
+                self.pages(out, pages);
             }
-            Action::Release { .. } => self.pages(pages),
-            Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(page),
+            Action::Release { .. } => self.pages(out, pages),
+            Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(out, page),
             Action::Grow { .. } | Action::Exhausted { .. } => {}
         }
-        self.finish(sink);
+        self.finish(out, start);
     }
 
     /// Ends the trace. One that is not ended counts as truncated.
-    pub fn end(mut self, sink: Sink<'_>) {
-        self.entry.push(tag::END);
-        self.finish(sink);
+    pub fn end(mut self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.push(tag::END);
+        self.finish(out, start);
     }
 
-    fn finish(&mut self, sink: Sink<'_>) {
-        self.check.add(&self.entry);
-        self.entry.extend_from_slice(&self.check.bytes());
-        sink(&self.entry);
-        self.entry.clear();
+    /// Closes the entry that begins at `start`.
+    fn finish(&mut self, out: &mut Vec<u8>, start: usize) {
+        self.check.add(&out[start..]);
+        out.extend_from_slice(&self.check.bytes());
     }
 
-    fn number(&mut self, value: u32) {
-        put(&mut self.entry, u64::from(value));
-    }
-
-    fn page(&mut self, page: PageNo) {
-        put_step(&mut self.entry, self.page, page.raw());
+    fn page(&mut self, out: &mut Vec<u8>, page: PageNo) {
+        put_step(out, self.page, page.raw());
         self.page = page.raw();
     }
 
-    fn pages(&mut self, pages: &[PageNo]) {
-        put(&mut self.entry, pages.len() as u64);
-        pages.iter().for_each(|&page| self.page(page));
+    fn pages(&mut self, out: &mut Vec<u8>, pages: &[PageNo]) {
+        put(out, pages.len() as u64);
+        pages.iter().for_each(|&page| self.page(out, page));
     }
 
-    fn run(&mut self, run: PageRange) {
-        self.page(run.start);
-        put(&mut self.entry, run.pages);
+    fn run(&mut self, out: &mut Vec<u8>, run: PageRange) {
+        self.page(out, run.start);
+        put(out, run.pages);
     }
+}
 
-    fn slots(&mut self, slots: SlotRange) {
-        self.number(slots.start.0);
-        self.number(slots.slots);
-    }
+fn put_slots(out: &mut Vec<u8>, slots: SlotRange) {
+    put(out, u64::from(slots.start.0));
+    put(out, u64::from(slots.slots));
+}
 
-    fn hash(&mut self, hash: ContentHash) {
-        for word in hash.0 {
-            self.entry.extend_from_slice(&word.to_le_bytes());
+fn put_outcome(out: &mut Vec<u8>, outcome: Outcome<'_>) {
+    match outcome {
+        Outcome::Done => out.push(outcome::DONE),
+        Outcome::Failed(IoFailure::NoSpace) => out.push(outcome::NO_SPACE),
+        Outcome::Failed(IoFailure::Device) => out.push(outcome::DEVICE),
+        Outcome::Pages(pages) if pages.iter().all(|p| *p == PageOutcome::Done) => {
+            out.push(outcome::ALL_DONE);
+            put(out, pages.len() as u64);
+        }
+        Outcome::Pages(pages) => {
+            out.push(outcome::PAGES);
+            put(out, pages.len() as u64);
+            pages.iter().for_each(|&page| put_page_outcome(out, page));
+        }
+        Outcome::Read(hashes) => {
+            out.push(outcome::READ);
+            put(out, hashes.len() as u64);
+            hashes.iter().for_each(|&hash| put_hash(out, hash));
         }
     }
+}
 
-    fn outcome(&mut self, outcome: Outcome<'_>) {
-        match outcome {
-            Outcome::Done => self.entry.push(outcome::DONE),
-            Outcome::Failed(IoFailure::NoSpace) => self.entry.push(outcome::NO_SPACE),
-            Outcome::Failed(IoFailure::Device) => self.entry.push(outcome::DEVICE),
-            Outcome::Pages(pages) if pages.iter().all(|p| *p == PageOutcome::Done) => {
-                self.entry.push(outcome::ALL_DONE);
-                put(&mut self.entry, pages.len() as u64);
-            }
-            Outcome::Pages(pages) => {
-                self.entry.push(outcome::PAGES);
-                put(&mut self.entry, pages.len() as u64);
-                pages.iter().for_each(|&page| self.page_outcome(page));
-            }
-            Outcome::Read(hashes) => {
-                self.entry.push(outcome::READ);
-                put(&mut self.entry, hashes.len() as u64);
-                hashes.iter().for_each(|&hash| self.hash(hash));
-            }
-        }
+fn put_page_outcome(out: &mut Vec<u8>, outcome: PageOutcome) {
+    let (tag, hash) = match outcome {
+        PageOutcome::Done => (page_outcome::DONE, None),
+        PageOutcome::Detached { hash, zero: false } => (page_outcome::DETACHED, Some(hash)),
+        PageOutcome::Detached { hash, zero: true } => (page_outcome::ZERO, Some(hash)),
+        PageOutcome::Refused(Refusal::Busy) => (page_outcome::BUSY, None),
+        PageOutcome::Refused(Refusal::Absent) => (page_outcome::ABSENT, None),
+        PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
+        PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
+    };
+    out.push(tag);
+    if let Some(hash) = hash {
+        put_hash(out, hash);
     }
+}
 
-    fn page_outcome(&mut self, outcome: PageOutcome) {
-        let (tag, hash) = match outcome {
-            PageOutcome::Done => (page_outcome::DONE, None),
-            PageOutcome::Detached { hash, zero: false } => (page_outcome::DETACHED, Some(hash)),
-            PageOutcome::Detached { hash, zero: true } => (page_outcome::ZERO, Some(hash)),
-            PageOutcome::Refused(Refusal::Busy) => (page_outcome::BUSY, None),
-            PageOutcome::Refused(Refusal::Absent) => (page_outcome::ABSENT, None),
-            PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
-            PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
-        };
-        self.entry.push(tag);
-        if let Some(hash) = hash {
-            self.hash(hash);
-        }
-    }
+fn put_hash(out: &mut Vec<u8>, hash: ContentHash) {
+    let [a, b, c] = hash.0.map(u32::to_le_bytes);
+    out.extend_from_slice(&[
+        a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3],
+    ]);
 }

@@ -141,8 +141,7 @@ impl Body {
     pub fn event(&mut self, event: Event<'_>) {
         self.now.0 += 1 + self.random.below(1000) as u64;
         if let Some(recorder) = &mut self.recorder {
-            let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
-            recorder.event(self.now, &event, sink);
+            recorder.event(self.now, &event, &mut self.trace);
         }
         self.pager.handle(self.now, event);
     }
@@ -155,28 +154,26 @@ impl Body {
 
     /// Keeps a trace from now on.
     pub fn record(&mut self) {
-        let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
-        self.recorder = Some(Recorder::begin(&self.plan.header(), sink));
+        self.recorder = Some(Recorder::begin(&self.plan.header(), &mut self.trace));
     }
 
     /// Ends the trace.
     pub fn trace(mut self) -> Vec<u8> {
-        let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
-        self.recorder.expect("a trace was begun").end(sink);
+        let recorder = self.recorder.expect("a trace was begun");
+        recorder.end(&mut self.trace);
         self.trace
     }
 
     fn next_action(&mut self) -> Option<Action> {
         let action = self.pager.poll_action()?;
         if let Some(recorder) = &mut self.recorder {
-            let sink = &mut |bytes: &[u8]| self.trace.extend_from_slice(bytes);
             let pages = match action {
                 Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
                     self.pager.pages_of(id)
                 }
                 _ => &[],
             };
-            recorder.action(&action, pages, sink);
+            recorder.action(&action, pages, &mut self.trace);
         }
         Some(action)
     }

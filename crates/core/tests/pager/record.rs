@@ -79,18 +79,18 @@ fn entries_come_back_as_they_were_told() {
     let bytes = small();
     let mut reader = Reader::new(&bytes).unwrap();
     let mut copy = Vec::new();
-    let mut recorder = Recorder::begin(&reader.header(), &mut |b| copy.extend_from_slice(b));
+    let mut recorder = Recorder::begin(&reader.header(), &mut copy);
     while let Some(entry) = reader.next_entry().unwrap() {
         match entry {
             Entry::Event { now, event } => {
-                recorder.event(now, &event, &mut |b| copy.extend_from_slice(b));
+                recorder.event(now, &event, &mut copy);
             }
             Entry::Action { action, pages } => {
-                recorder.action(&action, pages, &mut |b| copy.extend_from_slice(b));
+                recorder.action(&action, pages, &mut copy);
             }
         }
     }
-    recorder.end(&mut |b| copy.extend_from_slice(b));
+    recorder.end(&mut copy);
     assert!(copy == bytes);
 }
 
@@ -112,13 +112,12 @@ fn an_action_too_many_or_too_few_is_found_out() {
     let plan = Plan::calm("bsd", "none", 256);
     let trace = |actions: &[Action]| {
         let mut bytes = Vec::new();
-        let sink = &mut |b: &[u8]| bytes.extend_from_slice(b);
-        let mut recorder = Recorder::begin(&plan.header(), sink);
-        recorder.event(Nanos(5), &Event::Tick, sink);
-        actions
-            .iter()
-            .for_each(|action| recorder.action(action, &[], sink));
-        recorder.end(sink);
+        let mut recorder = Recorder::begin(&plan.header(), &mut bytes);
+        recorder.event(Nanos(5), &Event::Tick, &mut bytes);
+        for action in actions {
+            recorder.action(action, &[], &mut bytes);
+        }
+        recorder.end(&mut bytes);
         bytes
     };
     assert_eq!(replayed(&trace(&[])), Ok((1, 0)));
@@ -163,10 +162,9 @@ fn a_range_without_an_end_is_refused() {
         (PageRange::one(before), true),
     ] {
         let mut bytes = Vec::new();
-        let mut sink = |more: &[u8]| bytes.extend_from_slice(more);
-        let mut recorder = Recorder::begin(&header, &mut sink);
-        recorder.event(Nanos(1), &Event::Adopt(range), &mut sink);
-        recorder.end(&mut sink);
+        let mut recorder = Recorder::begin(&header, &mut bytes);
+        recorder.event(Nanos(1), &Event::Adopt(range), &mut bytes);
+        recorder.end(&mut bytes);
         let found = replayed(&bytes);
         let offset = Reader::new(&bytes).expect("a header").offset();
         let why = Why::Corrupt;

@@ -404,8 +404,8 @@ pub mod tests {
     /// written, in 5 us. Then page 21 of another object, read with 20 and 22, which are released.
     pub fn log() -> Vec<u8> {
         let mut bytes = Vec::new();
-        let sink = &mut |more: &[u8]| bytes.extend_from_slice(more);
-        let mut recorder = Recorder::begin(&header(), sink);
+        let out = &mut bytes;
+        let mut recorder = Recorder::begin(&header(), out);
         let of_first = |index| page(0, index);
         let fault = |at: u64, waiter: u32| Event::Fault {
             page: of_first(at),
@@ -414,12 +414,12 @@ pub mod tests {
             extent: PageRange::new(of_first(0), 100),
         };
         let id = ActionId;
-        recorder.event(Nanos(1000), &fault(7, 1), sink);
+        recorder.event(Nanos(1000), &fault(7, 1), out);
         let slots = SlotRange::new(SlotNo(4), 2);
         recorder.action(
             &Action::PageIn { id: id(0), slots },
             &[of_first(7), of_first(8)],
-            sink,
+            out,
         );
         recorder.event(
             Nanos(3000),
@@ -427,7 +427,7 @@ pub mod tests {
                 id: id(0),
                 outcome: Outcome::Done,
             },
-            sink,
+            out,
         );
         recorder.action(
             &Action::Wake {
@@ -435,40 +435,40 @@ pub mod tests {
                 page: of_first(7),
             },
             &[],
-            sink,
+            out,
         );
-        recorder.event(Nanos(4000), &fault(8, 1), sink);
+        recorder.event(Nanos(4000), &fault(8, 1), out);
         recorder.action(
             &Action::Wake {
                 waiter: Waiter(1),
                 page: of_first(8),
             },
             &[],
-            sink,
+            out,
         );
         let slots = SlotRange::new(SlotNo(9), 1);
-        recorder.action(&Action::PageOut { id: id(1), slots }, &[of_first(9)], sink);
+        recorder.action(&Action::PageOut { id: id(1), slots }, &[of_first(9)], out);
         recorder.event(
             Nanos(9000),
             &Event::Done {
                 id: id(1),
                 outcome: Outcome::Done,
             },
-            sink,
+            out,
         );
-        read_three(&mut recorder, sink);
-        recorder.end(sink);
+        read_three(&mut recorder, out);
+        recorder.end(out);
         bytes
     }
 
-    fn read_three(recorder: &mut Recorder, sink: &mut dyn FnMut(&[u8])) {
+    fn read_three(recorder: &mut Recorder, out: &mut Vec<u8>) {
         let fault = Event::Fault {
             page: page(1, 21),
             access: Access::Read,
             waiter: Waiter(1),
             extent: PageRange::new(page(1, 20), 3),
         };
-        recorder.event(Nanos(10_000), &fault, sink);
+        recorder.event(Nanos(10_000), &fault, out);
         let slots = SlotRange::new(SlotNo(10), 3);
         let pages = [20, 21, 22].map(|index| page(1, index));
         recorder.action(
@@ -477,17 +477,17 @@ pub mod tests {
                 slots,
             },
             &pages,
-            sink,
+            out,
         );
         let done = Event::Done {
             id: ActionId(2),
             outcome: Outcome::Done,
         };
-        recorder.event(Nanos(11_000), &done, sink);
+        recorder.event(Nanos(11_000), &done, out);
         let (waiter, page) = (Waiter(1), pages[1]);
-        recorder.action(&Action::Wake { waiter, page }, &[], sink);
+        recorder.action(&Action::Wake { waiter, page }, &[], out);
         let gone = [pages[0], pages[2]];
-        recorder.action(&Action::Release { id: ActionId(3) }, &gone, sink);
+        recorder.action(&Action::Release { id: ActionId(3) }, &gone, out);
     }
 
     #[test]
