@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use clap::error::ErrorKind;
+
 /// Exit codes of outpage itself, from `sysexits.h` and the shells.
 ///
 /// The help texts print [`EXIT_CODES`]; both change together.
@@ -111,6 +113,18 @@ impl From<crate::workload::WorkloadError> for CliError {
 /// Clap writes usage and hints in further paragraphs; the help has them.
 pub fn usage_line(error: &clap::Error) -> CliError {
     let text = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // The text is the whole help, with a line for each command; wrapped summaries are indented further.
+        let lines = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let names: Vec<&str> = lines
+            .take_while(|line| !line.is_empty())
+            .filter_map(|line| line.strip_prefix("  "))
+            .filter(|line| !line.starts_with(' ') && !line.starts_with("help "))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        let text = format!("no command named; there are {}", names.join(", "));
+        return CliError::new(code::USAGE, format!("{text}; see `outpage --help`"));
+    }
     let paragraphs = text.trim().split("\n\n");
     let first: Vec<&str> = paragraphs.take(1).flat_map(str::split_whitespace).collect();
     let line = first.join(" ");

@@ -30,12 +30,9 @@ fn what_there_is_not_is_named() {
     refused(&with("--scheduler", "noop"), 64, &["noop", "elevator"]);
     refused(&with("--system", "minix"), 64, &["minix", "bsd-6.2"]);
     refused(&with("--memory", "half"), 64, &["half", "50%"]);
-    refused(&with("--memory", "4K"), 64, &["frames", "256"]);
-    refused(
-        &with("--chunk", "0"),
-        64,
-        &["pages of a write", "1 to 1024"],
-    );
+    refused(&with("--memory", "4K"), 64, &["memory", "256"]);
+    refused(&with("--chunk", "0"), 64, &["'0'", "1 to 1024"]);
+    refused(&with("--window", "257"), 64, &["'257'", "1 to 256"]);
     refused(&with("--swap-cap", "1K"), 64, &["64K"]);
     refused(&["sim", "trace:/no/such/file"], 66, &["/no/such/file"]);
     refused(&["paper", "acm"], 64, &["moc", "mclustering"]);
@@ -46,6 +43,74 @@ fn what_there_is_not_is_named() {
         &["/no/such"],
     );
     refused(&["disk", "measure", "--size", "1M"], 64, &["16M to 64G"]);
+}
+
+#[test]
+fn a_benchmark_that_cannot_be_is_refused_at_the_start() {
+    refused(&["bench"], 64, &["no command", "kernel, fit, events"]);
+    refused(&["disk"], 64, &["no command", "measure"]);
+    let bench = |name: &'static str, option: &'static str| ["bench", name, option];
+    for name in ["events", "fit", "faults", "pageout", "kernel"] {
+        refused(&bench(name, "--memory=1M"), 64, &["'1M'", "8 MiB"]);
+        refused(&bench(name, "--memory=lots"), 64, &["'lots'", "256M"]);
+    }
+    refused(&bench("pageout", "--chunk=0"), 64, &["'0'", "1 to 1024"]);
+    refused(
+        &bench("pageout", "--policies=moc,lifo"),
+        64,
+        &["'lifo'", "mclustering"],
+    );
+    refused(
+        &bench("events", "--workloads=sor,dance"),
+        64,
+        &["dance", "moc16"],
+    );
+    refused(&bench("events", "--pairs=0"), 64, &["'0'"]);
+}
+
+/// As `run` refuses them: in the words of the policy, with what is allowed.
+#[test]
+fn settings_of_read_ahead_that_cannot_be_are_refused() {
+    for (settings, parts) in [
+        ("asp:window=0", ["window", "1 to 256"]),
+        ("none,asp:step=64,max=32", ["step is 64", "at most 32"]),
+        ("asp:max=8,max=16", ["max", "twice"]),
+        (
+            "linux-slot:max=8,page-cluster=4",
+            ["max and page-cluster", "one of them"],
+        ),
+        ("asp:windows=4", ["windows=4", "mdis"]),
+        ("none:max=4", ["max=4", "no setting"]),
+        ("max=4", ["'max=4'", "linux-vma"]),
+        ("", ["''", "linux-vma"]),
+    ] {
+        let option = format!("--readahead={settings}");
+        refused(&["sim", SMALL, "--no-bounds", &option], 64, &parts);
+    }
+    let small = ["sim", SMALL, "--readahead", "asp", "--window", "4"];
+    refused(&small, 64, &["window is 8", "at most 4"]);
+}
+
+#[test]
+fn settings_of_read_ahead_stand_in_the_table() {
+    let given = "asp:window=4,step=4,none,linux-slot:page-cluster=4";
+    let output = run(&[
+        "sim",
+        SMALL,
+        "--no-bounds",
+        "--csv",
+        "-",
+        "--readahead",
+        given,
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for policy in [
+        "\"asp:window=4,step=4\"",
+        "none",
+        "linux-slot:page-cluster=4",
+    ] {
+        assert!(text.contains(&format!(",{policy},")), "{policy}: {text}");
+    }
 }
 
 #[test]

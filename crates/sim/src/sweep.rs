@@ -240,7 +240,7 @@ mod tests {
         let mut sweep = sweep();
         sweep.frames = vec![10];
         let lines = sweep.run(2, &|_| {});
-        assert!(csv(&lines).contains("frames is 10"));
+        assert!(csv(&lines).contains("memory in pages is 10"));
         assert!(json(&lines).contains("\"Err\""));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use outpage_engine::config::parse_size;
 use serde::Serialize;
 use serde_json::json;
 
@@ -13,8 +14,7 @@ use super::launch::{Ending, OutpageRun, Run, Spec, launch};
 use super::machine::{IoCounts, Machine, load_average};
 use super::progress::Steps;
 use super::{
-    BenchError, Common, describe, parse_spec, problem, read_stats, reference, stats_file, tools,
-    verdict,
+    BenchError, Common, describe, parse_spec, problem, read_stats, reference, stats_file, verdict,
 };
 
 /// What Outpage needs beside the program's pages. Measured under moc1 at a limit of 128 MiB: launcher and
@@ -54,7 +54,7 @@ pub struct Options {
     page_cluster: Vec<u32>,
     /// Part of the limit that Outpage is not given, for its own memory
     /// [default: 6 MiB and a 40th of the footprint]
-    #[arg(long, value_name = "SIZE", value_parser = tools::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     reserve: Option<u64>,
 }
 

@@ -26,6 +26,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use outpage_engine::config::parse_memory;
+
 use launch::{Ending, Spec};
 
 /// Exit status "a resource is unavailable" (EX_UNAVAILABLE of sysexits.h): the machine lacks something.
@@ -78,7 +80,7 @@ enum Mode {
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
     /// Memory limit
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = tools::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     memory: u64,
     /// Directory of the swap files; its disk is the one that is measured
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]

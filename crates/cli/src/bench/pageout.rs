@@ -1,5 +1,6 @@
 //! `outpage bench pageout`: the page-out policies on the same workloads, by write requests.
 
+use outpage_engine::config::{parse_chunk, parse_pageout};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -28,11 +29,12 @@ pub struct Options {
     #[arg(
         long,
         value_delimiter = ',',
+        value_parser = parse_pageout,
         default_value = "single,bsd,moc,mclustering,linux"
     )]
-    policies: Vec<String>,
+    policies: Vec<&'static str>,
     /// Pages in the page-out buffer
-    #[arg(long, value_name = "PAGES", default_value_t = 16)]
+    #[arg(long, value_name = "PAGES", default_value_t = 16, value_parser = parse_chunk)]
     chunk: u32,
     /// Workloads, as of `bench kernel`
     #[arg(

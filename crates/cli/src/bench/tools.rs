@@ -144,49 +144,9 @@ pub fn descendants(root: u32) -> Vec<u32> {
     family
 }
 
-/// Parses a size as people write it: bytes, or a number with K, M, G or T (powers of 1024), and an
-/// optional "B" or "iB".
-///
-/// # Errors
-/// A sentence about what is wrong with it.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let upper = text.trim().to_ascii_uppercase();
-    let body = upper
-        .strip_suffix("IB")
-        .or_else(|| upper.strip_suffix('B'))
-        .unwrap_or(&upper);
-    let (digits, shift) = match body.as_bytes().last() {
-        Some(b'K') => (&body[..body.len() - 1], 10),
-        Some(b'M') => (&body[..body.len() - 1], 20),
-        Some(b'G') => (&body[..body.len() - 1], 30),
-        Some(b'T') => (&body[..body.len() - 1], 40),
-        _ => (body, 0),
-    };
-    let number: f64 = digits
-        .parse()
-        .map_err(|_| format!("{text:?} is no size; write it like 256M or 4G"))?;
-    let bytes = number * f64::from(shift).exp2();
-    if bytes.is_finite() && (1.0..f64::from(1_u32 << 31).powi(2)).contains(&bytes) {
-        Ok(bytes as u64)
-    } else {
-        Err(format!("{text:?} is out of range"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_as_people_write_them() {
-        assert_eq!(parse_size("256M"), Ok(256 << 20));
-        assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
-        assert_eq!(parse_size("64kb"), Ok(64 << 10));
-        assert_eq!(parse_size("4096"), Ok(4096));
-        for bad in ["", "M", "12Q", "-1M", "0", "inf", "1e300"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn swaps_with_a_blank_in_the_name() {

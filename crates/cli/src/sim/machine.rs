@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::config::parse_size;
+use outpage_engine::config::{parse_chunk, parse_size, parse_window};
 use outpage_sim::disk::{self, Params};
 use outpage_sim::world::{BsdSwitches, Costs, DiskSpec, Setup, WindowSetting, World};
 use serde::Deserialize;
@@ -40,17 +40,17 @@ pub struct Machine {
     /// How pages are grouped for writing [default: the system's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub pageout: Vec<String>,
-    /// What else is read with a page [default: the system's]
+    /// What else is read with a page, with settings as in asp:window=8,max=32 [default: the system's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub readahead: Vec<String>,
     /// Where in the swap space pages go [default: the system's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub slots: Vec<String>,
     /// Largest write in pages, 1 to 1024 [default: the policy's]
-    #[arg(long, value_name = "PAGES")]
+    #[arg(long, value_name = "PAGES", value_parser = parse_chunk)]
     pub chunk: Option<u32>,
     /// Largest read-ahead window in pages, 1 to 256 [default: the policy's]
-    #[arg(long, value_name = "PAGES")]
+    #[arg(long, value_name = "PAGES", value_parser = parse_window)]
     pub window: Option<u32>,
     /// Which neighbours of a victim go along: kernel or paper [default: kernel]
     #[arg(long, value_name = "NAME", value_parser = ["kernel", "paper"])]
@@ -126,8 +126,14 @@ impl Machine {
         jobs = cross(jobs, &self.pageout, |j, v| {
             named(&mut j.setup, |s| &mut s.policies.pageout, v)
         })?;
-        jobs = cross(jobs, &self.readahead, |j, v| {
-            named(&mut j.setup, |s| &mut s.policies.readahead, v)
+        jobs = cross(jobs, &with_settings(&self.readahead), |j, v| {
+            let (name, settings) = v.split_once(':').unwrap_or((v, ""));
+            named(&mut j.setup, |s| &mut s.policies.readahead, name.trim())?;
+            named(
+                &mut j.setup,
+                |s| &mut s.policies.readahead_settings,
+                settings,
+            )
         })?;
         jobs = cross(jobs, &self.slots, |j, v| {
             named(&mut j.setup, |s| &mut s.policies.slots, v)
@@ -163,7 +169,7 @@ impl Machine {
             "bsd-8.2" => Setup::bsd("8.2", "bsd", 0, Vec::new()),
             _ => {
                 return Err(usage(format!(
-                    "there is no system {system}; there are {}",
+                    "there is no system '{system}'; there are {}",
                     SYSTEMS.join(", ")
                 )));
             }
@@ -238,6 +244,22 @@ fn cross(
     Ok(all)
 }
 
+/// Policies with their settings, which commas separate as well: `asp:window=4`, `step=4` is one.
+fn with_settings(pieces: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for piece in pieces {
+        let setting = piece.contains('=') && !piece.contains(':');
+        match all.last_mut().filter(|_| setting) {
+            Some(policy) => {
+                policy.push(if policy.contains(':') { ',' } else { ':' });
+                policy.push_str(piece);
+            }
+            None => all.push(piece.clone()),
+        }
+    }
+    all
+}
+
 /// Frames of a size, or of a share of `footprint` pages.
 fn frames(text: &str, footprint: u64) -> Result<u64, CliError> {
     let Some(share) = text.strip_suffix('%') else {
@@ -264,7 +286,7 @@ fn disk_spec(text: &str) -> Result<(String, DiskSpec), CliError> {
     if !path.exists() {
         let names: Vec<_> = disk::MODELS.iter().map(|m| m.name).collect();
         return Err(usage(format!(
-            "there is no disk and no file {text}; disks are {}",
+            "there is no disk and no file '{text}'; disks are {}",
             names.join(", ")
         )));
     }
@@ -337,6 +359,17 @@ mod tests {
         };
         let both = mine.or(file);
         assert_eq!((both.disk, both.memory), (words(&["nvme"]), words(&["1G"])));
+    }
+
+    #[test]
+    fn commas_separate_policies_and_their_settings() {
+        let words = |w: &[&str]| w.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();
+        let given = ["asp:max=8", "step=4", "none", "leap", "split=2"];
+        assert_eq!(
+            with_settings(&words(&given)),
+            words(&["asp:max=8,step=4", "none", "leap:split=2"])
+        );
+        assert_eq!(with_settings(&words(&["max=8"])), words(&["max=8"]));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const SETTINGS: [Setting; 8] = [
     ("system", |j| j.system.clone()),
     ("reclaim", |j| j.setup.policies.reclaim.clone()),
     ("page-out", |j| j.setup.policies.pageout.clone()),
-    ("read-ahead", |j| j.setup.policies.readahead.clone()),
+    ("read-ahead", |j| j.setup.policies.readahead_text()),
     ("slots", |j| j.setup.policies.slots.clone()),
     ("memory", |j| {
         format_size(j.setup.frames * PAGE_BYTES as u64)
@@ -279,7 +279,8 @@ pub fn csv(all: &[Runs]) -> String {
 fn csv_line(line: &Line, out: &mut String) {
     let j = &line.job;
     let p = &j.setup.policies;
-    let settings = [&j.system, &p.reclaim, &p.pageout, &p.readahead, &p.slots]
+    let readahead = p.readahead_text();
+    let settings = [&j.system, &p.reclaim, &p.pageout, &readahead, &p.slots]
         .map(|s| quoted(s))
         .join(",");
     let memory = j.setup.frames * PAGE_BYTES as u64;

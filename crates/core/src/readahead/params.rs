@@ -226,6 +226,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// What it sets: two names may stand for one field.
+    fn field(&self) -> &'static str {
+        if self.name == PAGE_CLUSTER.name {
+            MAX.name
+        } else {
+            self.name
+        }
+    }
+
     /// Its value in `params`, as people write it.
     #[must_use]
     pub fn value(&self, params: &Params) -> String {
@@ -392,6 +401,15 @@ pub enum Refused {
         /// The values it can have.
         allowed: Allowed,
     },
+    /// The setting is given twice, under one name or two.
+    Twice {
+        /// The policy.
+        policy: &'static str,
+        /// The setting, as given the second time.
+        setting: &'static str,
+        /// As given the first time.
+        first: &'static str,
+    },
     /// The setting is larger than another one lets it be.
     Larger {
         /// The setting.
@@ -451,6 +469,19 @@ impl fmt::Display for Refused {
                 given,
                 allowed,
             } => write!(f, "{setting} cannot be '{given}'; allowed: {allowed}"),
+            Self::Twice {
+                policy,
+                setting,
+                first,
+            } if setting == first => write!(f, "{policy} is given {setting} twice; allowed: once"),
+            Self::Twice {
+                policy,
+                setting,
+                first,
+            } => write!(
+                f,
+                "{policy} is given {first} and {setting}, which set the same; allowed: one of them"
+            ),
             Self::Larger {
                 setting,
                 given,
@@ -498,26 +529,43 @@ pub fn configure(
         allowed: super::REGISTRY.iter().map(|entry| entry.name).collect(),
     })?;
     let mut params = entry.params();
-    for setting in settings.split(',').filter(|text| !text.trim().is_empty()) {
-        entry.set(&mut params, setting.trim())?;
-    }
+    entry.set_all(&mut params, settings)?;
     entry.validate(&params, can)?;
     Ok((entry, params))
 }
 
 impl Entry {
-    /// Sets what `setting` says, as in `window=4`.
+    /// Sets what `settings` say, as in `window=4,max=64`.
     ///
     /// # Errors
-    /// When the policy has no such setting or the value is not allowed.
-    pub fn set(&self, params: &mut Params, setting: &str) -> Result<(), Refused> {
-        let found = setting.split_once('=').and_then(|(name, value)| {
+    /// When the policy has no such setting, a value is not allowed, or a setting is given twice.
+    pub fn set_all(&self, params: &mut Params, settings: &str) -> Result<(), Refused> {
+        let mut given: Vec<&Setting> = Vec::new();
+        let settings = settings.split(',').map(str::trim);
+        for text in settings.filter(|text| !text.is_empty()) {
+            let (setting, number) = self.read(text)?;
+            if let Some(first) = given.iter().find(|s| s.field() == setting.field()) {
+                return Err(Refused::Twice {
+                    policy: self.name,
+                    setting: setting.name,
+                    first: first.name,
+                });
+            }
+            (setting.set)(params, number);
+            given.push(setting);
+        }
+        Ok(())
+    }
+
+    /// A setting and its value, as in `window=4`.
+    fn read(&self, text: &str) -> Result<(&'static Setting, u32), Refused> {
+        let found = text.split_once('=').and_then(|(name, value)| {
             let found = self.settings.iter().find(|s| s.name == name.trim())?;
             Some((found, value.trim()))
         });
         let (found, value) = found.ok_or_else(|| Refused::Setting {
             policy: self.name,
-            given: setting.to_string(),
+            given: text.to_string(),
             allowed: self.settings.iter().map(|s| s.name).collect(),
         })?;
         let number = found.allowed.read(value).ok_or_else(|| Refused::Value {
@@ -525,8 +573,7 @@ impl Entry {
             given: value.to_string(),
             allowed: found.allowed,
         })?;
-        (found.set)(params, number);
-        Ok(())
+        Ok((found, number))
     }
 
     /// Whether the policy can be had with `params` where the body can do what `can` says.

@@ -133,7 +133,7 @@ impl core::fmt::Display for NotOffered<'_> {
                 f,
                 "reclaim policy {name} needs referenced bits, which cannot be had here"
             )?,
-            None => write!(f, "there is no reclaim policy {name}")?,
+            None => write!(f, "there is no reclaim policy '{name}'")?,
         }
         let mut before = "; there are ";
         for entry in offered(self.body) {

@@ -129,7 +129,7 @@ fn a_daemon_is_refused_by_name_where_there_are_no_bits() {
         .unwrap();
     assert_eq!(
         unknown.to_string(),
-        "there is no reclaim policy bsd-9; there are second-chance, bsd-6.2, bsd-8.2"
+        "there is no reclaim policy 'bsd-9'; there are second-chance, bsd-6.2, bsd-8.2"
     );
     for entry in reclaim::REGISTRY {
         assert_eq!((entry.build)().needs_referenced(), entry.needs_referenced);

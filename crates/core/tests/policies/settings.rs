@@ -53,7 +53,7 @@ fn every_default_is_allowed_and_said_as_it_is_set() {
             // A window between two powers of two has no page-cluster of its own.
             if setting.name != "page-cluster" || params.max_window.is_power_of_two() {
                 assert_eq!(
-                    entry.set(&mut again, &text),
+                    entry.set_all(&mut again, &text),
                     Ok(()),
                     "{} {text}",
                     entry.name

@@ -137,6 +137,8 @@ mod tests {
         for (text, allowed) in [
             ("asp:window=0", "1 to 256"),
             ("asp:step=64", "at most 32"),
+            ("asp:max=8,max=16", "max twice"),
+            ("linux-slot:page-cluster=3,max=16", "page-cluster and max"),
             ("asp:windows=4", "mdis"),
             ("psychic", "linux-vma"),
         ] {

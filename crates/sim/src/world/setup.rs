@@ -165,6 +165,16 @@ pub struct Policies {
     pub rescue_around: u32,
 }
 
+impl Policies {
+    /// The read-ahead policy with its settings, as in `asp:window=4`.
+    #[must_use]
+    pub fn readahead_text(&self) -> String {
+        let settings = self.readahead_settings.trim();
+        let colon = if settings.is_empty() { "" } else { ":" };
+        format!("{}{colon}{settings}", self.readahead)
+    }
+}
+
 impl Default for Policies {
     /// Those of the live pager.
     fn default() -> Self {
@@ -309,7 +319,7 @@ impl std::fmt::Display for SetupError {
             } => {
                 write!(
                     f,
-                    "there is no {what} {name}; there are {}",
+                    "there is no {what} '{name}'; there are {}",
                     offered.join(", ")
                 )
             }
@@ -344,7 +354,7 @@ impl Setup {
         if self.frames < FRAMES_MIN as u64 {
             let allowed = format!("at least {FRAMES_MIN}");
             return Err(SetupError::Range {
-                what: "frames",
+                what: "memory in pages",
                 value: self.frames,
                 allowed,
             });
@@ -397,11 +407,7 @@ impl Setup {
             WindowSetting::Kernel => pageout::ClusterWindow::Kernel,
             WindowSetting::Paper => pageout::ClusterWindow::Paper,
         };
-        range(
-            "pages of a write",
-            params.buffer_pages,
-            &pageout::BUFFER_PAGES,
-        )?;
+        range("chunk", params.buffer_pages, &pageout::BUFFER_PAGES)?;
         Ok((entry.build)(params))
     }
 
@@ -421,12 +427,11 @@ impl Setup {
             LastrSetting::EveryFault => readahead::LastrRule::EveryFault,
             LastrSetting::Off => readahead::LastrRule::Off,
         };
-        let settings = p.readahead_settings.split(',');
-        for setting in settings.map(str::trim).filter(|s| !s.is_empty()) {
-            let refused = |e: readahead::Refused| SetupError::ReadAhead(e.to_string());
-            entry.set(&mut params, setting).map_err(refused)?;
-        }
-        range("pages of a read", params.max_window, &readahead::MAX_WINDOW)?;
+        entry
+            .set_all(&mut params, &p.readahead_settings)
+            .and_then(|()| entry.validate(&params, readahead::Abilities::ALL))
+            .map_err(|e| SetupError::ReadAhead(e.to_string()))?;
+        range("window", params.max_window, &readahead::MAX_WINDOW)?;
         Ok((entry.build)(params))
     }
 
