@@ -2,6 +2,8 @@
 
 use core::ffi::CStr;
 
+use outpage_core::units::Nanos;
+
 use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall3};
 
@@ -27,6 +29,21 @@ pub fn pid() -> u32 {
 pub fn yield_now() {
     // SAFETY: takes nothing.
     let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
+}
+
+/// CPU time, user and system, of all children that ended and were waited for, and of theirs, in steps
+/// of 1 us.
+#[must_use]
+pub fn children_cpu() -> Nanos {
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let (who, at) = (libc::RUSAGE_CHILDREN as usize, usage.as_mut_ptr() as usize);
+    // SAFETY: `at` is a writable rusage.
+    let _ = unsafe { syscall3(libc::SYS_getrusage, who, at, 0) };
+    // SAFETY: an rusage is numbers, for which zeroes are values too.
+    let usage = unsafe { usage.assume_init() };
+    let [user, system] = [usage.ru_utime, usage.ru_stime]
+        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000);
+    Nanos(user + system)
 }
 
 /// The CPU that the caller runs on. (libc's `sched_getcpu` reads a field that a raw thread lacks.)

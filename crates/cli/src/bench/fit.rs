@@ -1,13 +1,14 @@
 //! `outpage bench fit`: what Outpage costs a program that fits its limit.
 
+use std::ffi::OsString;
+
 use serde_json::json;
 
 use super::guard::Guard;
 use super::launch::{OutpageRun, Spec};
 use super::machine::Machine;
-use super::pairs::{Pairs, Plan, render};
-use super::progress::Steps;
-use super::{BenchError, Common, parse_spec, reference, stats_file, verdict};
+use super::pairs::{Bench, render};
+use super::{BenchError, Common, parse_spec, stats_file, verdict};
 
 /// Part of the limit that the workloads use: they fit with room for allocator slack.
 const FOOTPRINT: f64 = 0.25;
@@ -41,28 +42,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         options: &common.run_args,
         stats: &stats,
     };
-    let mib = common.footprint_mib(FOOTPRINT)?;
-    let mut steps = Steps::new(options.workloads.len() * (1 + 2 * options.pairs as usize));
+    let bench = Bench {
+        common,
+        pairs: options.pairs,
+        workloads: &options.workloads,
+        footprint: FOOTPRINT,
+        ways: ["without Outpage", "with Outpage"],
+    };
     let mut problems = Vec::new();
-    let mut fits = Vec::new();
-    for spec in &options.workloads {
-        steps.begin(&format!("{}, first run", spec.label));
-        let reference = reference(spec, mib, common.timeout())?;
-        let plain = spec.command(mib)?;
-        let plan = Plan {
-            label: spec.label.clone(),
-            ways: ["without Outpage", "with Outpage"],
-            commands: [plain.clone(), outpage.wrap(plain)?],
-            pairs: options.pairs,
-            timeout: common.timeout(),
-            keep_going: common.keep_going,
-        };
-        fits.push(Pairs::run(&plan, &reference, &mut steps, &mut problems)?);
-        if !problems.is_empty() && !common.keep_going {
-            break;
-        }
-    }
-    drop(steps);
+    let commands = |plain: Vec<OsString>| Ok([plain.clone(), outpage.wrap(plain)?]);
+    let fits = bench.run(commands, |_| {}, &mut problems)?;
     print!("{}", render(&fits, ["without", "with"]));
     let results = json!({"benchmark": "fit", "machine": machine, "limit_bytes": common.memory,
         "run_args": common.run_args, "workloads": fits, "problems": problems});

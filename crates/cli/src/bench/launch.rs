@@ -8,11 +8,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use outpage_sys::process;
 use serde::Serialize;
 
 use super::cgroup::Cgroup;
 use super::{BenchError, tools};
-use crate::workload::{ProcStat, Report, TICKS_PER_SECOND};
+use crate::workload::Report;
 
 /// How often swap use is looked at; short enough to catch it before a killed process is gone.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -155,7 +156,6 @@ pub struct Run {
     /// Elapsed seconds from the start of the command to its end.
     pub wall_seconds: f64,
     /// CPU seconds, user and system, of the command and all its descendants that were waited for.
-    /// The kernel counts them in steps of 10 ms.
     pub cpu_seconds: f64,
     /// The most KiB of kernel swap that were seen in use.
     pub swap_peak_kib: u64,
@@ -172,7 +172,7 @@ pub fn launch(
     cgroup: Option<&Cgroup>,
     timeout: Duration,
 ) -> Result<Run, BenchError> {
-    let cpu_before = children_ticks();
+    let cpu_before = process::children_cpu();
     let start = Instant::now();
     let mut child = spawn(command, cgroup)?;
     let (done, ended) = mpsc::channel::<()>();
@@ -205,15 +205,10 @@ pub fn launch(
     Ok(Run {
         ending: ending(status, &output, &last_words, &watched, cgroup),
         wall_seconds: start.elapsed().as_secs_f64(),
-        cpu_seconds: (children_ticks() - cpu_before) as f64 / TICKS_PER_SECOND,
+        cpu_seconds: (process::children_cpu().0 - cpu_before.0) as f64 / 1e9,
         swap_peak_kib: watched.swap_peak_kib,
         cgroup_peak_bytes: cgroup.and_then(Cgroup::peak_bytes),
     })
-}
-
-fn children_ticks() -> u64 {
-    let stat = ProcStat::read();
-    stat.children_user_ticks + stat.children_system_ticks
 }
 
 fn spawn(command: &[OsString], cgroup: Option<&Cgroup>) -> Result<Child, BenchError> {

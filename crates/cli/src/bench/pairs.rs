@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::launch::launch;
+use super::launch::{Spec, launch};
 use super::machine::load_average;
 use super::progress::Steps;
 use super::summary::{Interval, Spread, table};
-use super::{BenchError, problem};
+use super::{BenchError, Common, problem, reference};
 use crate::workload::Report;
 
 /// CPU and elapsed seconds of a pair, the first way first.
@@ -83,6 +83,17 @@ impl Pairs {
         Ok(Self::of(plan.label.clone(), pairs))
     }
 
+    /// The workload's short name.
+    pub fn workload(&self) -> &str {
+        &self.workload
+    }
+
+    /// Median CPU seconds of the first way; `None` without a pair.
+    pub fn cpu_of_first(&self) -> Option<f64> {
+        let seconds: Vec<f64> = self.pairs.iter().map(|p| p.cpu_seconds[0]).collect();
+        Spread::of(&seconds).map(|spread| spread.median)
+    }
+
     fn of(workload: String, pairs: Vec<Pair>) -> Self {
         let ratios = |seconds: fn(&Pair) -> [f64; 2]| {
             let ratios = pairs.iter().map(seconds).map(|[one, two]| two / one);
@@ -97,6 +108,54 @@ impl Pairs {
     }
 }
 
+/// What a benchmark of pairs is about.
+pub struct Bench<'a> {
+    pub common: &'a Common,
+    pub pairs: u32,
+    pub workloads: &'a [Spec],
+    /// What the workloads touch, as a multiple of the limit.
+    pub footprint: f64,
+    /// What each way is called.
+    pub ways: [&'a str; 2],
+}
+
+impl Bench<'_> {
+    /// Runs the pairs of all workloads; `commands` makes the two ways of a workload's command. What went
+    /// wrong is added to `problems`.
+    ///
+    /// # Errors
+    /// When a run without a limit failed or a command cannot be started.
+    pub fn run(
+        &self,
+        commands: impl Fn(Vec<OsString>) -> Result<[Vec<OsString>; 2], BenchError>,
+        mut after: impl FnMut(&Pairs),
+        problems: &mut Vec<String>,
+    ) -> Result<Vec<Pairs>, BenchError> {
+        let common = self.common;
+        let mib = common.footprint_mib(self.footprint)?;
+        let mut steps = Steps::new(self.workloads.len() * (1 + 2 * self.pairs as usize));
+        let mut all = Vec::new();
+        for spec in self.workloads {
+            steps.begin(&format!("{}, first run", spec.label));
+            let reference = reference(spec, mib, common.timeout())?;
+            let plan = Plan {
+                label: spec.label.clone(),
+                ways: self.ways,
+                commands: commands(spec.command(mib)?)?,
+                pairs: self.pairs,
+                timeout: common.timeout(),
+                keep_going: common.keep_going,
+            };
+            all.push(Pairs::run(&plan, &reference, &mut steps, problems)?);
+            all.last().into_iter().for_each(&mut after);
+            if !problems.is_empty() && !common.keep_going {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// A table with a line for each workload; the ways' short names head its columns.
 pub fn render(all: &[Pairs], ways: [&str; 2]) -> String {
     let head = [
@@ -104,7 +163,7 @@ pub fn render(all: &[Pairs], ways: [&str; 2]) -> String {
         format!("CPU s {}", ways[0]),
         format!("CPU s {}", ways[1]),
         "mean ratio [95 %]".to_owned(),
-        "median ratio".to_owned(),
+        "median ratio [95 %]".to_owned(),
         "elapsed ratio [95 %]".to_owned(),
         "pairs".to_owned(),
     ];
@@ -114,25 +173,28 @@ pub fn render(all: &[Pairs], ways: [&str; 2]) -> String {
             let values: Vec<f64> = one.pairs.iter().map(|p| p.cpu_seconds[side]).collect();
             Spread::of(&values).map_or_else(|| "-".into(), |spread| spread.to_string())
         };
-        let interval = |interval: Option<Interval>| {
-            interval.map_or_else(
-                || "-".into(),
-                |i| format!("{:.4} [{:.4}-{:.4}]", i.mean, i.low, i.high),
-            )
+        let text =
+            |middle: f64, (low, high): (f64, f64)| format!("{middle:.4} [{low:.4}-{high:.4}]");
+        let mean = |ratio: Option<Interval>| {
+            ratio.map_or_else(|| "-".into(), |i| text(i.mean, (i.low, i.high)))
+        };
+        let median = |i: Interval| match i.median_between {
+            Some(between) => text(i.median, between),
+            None => format!("{:.4}", i.median),
         };
         rows.push(vec![
             one.workload.clone(),
             seconds(0),
             seconds(1),
-            interval(one.cpu_ratio),
-            one.cpu_ratio
-                .map_or_else(|| "-".into(), |i| format!("{:.4}", i.median)),
-            interval(one.wall_ratio),
+            mean(one.cpu_ratio),
+            one.cpu_ratio.map_or_else(|| "-".into(), median),
+            mean(one.wall_ratio),
             one.pairs.len().to_string(),
         ]);
     }
     format!(
-        "\nCPU seconds, user and system, of the whole command: median [least-most].\n{}",
+        "\nCPU seconds, user and system, of the whole command: median [least-most]. \
+         Intervals: of the mean by bootstrap, of the median by ranks.\n{}",
         table(&rows)
     )
 }

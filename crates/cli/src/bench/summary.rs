@@ -56,6 +56,8 @@ pub struct Interval {
     pub low: f64,
     /// Upper end of the 95 % interval of the mean.
     pub high: f64,
+    /// Ends of the 95 % interval of the median; `None` for fewer than 6 values.
+    pub median_between: Option<(f64, f64)>,
     /// How many values there were.
     pub count: usize,
 }
@@ -84,9 +86,21 @@ impl Interval {
             median: spread.median,
             low: means[RESAMPLES * 25 / 1000],
             high: means[RESAMPLES * 975 / 1000],
+            median_between: median_between(values),
             count,
         })
     }
+}
+
+/// The 95 % interval of the median by ranks (that of the sign test), whatever the values' distribution: a
+/// run that was disturbed counts as one, however much it was. `None` for fewer than 6 values.
+fn median_between(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // Half of 1.96 standard deviations of the number of values below the median.
+    let rank = ((count + 1) as f64 / 2.0 - 0.98 * (count as f64).sqrt()).floor();
+    (rank >= 1.0).then(|| (sorted[rank as usize - 1], sorted[count - rank as usize]))
 }
 
 /// Lines up cells: the first column to the left, the others to the right.
@@ -140,6 +154,20 @@ mod tests {
         assert!((0.12..0.24).contains(&(wide.high - wide.low)), "{wide:?}");
         let same = Interval::bootstrap(&[1.5; 15]).unwrap();
         assert!((same.high - same.low).abs() < 1e-12);
+    }
+
+    #[test]
+    fn median_lies_between_the_ranks_of_the_sign_test() {
+        let between = |count: u32| median_between(&(1..=count).map(f64::from).collect::<Vec<_>>());
+        // Of the binomial tables: at most 2.5 % lie beyond each rank.
+        for (count, low, high) in [(6, 1, 6), (15, 4, 12), (20, 6, 15), (40, 14, 27)] {
+            assert_eq!(
+                between(count),
+                Some((f64::from(low), f64::from(high))),
+                "{count}"
+            );
+        }
+        assert_eq!(between(5), None);
     }
 
     #[test]

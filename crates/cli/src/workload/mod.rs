@@ -14,7 +14,7 @@ mod rng;
 
 #[cfg(test)]
 pub use report::Phase;
-pub use report::{Latencies, ProcStat, Report, TICKS_PER_SECOND};
+pub use report::{Latencies, Report};
 
 use std::fmt;
 

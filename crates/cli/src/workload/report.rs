@@ -105,10 +105,6 @@ pub struct ProcStat {
     pub user_ticks: u64,
     /// Ticks in system mode.
     pub system_ticks: u64,
-    /// Ticks in user mode of children that were waited for, and of theirs.
-    pub children_user_ticks: u64,
-    /// Ticks in system mode of children that were waited for, and of theirs.
-    pub children_system_ticks: u64,
 }
 
 impl ProcStat {
@@ -131,8 +127,6 @@ impl ProcStat {
             major_faults: field(12)?,
             user_ticks: field(14)?,
             system_ticks: field(15)?,
-            children_user_ticks: field(16)?,
-            children_system_ticks: field(17)?,
         })
     }
 }
@@ -232,8 +226,6 @@ mod tests {
             major_faults: 33,
             user_ticks: 55,
             system_ticks: 66,
-            children_user_ticks: 7,
-            children_system_ticks: 8,
         };
         assert_eq!(ProcStat::parse(line), Some(expected));
         assert_eq!(ProcStat::parse("42 (short) R 1"), None);
