@@ -166,6 +166,37 @@ public final class Jbb {
         }
     }
 
+    /** Wakes up periodically and goes through a table of its own, which nobody else looks at. */
+    static final class Service extends Thread {
+        /** Bytes of the table: 64 pages of 4 KiB. */
+        static final int TABLE = 256 << 10;
+        static final int PAGE = 4096;
+        final byte[] table = new byte[TABLE];
+        final long millis;
+        volatile long rounds;
+
+        Service(long millis) {
+            super("service");
+            this.millis = millis;
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            try {
+                while (true) {
+                    Thread.sleep(millis);
+                    for (int at = 0; at < TABLE; at += PAGE) {
+                        table[at]++;
+                    }
+                    rounds++;
+                }
+            } catch (InterruptedException e) {
+                // Nobody does.
+            }
+        }
+    }
+
     /** One who enters transactions, all for one warehouse as their home. */
     static final class Terminal extends Thread {
         final Jbb company;
@@ -494,6 +525,8 @@ public final class Jbb {
         long seconds = 10;
         long transactions = Long.MAX_VALUE;
         long seed = 1;
+        /** Between two rounds of the service; 0 without one. */
+        long serviceMillis;
         boolean verify;
         boolean damage;
         Path wait;
@@ -506,11 +539,12 @@ public final class Jbb {
                     case "--transactions" ->
                             transactions = number(arguments, ++i, 1, 1_000_000_000_000L);
                     case "--seed" -> seed = number(arguments, ++i, 0, Long.MAX_VALUE);
+                    case "--service-ms" -> serviceMillis = number(arguments, ++i, 1, 3_600_000);
                     case "--wait" -> wait = Path.of(text(arguments, ++i));
                     case "--verify" -> verify = true;
                     case "--damage" -> damage = true;
                     default -> throw new IllegalArgumentException("unknown argument '" + arguments[i]
-                            + "'; there are --warehouses, --seconds, --transactions, --seed, --wait, --verify");
+                            + "'; there are --warehouses, --seconds, --transactions, --seed, --service-ms, --wait, --verify");
                 }
             }
         }
@@ -590,6 +624,10 @@ public final class Jbb {
         for (int w = 0; w < terminals.length; w++) {
             terminals[w] = new Terminal(company, w, options.seed, until, options.transactions);
         }
+        Service service = new Service(options.serviceMillis);
+        if (options.serviceMillis > 0) {
+            service.start();
+        }
         for (Terminal terminal : terminals) {
             terminal.start();
         }
@@ -597,6 +635,9 @@ public final class Jbb {
             terminal.join();
         }
         report(terminals, (System.nanoTime() - start) / 1e9);
+        if (options.serviceMillis > 0) {
+            say("service rounds   %d", service.rounds);
+        }
         if (counted) {
             say("state            %016x", company.state());
         }

@@ -45,7 +45,9 @@ expect 0 'transactions *60000$' jbb --warehouses 3 --transactions 20000 --verify
 expect 1 'verified *no' jbb --transactions 1000 --verify --damage
 expect 2 'from 1 to 1000' jbb --warehouses 0
 expect 0 'transactions *10$' jbb --transactions 10 --wait "$here/Jbb.java"
+expect 0 'service rounds *[1-9]' jbb --seconds 2 --service-ms 10 --verify
 expect 2 'takes a number' jbb --seconds
+expect 2 'from 1 to' jbb --service-ms 0
 expect 2 'name of a file' jbb --wait
 expect 2 'unknown argument' jbb --warehouse 3
 
