@@ -19,15 +19,16 @@ mod linux_slot;
 mod linux_vma;
 mod none;
 mod params;
+mod refused;
 mod span;
 mod stream;
 mod track;
 mod window;
 
 pub use params::{
-    Abilities, Allowed, Arrival, BlockRule, Key, LastrRule, Params, Placement, Refused, Setting,
-    configure,
+    Abilities, Allowed, Arrival, BlockRule, Key, LastrRule, Params, Placement, Setting, configure,
 };
+pub use refused::Refused;
 pub use window::{RUNS_MAX, Runs, Window};
 
 /// The window sizes that a policy can be built with, in slots: up to 1 MiB a read.
