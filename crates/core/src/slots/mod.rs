@@ -1,10 +1,13 @@
 //! Where paged-out pages go: the slot allocator and the rules that place a chunk.
 
+mod bits;
 mod blist;
+mod linux;
 mod log;
 mod place;
 
 pub use blist::{Blist, LEAF_SLOTS};
+pub use linux::Linux;
 pub use log::Log;
 pub use place::{Placed, ShrinkRule, place, place_with, request};
 
@@ -68,6 +71,12 @@ pub static REGISTRY: &[Entry] = &[
         summary: "radix tree, lowest first fit within 32-slot leaves",
         source: "FreeBSD subr_blist.c; the allocator of both papers",
         build: |capacity| Box::new(Blist::new(capacity)),
+    },
+    Entry {
+        name: "linux",
+        summary: "runs of 256 slots, the lowest free one first",
+        source: "Linux 2.6.28 scan_swap_map",
+        build: |capacity| Box::new(Linux::new(capacity)),
     },
     Entry {
         name: "log",

@@ -1,0 +1,99 @@
+//! Free slots as a bitmap, and runs of them.
+
+use alloc::vec::Vec;
+
+use crate::units::SlotRange;
+
+const WORD: u32 = u64::BITS;
+
+/// Slots `0..capacity`, all of them unavailable at first. Takes a bit for each up to the last that
+/// was made usable.
+pub(super) struct Bits {
+    /// 1 = free.
+    words: Vec<u64>,
+    available: u32,
+    capacity: u32,
+}
+
+impl Bits {
+    pub(super) const fn new(capacity: u32) -> Self {
+        Self {
+            words: Vec::new(),
+            available: 0,
+            capacity,
+        }
+    }
+
+    /// Makes `range` usable.
+    pub(super) fn add(&mut self, range: SlotRange) {
+        assert!(
+            range.end().0 <= self.capacity,
+            "{range:?} leaves the capacity"
+        );
+        let words = range.end().0.div_ceil(WORD) as usize;
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
+        self.mark(range, true);
+    }
+
+    pub(super) const fn available(&self) -> u32 {
+        self.available
+    }
+
+    /// Behind the last slot that can be free.
+    pub(super) const fn end(&self) -> u32 {
+        self.words.len() as u32 * WORD
+    }
+
+    pub(super) const fn heap_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+
+    fn is_free(&self, slot: u32) -> bool {
+        self.words[(slot / WORD) as usize] >> (slot % WORD) & 1 == 1
+    }
+
+    pub(super) fn mark(&mut self, range: SlotRange, free: bool) {
+        for slot in range.iter() {
+            let (word, bit) = (
+                &mut self.words[(slot.0 / WORD) as usize],
+                1u64 << (slot.0 % WORD),
+            );
+            assert!((*word & bit == 0) == free, "{slot:?} is so already");
+            *word ^= bit;
+        }
+        if free {
+            self.available += range.slots;
+        } else {
+            self.available -= range.slots;
+        }
+    }
+
+    /// The first free slot from `from` on, below `end`.
+    fn next_free(&self, from: u32, end: u32) -> Option<u32> {
+        let mut at = from;
+        while at < end {
+            let word = self.words[(at / WORD) as usize] >> (at % WORD);
+            if word != 0 {
+                return Some(at + word.trailing_zeros()).filter(|&slot| slot < end);
+            }
+            at = (at / WORD + 1) * WORD;
+        }
+        None
+    }
+
+    /// The first run of `slots` free slots within `from..end`. Costs a step a word or a run.
+    pub(super) fn find(&self, from: u32, end: u32, slots: u32) -> Option<u32> {
+        let mut at = from;
+        loop {
+            let start = self.next_free(at, end)?;
+            let most = end.min(start.saturating_add(slots));
+            match (start..most).find(|&slot| !self.is_free(slot)) {
+                Some(taken) => at = taken,
+                None if most - start == slots => return Some(start),
+                None => return None,
+            }
+        }
+    }
+}
