@@ -28,6 +28,21 @@ fn what_there_is_not_is_named() {
     );
     refused(&with("--disk", "floppy"), 64, &["floppy", "nvme"]);
     refused(&with("--scheduler", "noop"), 64, &["noop", "elevator"]);
+    refused(
+        &with("--scheduler", "cfq:slice=9"),
+        64,
+        &["slice=9", "idle-ms"],
+    );
+    refused(
+        &with("--scheduler", "cfq:idle-ms=x"),
+        64,
+        &["idle-ms", "0 to 10000"],
+    );
+    refused(
+        &with("--readahead", "asp:window=64"),
+        64,
+        &["window is 64", "max"],
+    );
     refused(&with("--system", "minix"), 64, &["minix", "bsd-6.2"]);
     refused(&with("--memory", "half"), 64, &["half", "50%"]);
     refused(&with("--memory", "4K"), 64, &["memory", "256"]);
@@ -111,6 +126,33 @@ fn settings_of_read_ahead_stand_in_the_table() {
     ] {
         assert!(text.contains(&format!(",{policy},")), "{policy}: {text}");
     }
+}
+
+#[test]
+fn settings_of_schedulers_and_read_ahead_change_what_they_name() {
+    let runs = json(&[
+        "sim",
+        "sor:n=1000,sweeps=3",
+        "sor:n=1001,sweeps=3",
+        "--no-bounds",
+        "--scheduler",
+        "cfq,cfq:idle-ms=8,slice-ms=100,cfq:idle-ms=0",
+        "--readahead",
+        "asp:window=4,max=8,asp",
+        "--json",
+        "-",
+    ]);
+    let runs = runs["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs
+        .iter()
+        .map(|r| r["setup"]["scheduler"].as_str().expect("a name"))
+        .collect();
+    let three = ["cfq", "cfq:idle-ms=8,slice-ms=100", "cfq:idle-ms=0"];
+    assert_eq!(names, [three, three].concat());
+    let [default, same, other] = [0, 1, 2].map(|at| &runs[at]["report"]);
+    assert_eq!(default, same, "the defaults");
+    assert_ne!(default, other);
+    assert_ne!(default, &runs[3]["report"], "the window");
 }
 
 #[test]

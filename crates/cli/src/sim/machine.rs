@@ -28,8 +28,8 @@ pub struct Machine {
     /// A disk by name, or a file of `outpage disk measure` [default: barracuda-7200.9]
     #[arg(long, value_name = "NAME", value_delimiter = ',', long_help = disks())]
     pub disk: Vec<String>,
-    /// fifo, elevator, ata, cfq or anticipatory [default: elevator]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// A disk scheduler, some with settings [default: elevator]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]", value_delimiter = ',', long_help = schedulers())]
     pub scheduler: Vec<String>,
     /// A whole set of policies: live, linux, bsd-6.2 or bsd-8.2 [default: live]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -74,6 +74,23 @@ fn disks() -> String {
         "A disk by name, or a file of `outpage disk measure`:{}",
         rows.collect::<String>()
     )
+}
+
+fn schedulers() -> String {
+    let mut text = "A disk scheduler, some with settings [default: elevator]:".to_owned();
+    for entry in disk::SCHEDULERS {
+        text += &format!("\n  {:22} {}", entry.name, entry.summary);
+        for s in entry.settings {
+            let (name, help) = (format!("{}=", s.name), s.help);
+            text += &format!(
+                "\n    {name:20} {help}: {} to {} [default: {}]",
+                s.least,
+                s.most,
+                s.default()
+            );
+        }
+    }
+    text
 }
 
 /// Names of [`Machine::system`].
@@ -146,7 +163,7 @@ impl Machine {
             (j.disk, j.setup.disk) = disk_spec(v)?;
             Ok(())
         })?;
-        jobs = cross(jobs, &self.scheduler, |j, v| {
+        jobs = cross(jobs, &with_settings(&self.scheduler), |j, v| {
             named(&mut j.setup, |s| &mut s.scheduler, v)
         })?;
         for job in &jobs {
@@ -244,17 +261,17 @@ fn cross(
     Ok(all)
 }
 
-/// Policies with their settings, which commas separate as well: `asp:window=4`, `step=4` is one.
+/// Names with their settings, which commas separate as well: `asp:window=4`, `step=4` is one.
 fn with_settings(pieces: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for piece in pieces {
+    for piece in pieces.iter().map(|p| p.trim()) {
         let setting = piece.contains('=') && !piece.contains(':');
         match all.last_mut().filter(|_| setting) {
             Some(policy) => {
                 policy.push(if policy.contains(':') { ',' } else { ':' });
                 policy.push_str(piece);
             }
-            None => all.push(piece.clone()),
+            None => all.push(piece.to_owned()),
         }
     }
     all
@@ -362,9 +379,9 @@ mod tests {
     }
 
     #[test]
-    fn commas_separate_policies_and_their_settings() {
+    fn commas_separate_names_and_their_settings() {
         let words = |w: &[&str]| w.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();
-        let given = ["asp:max=8", "step=4", "none", "leap", "split=2"];
+        let given = ["asp:max=8", " step=4", "none", "leap", "split=2"];
         assert_eq!(
             with_settings(&words(&given)),
             words(&["asp:max=8,step=4", "none", "leap:split=2"])

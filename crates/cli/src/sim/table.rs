@@ -288,7 +288,7 @@ fn csv_line(line: &Line, out: &mut String) {
         out,
         "{settings},{memory},{},{},",
         quoted(&j.disk),
-        j.setup.scheduler
+        quoted(&j.setup.scheduler)
     );
     let _ = match &line.report {
         Ok(r) => write!(

@@ -8,15 +8,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
 use super::elevator::Elevator;
 use super::habits::Habits;
 use super::{Next, Op, Request, Scheduler};
 
 /// The tunables of `Documentation/block/cfq-iosched.txt` (Linux 2.6.30), at their defaults.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairParams {
     /// `slice_sync`: a reader's slice.
     pub slice_sync_ms: u64,
@@ -24,7 +21,7 @@ pub struct FairParams {
     pub slice_async_ms: u64,
     /// `slice_async_rq`: writes in a slice, an eighth of them (`cfq_prio_to_maxrq`: at the middle
     /// priority four times as many, and twice that).
-    pub slice_async_requests: u32,
+    pub slice_async_requests: u64,
     /// `slice_idle`: how long the disk waits for the slice owner's next read.
     pub slice_idle_ms: u64,
 }
@@ -45,7 +42,7 @@ const SEEKY_IDLE_MS: u64 = 2;
 /// `CIC_SEEKY`: far, in blocks; 8 * 1024 sectors.
 const SEEKY_BLOCKS: u64 = 1024;
 /// Of [`FairParams::slice_async_requests`].
-const ASYNC_FACTOR: u32 = 8;
+const ASYNC_FACTOR: u64 = 8;
 
 /// A reader's requests (or all writes), in the order of an elevator.
 struct Turn {
@@ -61,7 +58,7 @@ pub struct Fair {
     habits: HashMap<u32, Habits>,
     slice_ends: Option<u64>,
     /// In this slice.
-    dispatched: u32,
+    dispatched: u64,
     idle_until: Option<u64>,
     head: u64,
 }

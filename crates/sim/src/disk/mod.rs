@@ -12,6 +12,7 @@ mod models;
 mod queue;
 mod rotating;
 mod seek;
+mod settings;
 mod solid;
 mod wait;
 mod write_cache;
@@ -23,6 +24,7 @@ pub use models::{MODELS, Model, Params, model};
 pub use queue::{Finished, Queue, QueueStats};
 pub use rotating::{Rotating, RotatingParams};
 pub use seek::SeekCurve;
+pub use settings::{Refused, Setting, Tunables, scheduler};
 pub use solid::{SolidParams, SolidState, fit};
 pub use wait::{Anticipatory, AnticipatoryParams};
 
@@ -121,18 +123,10 @@ pub struct SchedulerEntry {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
+    /// What can be set of it.
+    pub settings: &'static [Setting],
     /// Makes one.
     pub build: fn(&Tunables) -> Box<dyn Scheduler>,
-}
-
-/// What an administrator can set of the schedulers that have something to set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tunables {
-    /// Of `cfq`.
-    pub cfq: FairParams,
-    /// Of `anticipatory`.
-    pub anticipatory: AnticipatoryParams,
 }
 
 /// Every scheduler.
@@ -141,39 +135,38 @@ pub static SCHEDULERS: &[SchedulerEntry] = &[
         name: "fifo",
         summary: "in order of arrival",
         source: "-",
+        settings: &[],
         build: |_| Box::new(Fifo::default()),
     },
     SchedulerEntry {
         name: "elevator",
         summary: "one-way elevator: upwards from the last request, then from the lowest",
         source: "4.4BSD disksort; FreeBSD bioq_disksort(9)",
+        settings: &[],
         build: |_| Box::new(Elevator::default()),
     },
     SchedulerEntry {
         name: "ata",
         summary: "one-way elevator that starts at the first request that waits",
         source: "FreeBSD 6 to 8, dev/ata/ata-queue.c:ata_sort_queue",
+        settings: &[],
         build: |_| Box::new(Ata::default()),
     },
     SchedulerEntry {
         name: "cfq",
         summary: "time slices for each reader, one queue for writes, idling for the next read",
         source: "Linux Documentation/block/cfq-iosched.txt",
+        settings: settings::CFQ,
         build: |tunables| Box::new(Fair::new(tunables.cfq)),
     },
     SchedulerEntry {
         name: "anticipatory",
         summary: "batches of reads and of writes, waiting for the last reader's next read",
         source: "Linux Documentation/block/as-iosched.txt; Iyer and Druschel, SOSP 2001",
+        settings: settings::ANTICIPATORY,
         build: |tunables| Box::new(Anticipatory::new(tunables.anticipatory)),
     },
 ];
-
-/// The scheduler called `name`.
-#[must_use]
-pub fn scheduler(name: &str) -> Option<&'static SchedulerEntry> {
-    SCHEDULERS.iter().find(|entry| entry.name == name)
-}
 
 /// Nanoseconds that `blocks` blocks take at `bytes_per_s`, rounded up.
 #[must_use]

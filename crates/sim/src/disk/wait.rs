@@ -9,15 +9,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
 use super::elevator::Elevator;
 use super::habits::Habits;
 use super::{Next, Op, Request, Scheduler};
 
 /// The tunables of `Documentation/block/as-iosched.txt` (Linux 2.6.30), at their defaults.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnticipatoryParams {
     /// `antic_expire`: the longest wait for the next read.
     pub antic_expire_us: u64,

@@ -7,7 +7,7 @@ use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_core::{pageout, readahead, reclaim, slots};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{self, Params, Queue, Tunables};
+use crate::disk::{self, Params, Queue};
 use crate::programs::Spec;
 
 /// A simulated body sees every touch.
@@ -219,11 +219,8 @@ pub struct Setup {
     pub policies: Policies,
     /// The disk.
     pub disk: DiskSpec,
-    /// The scheduler's name.
+    /// The scheduler's name, and settings as in `cfq:idle-ms=4`.
     pub scheduler: String,
-    /// Its settings; the kernel's defaults if absent.
-    #[serde(default)]
-    pub tunables: Tunables,
     /// CPU time of the kernel.
     #[serde(default)]
     pub costs: Costs,
@@ -274,7 +271,6 @@ impl Setup {
             policies: Policies::default(),
             disk: DiskSpec::Named("barracuda-7200.9".to_owned()),
             scheduler: "elevator".to_owned(),
-            tunables: Tunables::default(),
             costs: Costs::default(),
             quantum_ms: quantum_ms(),
             programs,
@@ -298,6 +294,8 @@ pub enum SetupError {
     Reclaim(String),
     /// A setting that the read-ahead policy does not have, or a value that it cannot have.
     ReadAhead(String),
+    /// A scheduler, a setting of it or a value that there is not.
+    Scheduler(String),
     /// A figure out of its range.
     Range {
         /// Which.
@@ -323,7 +321,7 @@ impl std::fmt::Display for SetupError {
                     offered.join(", ")
                 )
             }
-            Self::Reclaim(why) | Self::ReadAhead(why) => f.write_str(why),
+            Self::Reclaim(why) | Self::ReadAhead(why) | Self::Scheduler(why) => f.write_str(why),
             Self::Range {
                 what,
                 value,
@@ -446,13 +444,9 @@ impl Setup {
                     .params
             }
         };
-        let offered = disk::SCHEDULERS.iter().map(|s| s.name);
         let scheduler = disk::scheduler(&self.scheduler)
-            .ok_or_else(|| unknown("scheduler", &self.scheduler, offered))?;
-        Ok(Queue::new(
-            params.device(),
-            (scheduler.build)(&self.tunables),
-        ))
+            .map_err(|refused| SetupError::Scheduler(refused.to_string()))?;
+        Ok(Queue::new(params.device(), scheduler))
     }
 }
 

@@ -168,15 +168,18 @@ const VARIED: &[Variation] = &[
         value: "not at all",
         workloads: ALL,
         apply: |s| {
-            s.tunables.cfq.slice_idle_ms = 0;
-            s.tunables.anticipatory.antic_expire_us = 0;
+            let none = match s.scheduler.as_str() {
+                "cfq" => "cfq:idle-ms=0",
+                _ => "anticipatory:antic-expire-us=0",
+            };
+            none.clone_into(&mut s.scheduler);
         },
     },
     Variation {
         cause: "a reader's slice of CFQ (100 ms)",
         value: "400 ms",
         workloads: &[SCHEDULERS[0]],
-        apply: |s| s.tunables.cfq.slice_sync_ms = 400,
+        apply: |s| "cfq:slice-ms=400".clone_into(&mut s.scheduler),
     },
 ];
 
