@@ -26,7 +26,8 @@ pub struct Args {
     ///   sor    n, sweeps, layout, init-ns, sweep-ns
     ///   lu     n, offset, init-ns, add-ns
     ///   moc    cluster-pages, pages, page-ns (the microbenchmark)
-    ///   ns2    pages, setup-pages, nodes, rounds, gap-pages, moved-percent, page-ns, seed
+    ///   ns2    pages, setup-pages, nodes, rounds, gap-pages, moved-percent, growth, storm-rounds,
+    ///          storm-percent, page-ns, seed (growth: even, steps)
     ///   jvm    memory-pages, heap-pages, warehouses, warehouse-pages, warehouse-pages-max,
     ///          transactions, transaction-ns, transaction-bytes, promoted-percent, visits, eden-percent,
     ///          service-period-us, seed (a guest with a Java heap)

@@ -183,6 +183,9 @@ fn check(spec: &Spec) -> Result<(), String> {
             within("nodes", u64::from(p.nodes), 1, 1 << 20)?;
             within("rounds", u64::from(p.rounds), 1, 1 << 20)?;
             within("moved-percent", u64::from(p.moved_percent), 0, 100)?;
+            let rounds = u64::from(p.rounds);
+            within("storm-rounds", u64::from(p.storm_rounds), 0, rounds)?;
+            within("storm-percent", u64::from(p.storm_percent), 0, 100)?;
             if p.gap_pages.is_finite() && (0.0..=1e6).contains(&p.gap_pages) {
                 Ok(())
             } else {

@@ -20,8 +20,14 @@ const SIZES: [&str; 3] = ["1.3 GB", "1.5 GB", "1.7 GB"];
 const VARIED: &str = "1.5 GB";
 const POLICIES: [&str; 2] = ["bsd", "mclustering"];
 const WORKLOADS: &[&str] = &["lu", "sor"];
-/// What moves SOR's figures most: it runs at all sizes.
 const SEQUENTIAL: &str = "when a fault counts as sequential";
+const MEMORY: &str = "usable memory";
+const IN_FLIGHT: &str = "page-outs in flight";
+/// What moves SOR's figures most: these run at all sizes.
+const AT_ALL_SIZES: [&str; 3] = [SEQUENTIAL, MEMORY, IN_FLIGHT];
+/// Usable memory when files have filled the buffer cache, which stays wired: 112 MB by `vfs_bio.c`
+/// (50 buffers, 960 for the first 64 MB and 6,144 for the rest, of 16 KiB each).
+const FRAMES_BUFFERS: u64 = 216_000;
 
 /// Rows and columns for a size, GB of 2^30 bytes.
 fn n_of(size: &str) -> u64 {
@@ -89,16 +95,37 @@ const VARIATIONS: &[Variation] = &[
         apply: |s| s.scheduler = "fifo".to_owned(),
     },
     Variation {
-        cause: "usable memory",
+        cause: MEMORY,
+        value: "216,000 pages, with a full buffer cache",
+        workloads: WORKLOADS,
+        apply: |s| s.frames = FRAMES_BUFFERS,
+    },
+    Variation {
+        cause: MEMORY,
         value: "234,000 pages",
         workloads: WORKLOADS,
         apply: |s| s.frames = 234_000,
     },
     Variation {
-        cause: "usable memory",
+        cause: MEMORY,
         value: "250,000 pages",
         workloads: WORKLOADS,
         apply: |s| s.frames = 250_000,
+    },
+    Variation {
+        cause: IN_FLIGHT,
+        value: "1",
+        workloads: &["sor"],
+        apply: |s| s.policies.bsd.writes_max = Some(1),
+    },
+    Variation {
+        cause: IN_FLIGHT,
+        value: "1, and the write cache off",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(1);
+            disk_with(s, |p| p.write_cache = false);
+        },
     },
     Variation {
         cause: "clusters of 8 pages to each side of the victim, as the paper says",
@@ -165,7 +192,7 @@ pub(super) fn setups() -> Vec<(RunKey, Setup)> {
     }
     for variation in VARIATIONS {
         for workload in variation.workloads {
-            let every = variation.cause == SEQUENTIAL && *workload == "sor";
+            let every = AT_ALL_SIZES.contains(&variation.cause) && *workload == "sor";
             let sizes: &[&str] = if every { &SIZES } else { &[VARIED] };
             add(Some(variation), workload, sizes);
         }
@@ -206,8 +233,8 @@ fn constants() -> Vec<String> {
         "Disk: a Seagate of 160 GB and 7200 rpm of the time, write cache on, one command at a time, in ata(4)'s order.",
         "LU: nbench's build_problem, exact, n = 13,209, 14,188, 15,105 (GB of 2^30 bytes). SOR: the same n, 7 sweeps, \
          rows as FreeBSD 8's allocator lays them out.",
-        "Variations ran at 1.5 GB, and the other sizes quote them; when SOR's faults count as sequential was varied at \
-         all three.",
+        "Variations ran at 1.5 GB, and the other sizes quote them; SOR's usable memory, its page-outs in flight and when \
+         its faults count as sequential were varied at all three.",
         "CPU times are those measured on a machine of today; the paper gives none.",
     ]
     .map(str::to_owned)
@@ -299,8 +326,8 @@ fn remark(keys: &[&str]) -> &'static str {
              than the requests."
         }
         [_, "sor", _] => {
-            "The paper's SOR saves more time than writes, and far fewer writes than the same program in the MOC paper: \
-             no one model of the kernel fits both."
+            "The paper's SOR saves more time than writes, and far fewer writes than the same program in the MOC paper. \
+             One write in flight comes near the time saved in both."
         }
         _ => "",
     }

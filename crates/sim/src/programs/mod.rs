@@ -17,7 +17,7 @@ pub use layout::{Layout, Rows};
 pub use lu::{Lu, LuParams};
 pub use micro::{Micro, MicroParams};
 pub use nbench_rng::NbenchRng;
-pub use ns2::{Ns2, Ns2Params, RUN_SHARES};
+pub use ns2::{Growth, Ns2, Ns2Params, RUN_SHARES};
 pub use sor::{Sor, SorParams};
 pub use spec::{NAMES, Spec};
 

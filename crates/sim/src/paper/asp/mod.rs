@@ -13,7 +13,7 @@ use super::runs::Runs;
 use super::spread::Spread;
 use crate::programs::JvmParams;
 use crate::world::Report;
-use setups::{OF_ASP, SCHEDULERS, SEEDS, key, variations};
+use setups::{EVERY_FIND, OF_ASP, SCHEDULERS, SEEDS, key, variations};
 
 /// Transactions that each guest makes in the timed part.
 fn transactions() -> f64 {
@@ -96,6 +96,7 @@ impl<'a> Point<'a> {
         let (reader, variant) = match own {
             Some(&(_, own)) if reader == "asp" => (own, ""),
             Some(_) => (reader, ""),
+            None if self.counts_finds() => (reader, ""),
             None => (reader, self.variant),
         };
         let key = key(scheduler, reader).varied(variant).seeded(self.seed);
@@ -139,9 +140,18 @@ impl<'a> Point<'a> {
         self.gain(cfq, other)
     }
 
+    fn counts_finds(self) -> bool {
+        EVERY_FIND.name() == self.variant
+    }
+
     /// Percent, under CFQ.
     fn hit_rate(self, reader: &str) -> Option<f64> {
-        self.report("cfq", reader)?.hit_rate_percent()
+        let report = self.report("cfq", reader)?;
+        if !self.counts_finds() {
+            return report.hit_rate_percent();
+        }
+        let finds = report.minor_faults.saturating_sub(report.zero_fills);
+        (report.read_ahead > 0).then(|| 100.0 * finds as f64 / report.read_ahead as f64)
     }
 
     /// Under CFQ.

@@ -1,7 +1,7 @@
 //! The orders that the paper's tables show, and where they hold here.
 
 use super::figures::head;
-use super::setups::{OF_ASP, by_memory, variations};
+use super::setups::{EVERY_FIND, OF_ASP, by_memory, variations};
 use super::{Point, each_seed};
 use crate::paper::evaluation::{Table, short};
 use crate::paper::runs::Runs;
@@ -49,6 +49,9 @@ fn margins(runs: &Runs, variant: &str, (name, margin): Order) -> Vec<f64> {
     // Under a variation of ASP with one slot all else is as at 512 MB.
     let of_asp = OF_ASP.iter().any(|of| of.0.name() == variant);
     if of_asp && (!name.contains("ASP") || name.contains("two slots")) {
+        return Vec::new();
+    }
+    if EVERY_FIND.name() == variant && !name.contains("hit rate") {
         return Vec::new();
     }
     each_seed(runs, variant, margin)

@@ -96,6 +96,15 @@ pub(super) const OF_ASP: [(Variation, &str); 4] = [
     (of_asp("MDIS of ASP", "32"), "asp, MDIS 32"),
 ];
 
+/// The kernel counts every page that a fault finds in the swap cache (`find_success` of
+/// `mm/swap_state.c`); the runs are the same.
+pub(super) const EVERY_FIND: Variation = Variation {
+    cause: "what counts as a hit (the first touch of a page that was read along)",
+    value: "every page found in the swap cache, those on their way out too",
+    workloads: &[],
+    apply: |_| {},
+};
+
 const fn of_asp(cause: &'static str, value: &'static str) -> Variation {
     Variation {
         cause,
@@ -158,6 +167,12 @@ const VARIED: &[Variation] = &[
         apply: |s| s.swap_slots = 640 << 8,
     },
     Variation {
+        cause: "where pages go in the swap space (one behind the other)",
+        value: "Linux's runs of 256 slots, the lowest first",
+        workloads: ALL,
+        apply: |s| "linux".clone_into(&mut s.policies.slots),
+    },
+    Variation {
         cause: "page-out (linux: 32 pages in access order)",
         value: "packed",
         workloads: ALL,
@@ -195,7 +210,8 @@ const fn memory(value: &'static str, apply: fn(&mut Setup)) -> Variation {
 /// Every variation.
 pub(super) fn variations() -> Vec<Variation> {
     let of_asp = OF_ASP.iter().map(|(variation, _)| *variation);
-    VARIED.iter().copied().chain(of_asp).collect()
+    let varied = VARIED.iter().copied().chain(of_asp);
+    varied.chain([EVERY_FIND]).collect()
 }
 
 /// The variants whose only difference is memory, in percent and ascending; the empty name is that

@@ -1,13 +1,16 @@
 //! The runs of the MOC paper's evaluation, and what is varied in them.
 
 use crate::paper::runs::{ATA, RunKey, Variation, disk_with, each_sor, scan_of_the_papers};
-use crate::programs::{Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
+use crate::programs::{Growth, Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
 use crate::world::{LastrSetting, Setup, WindowSetting};
 
 /// Pages that programs can have of 512 MB: the 126,000 that FreeBSD hands to its virtual memory
 /// less 6,000 (24 MB) for what the kernel and an idle system keep wired. The latter is a guess;
 /// 114,000 to 126,000 are shown.
 const FRAMES_512: u64 = 120_000;
+/// The same when files have filled the buffer cache, which stays wired: 62 MB by `vfs_bio.c` (50
+/// buffers, 960 for the first 64 MB and 2,867 for the rest, of 16 KiB each).
+const FRAMES_BUFFERS: u64 = 105_000;
 /// The same of 1 GB: 254,000 less 6,000.
 const FRAMES_1G: u64 = 248_000;
 /// 3 GB of swap, where the paper had 2: with 2 GB the larger inputs at once fill it under MOC (the
@@ -96,6 +99,17 @@ fn each_ns2(setup: &mut Setup, change: impl Fn(&mut Ns2Params)) {
     }
 }
 
+/// The growth of NS2's heap, evenly in the first half in all runs.
+const HEAP: &str = "how the heap of NS2 grows";
+const PAGED_WITH_NS2: &[&str] = &["ns2", "all"];
+
+/// As in a recording of the real program, whose heap reaches its last size in a storm of five seconds
+/// that touches 63 to 80 % of it a second.
+fn storm(params: &mut Ns2Params) {
+    params.growth = Growth::Steps;
+    params.storm_rounds = 5;
+}
+
 /// Another draw of the random numbers of NS2 (seeds are odd: the lowest bit is always set): how far two runs of one policy differ by chance.
 const CHANCE: &str = "chance: other random numbers of NS2";
 
@@ -139,6 +153,12 @@ pub(super) const VARIATIONS: &[Variation] = &[
         value: "100,000 pages",
         workloads: &["ns2"],
         apply: |s| s.frames = 100_000,
+    },
+    Variation {
+        cause: "usable memory",
+        value: "105,000 pages, with a full buffer cache",
+        workloads: ALONE,
+        apply: |s| s.frames = FRAMES_BUFFERS,
     },
     Variation {
         cause: "usable memory",
@@ -198,6 +218,24 @@ pub(super) const VARIATIONS: &[Variation] = &[
         apply: |s| s.policies.bsd.writes_max = Some(16),
     },
     Variation {
+        cause: "page-outs in flight, and the write cache",
+        value: "1, off",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(1);
+            write_cache_off(s);
+        },
+    },
+    Variation {
+        cause: "page-outs in flight, and the scan as the paper says",
+        value: "1, both",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(1);
+            scan_of_the_papers(s);
+        },
+    },
+    Variation {
         cause: "when a fault counts as sequential",
         value: "after a read only",
         workloads: ALONE,
@@ -250,6 +288,29 @@ pub(super) const VARIATIONS: &[Variation] = &[
         value: "40 %",
         workloads: &["ns2"],
         apply: |s| each_ns2(s, |p| p.moved_percent = 40),
+    },
+    Variation {
+        cause: HEAP,
+        value: "in three steps, as recorded",
+        workloads: &["ns2"],
+        apply: |s| each_ns2(s, |p| p.growth = Growth::Steps),
+    },
+    Variation {
+        cause: HEAP,
+        value: "in steps, the last with a storm, as recorded",
+        workloads: PAGED_WITH_NS2,
+        apply: |s| each_ns2(s, storm),
+    },
+    Variation {
+        cause: HEAP,
+        value: "in steps, the last with a storm that writes 80 % of the heap",
+        workloads: &["ns2"],
+        apply: |s| {
+            each_ns2(s, |p| {
+                storm(p);
+                p.storm_percent = 55;
+            });
+        },
     },
     Variation {
         cause: "heap of NS2 with 1000 nodes",
