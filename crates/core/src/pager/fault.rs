@@ -8,7 +8,7 @@ use crate::readahead::{Arrival, Touch};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// Pages that a rescue maps in all, where a stream of slots goes on with pages that are not neighbours:
-/// a quarter of the largest default window, so that later touches of a window are still seen. With 64,
+/// an eighth of the largest default window, so that later touches of a window are still seen. With 64,
 /// MOC's second pass (clusters of 1 and 4) took as long as with 16, 4 alternating runs on a quiet machine.
 const STREAM_ALONG: u64 = 16;
 

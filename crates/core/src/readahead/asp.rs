@@ -45,6 +45,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "a window that grows by a step while faults stay near the last one",
     source: "ASP, HPDC 2010, section 3.1.2",
     defaults: PARAMS,
+    little: None,
     settings: SETTINGS,
     build: |params| Box::new(Asp::<1>::new(params, "asp")),
 };

@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "asp with two places remembered for each source of faults",
     source: "ASP, HPDC 2010, section 3.1.3",
     defaults: PARAMS,
+    little: None,
     settings: SETTINGS,
     build: |params| Box::new(Asp::<2>::new(params, "asp2")),
 };

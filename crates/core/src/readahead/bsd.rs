@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
         max_window: 15,
         ..Params::DEFAULT
     },
+    little: None,
     settings: &[MAX, LASTR],
     build: |params| Box::new(Bsd::new(params)),
 };

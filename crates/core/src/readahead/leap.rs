@@ -36,6 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
         arrival: Arrival::Staged,
         ..Params::DEFAULT
     },
+    little: None,
     settings: &[MAX, HISTORY, SPLIT, ENTRIES, KEY],
     build: |params| Box::new(Leap::new(params)),
 };

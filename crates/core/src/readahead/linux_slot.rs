@@ -28,6 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
         arrival: Arrival::Staged,
         ..Params::DEFAULT
     },
+    little: None,
     settings: &[MAX, PAGE_CLUSTER, BLOCK, ARRIVAL, DEMAND_FIRST],
     build: |params| Box::new(LinuxSlot::new(params)),
 };

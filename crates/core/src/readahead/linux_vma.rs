@@ -27,6 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         arrival: Arrival::Staged,
         ..Params::DEFAULT
     },
+    little: None,
     settings: &[VMA_MAX, VMA_PAGE_CLUSTER],
     build: |params| Box::new(LinuxVma::new(params)),
 };

@@ -130,10 +130,21 @@ pub struct Entry {
     pub source: &'static str,
     /// The parameters of that source.
     pub defaults: Params,
+    /// What is different with little memory.
+    pub little: Option<Little>,
     /// The parameters that it uses, as people set them.
     pub settings: &'static [Setting],
     /// Builds the policy; panics when a parameter is out of its range.
     pub build: fn(Params) -> Box<dyn ReadAhead>,
+}
+
+/// The default of a pager with little memory, of which a large window takes too much.
+#[derive(Clone, Copy, Debug)]
+pub struct Little {
+    /// Fewer frames than this are little.
+    pub below: usize,
+    /// The largest window, in slots.
+    pub max_window: u32,
 }
 
 impl Entry {
@@ -141,6 +152,18 @@ impl Entry {
     #[must_use]
     pub const fn params(&self) -> Params {
         self.defaults
+    }
+
+    /// The same for a pager of `frames` frames.
+    #[must_use]
+    pub const fn params_for(&self, frames: usize) -> Params {
+        let mut params = self.defaults;
+        if let Some(little) = self.little
+            && frames < little.below
+        {
+            params.max_window = little.max_window;
+        }
+        params
     }
 }
 

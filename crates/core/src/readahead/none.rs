@@ -12,6 +12,7 @@ pub(super) const ENTRY: Entry = Entry {
         max_window: 1,
         ..Params::DEFAULT
     },
+    little: None,
     settings: &[],
     build: |_| Box::new(Nothing),
 };

@@ -374,21 +374,22 @@ impl Abilities {
     };
 }
 
-/// The policy called `name` with `settings`, as in `window=4,max=64`, for a body that can do
-/// what `can` says.
+/// The policy called `name` with `settings`, as in `window=4,max=64`, for a pager of `frames` frames
+/// whose body can do what `can` says.
 ///
 /// # Errors
 /// When there is no such policy, setting or value, or the body cannot give what it needs.
 pub fn configure(
     name: &str,
     settings: &str,
+    frames: usize,
     can: Abilities,
 ) -> Result<(&'static Entry, Params), Refused> {
     let entry = find(name).ok_or_else(|| Refused::Policy {
         given: name.to_string(),
         allowed: super::REGISTRY.iter().map(|entry| entry.name).collect(),
     })?;
-    let mut params = entry.params();
+    let mut params = entry.params_for(frames);
     entry.set_all(&mut params, settings)?;
     entry.validate(&params, can)?;
     Ok((entry, params))

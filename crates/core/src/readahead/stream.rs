@@ -12,18 +12,22 @@ use core::mem;
 use super::learn::{Bet, Learner};
 use super::params::{ARRIVAL, DEMAND_FIRST, KEY, MAX};
 use super::span::{self, Direction};
-use super::{Entry, Key, Manner, Params, ReadAhead, SlotView, Touch, Window};
-use crate::units::{PageNo, SlotNo, SlotRange};
+use super::{Entry, Key, Little, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use crate::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "stream",
     summary: "streams of slots in both directions, read ahead of the program",
     source: "Outpage",
-    // Measured: the time of a sweep falls up to 64 slots a window and hardly beyond.
+    // Both measured: docs/readahead.md, "The largest window".
     defaults: Params {
-        max_window: 64,
+        max_window: 128,
         ..Params::DEFAULT
     },
+    little: Some(Little {
+        below: (48 << 20) / PAGE_BYTES,
+        max_window: 64,
+    }),
     settings: &[MAX, KEY, ARRIVAL, DEMAND_FIRST],
     build: |params| Box::new(Streams::new(params)),
 };

@@ -4,8 +4,11 @@ use outpage_core::readahead::{
     self, Abilities, Arrival, Key, Params, Placement, Refused, configure,
 };
 
+/// Plenty.
+const FRAMES: usize = 1 << 20;
+
 fn refused(policy: &str, settings: &str, can: Abilities) -> Refused {
-    configure(policy, settings, can).unwrap_err()
+    configure(policy, settings, FRAMES, can).unwrap_err()
 }
 
 #[test]
@@ -13,6 +16,7 @@ fn settings_are_read() {
     let (entry, params) = configure(
         "asp",
         "window=4, step=2,max=64,mdis=16,entries=3,key=source,placement=target,arrival=mapped",
+        FRAMES,
         Abilities::ALL,
     )
     .unwrap();
@@ -31,7 +35,7 @@ fn settings_are_read() {
     for (cluster, slots) in [(0, 1), (3, 8), (5, 32)] {
         let text = format!("page-cluster={cluster}");
         for policy in ["linux-slot", "linux-vma"] {
-            let (_, params) = configure(policy, &text, Abilities::ALL).unwrap();
+            let (_, params) = configure(policy, &text, FRAMES, Abilities::ALL).unwrap();
             assert_eq!(params.max_window, slots);
         }
     }
@@ -150,7 +154,10 @@ fn a_policy_that_needs_what_the_body_lacks_is_told_what_can_be_had() {
         assert!(told.contains(allowed), "{policy} {settings}: {told}");
     }
     for (policy, settings) in [("stream", ""), ("bsd", ""), ("asp", "arrival=mapped")] {
-        assert!(configure(policy, settings, blind).is_ok(), "{policy}");
+        assert!(
+            configure(policy, settings, FRAMES, blind).is_ok(),
+            "{policy}"
+        );
     }
 }
 
@@ -163,4 +170,15 @@ fn numbers_give_the_parameters_back() {
     let mut numbers = Params::default().numbers();
     numbers[0] = 0;
     assert_eq!(Params::from_numbers(numbers), None);
+}
+
+#[test]
+fn little_memory_has_a_smaller_largest_window_unless_one_is_set() {
+    let max = |settings, mib: usize| {
+        let frames = mib * 256;
+        let (_, params) = configure("stream", settings, frames, Abilities::ALL).unwrap();
+        params.max_window
+    };
+    assert_eq!((max("", 47), max("", 48)), (64, 128));
+    assert_eq!((max("max=200", 8), max("max=200", 48)), (200, 200));
 }

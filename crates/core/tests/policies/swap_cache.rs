@@ -34,7 +34,7 @@ impl Body {
     fn new(policy: &str, frames: usize, change: impl FnOnce(&mut Params)) -> Self {
         let readahead = readahead::find(policy).unwrap();
         let pageout = pageout::find("packed").unwrap();
-        let mut params = readahead.params();
+        let mut params = readahead.params_for(frames);
         change(&mut params);
         let setup = Setup {
             reclaim: (reclaim::REGISTRY[0].build)(),

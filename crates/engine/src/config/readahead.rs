@@ -31,8 +31,13 @@ impl ReadAhead {
     }
 
     /// The parameters, with a largest window of `window` slots instead of the policy's.
-    fn params(&self, window: Option<u32>, can: Abilities) -> Result<Params, Refused> {
-        let (entry, mut params) = configure(self.name, &self.settings, Abilities::ALL)?;
+    fn params(
+        &self,
+        window: Option<u32>,
+        frames: usize,
+        can: Abilities,
+    ) -> Result<Params, Refused> {
+        let (entry, mut params) = configure(self.name, &self.settings, frames, Abilities::ALL)?;
         params.max_window = window.unwrap_or(params.max_window);
         entry.validate(&params, can)?;
         Ok(params)
@@ -45,7 +50,7 @@ impl FromStr for ReadAhead {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         // Whether its values fit together depends on other options too.
-        match configure(name.trim(), settings, Abilities::ALL) {
+        match configure(name.trim(), settings, usize::MAX, Abilities::ALL) {
             Ok((entry, _)) => Ok(Self {
                 name: entry.name,
                 settings: settings.trim().to_owned(),
@@ -81,7 +86,11 @@ impl Config {
     /// When they do not fit together, or need what the mechanism cannot give: names what is allowed.
     pub fn readahead_params(&self, mechanism: Mechanism) -> Result<Params, ConfigError> {
         self.readahead
-            .params(self.window_pages, abilities(mechanism))
+            .params(
+                self.window_pages,
+                self.limit_pages() as usize,
+                abilities(mechanism),
+            )
             .map_err(|refused| ConfigError {
                 setting: match self.window_pages {
                     Some(window) => format!("read-ahead {} with max={window}", self.readahead),

@@ -418,7 +418,7 @@ impl Setup {
                 readahead::REGISTRY.iter().map(|e| e.name),
             )
         })?;
-        let mut params = entry.params();
+        let mut params = entry.params_for(self.frames as usize);
         params.max_window = p.max_window.unwrap_or(params.max_window);
         params.lastr = match p.lastr {
             LastrSetting::MajorFaults => readahead::LastrRule::MajorFaults,
