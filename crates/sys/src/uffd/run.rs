@@ -49,7 +49,8 @@ impl Uffd {
     ///
     /// **Every destination page must be missing when the call starts.** Some kernels (6.18 is one) do not
     /// clear an `EAGAIN` inside the call, and then meet pages as present that they have just moved. A
-    /// page gone from `src` and found at `dst` therefore counts as moved.
+    /// page gone from `src` and found at `dst` therefore counts as moved. The kernel wakes nobody for it: that
+    /// is made up for here, unless `how` forbids it.
     pub fn move_run(
         &self,
         dst: usize,
@@ -71,7 +72,12 @@ impl Uffd {
             let pages = run.span.min(report.len() - run.at);
             let skip = run.at * PAGE_BYTES;
             let outcome = self.move_pages(dst + skip, src + skip, pages * PAGE_BYTES, how);
+            let at = run.at;
             run.take(outcome, pages, report, pagemap);
+            let found_moved = outcome.bytes == 0 && run.at > at && report[at] == MoveOutcome::Moved;
+            if found_moved && !how.dont_wake {
+                let _ = self.wake(dst + skip, PAGE_BYTES);
+            }
         }
     }
 }
