@@ -141,6 +141,13 @@ pub enum Refused {
         /// The least and the most that are allowed.
         allowed: (u64, u64),
     },
+    /// The setting is given twice.
+    Twice {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// The setting.
+        setting: &'static str,
+    },
 }
 
 impl fmt::Display for Refused {
@@ -149,7 +156,7 @@ impl fmt::Display for Refused {
             Self::Scheduler { given } => {
                 let names: Vec<_> = SCHEDULERS.iter().map(|s| s.name).collect();
                 let names = names.join(", ");
-                write!(f, "there is no scheduler {given}; there are {names}")
+                write!(f, "there is no scheduler '{given}'; there are {names}")
             }
             Self::Setting {
                 scheduler,
@@ -177,6 +184,9 @@ impl fmt::Display for Refused {
                 f,
                 "{setting} cannot be '{given}'; allowed: {least} to {most}"
             ),
+            Self::Twice { scheduler, setting } => {
+                write!(f, "{scheduler} is given {setting} twice; allowed: once")
+            }
         }
     }
 }
@@ -186,7 +196,7 @@ impl std::error::Error for Refused {}
 /// The scheduler that `text` names, `NAME[:KEY=VALUE,...]`.
 ///
 /// # Errors
-/// When there is no such scheduler, setting or value.
+/// When there is no such scheduler, setting or value, or a setting is given twice.
 pub fn scheduler(text: &str) -> Result<Box<dyn Scheduler>, Refused> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let found = SCHEDULERS.iter().find(|entry| entry.name == name.trim());
@@ -194,6 +204,7 @@ pub fn scheduler(text: &str) -> Result<Box<dyn Scheduler>, Refused> {
         given: name.to_owned(),
     })?;
     let mut tunables = Tunables::default();
+    let mut names = Vec::new();
     for given in settings.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (setting, value) = given
             .split_once('=')
@@ -206,6 +217,13 @@ pub fn scheduler(text: &str) -> Result<Box<dyn Scheduler>, Refused> {
                 given: given.to_owned(),
                 allowed: entry.settings.iter().map(|s| s.name).collect(),
             })?;
+        if names.contains(&setting.name) {
+            return Err(Refused::Twice {
+                scheduler: entry.name,
+                setting: setting.name,
+            });
+        }
+        names.push(setting.name);
         let in_range = |number: &u64| (setting.least..=setting.most).contains(number);
         let number = value.parse().ok().filter(in_range);
         *(setting.field)(&mut tunables) = number.ok_or_else(|| Refused::Value {
@@ -235,6 +253,7 @@ mod tests {
             ),
             ("cfq:idle-ms", ["'idle-ms'", "KEY=VALUE"]),
             ("cfq:slice-ms=0", ["slice-ms", "1 to 10000"]),
+            ("cfq:idle-ms=8,idle-ms=0", ["idle-ms", "twice"]),
             ("anticipatory:antic-expire-us=-1", ["'-1'", "0 to 10000000"]),
         ] {
             let said = scheduler(bad).err().expect(bad).to_string();
