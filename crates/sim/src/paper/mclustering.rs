@@ -25,8 +25,8 @@ const MEMORY: &str = "usable memory";
 const IN_FLIGHT: &str = "page-outs in flight";
 /// What moves SOR's figures most: these run at all sizes.
 const AT_ALL_SIZES: [&str; 3] = [SEQUENTIAL, MEMORY, IN_FLIGHT];
-/// Usable memory when files have filled the buffer cache, which stays wired: 112 MB by `vfs_bio.c`
-/// (50 buffers, 960 for the first 64 MB and 6,144 for the rest, of 16 KiB each).
+/// Usable memory when files have filled the buffer cache, which stays wired: 113 MB by `vfs_bio.c`
+/// (50 buffers, 1,024 for the first 64 MB and 6,144 for the rest, of 16 KiB each).
 const FRAMES_BUFFERS: u64 = 216_000;
 
 /// Rows and columns for a size, GB of 2^30 bytes.

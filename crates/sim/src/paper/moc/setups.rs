@@ -9,7 +9,7 @@ use crate::world::{LastrSetting, Setup, WindowSetting};
 /// 114,000 to 126,000 are shown.
 const FRAMES_512: u64 = 120_000;
 /// The same when files have filled the buffer cache, which stays wired: 62 MB by `vfs_bio.c` (50
-/// buffers, 960 for the first 64 MB and 2,867 for the rest, of 16 KiB each).
+/// buffers, 1,024 for the first 64 MB and 2,867 for the rest, of 16 KiB each).
 const FRAMES_BUFFERS: u64 = 105_000;
 /// The same of 1 GB: 254,000 less 6,000.
 const FRAMES_1G: u64 = 248_000;
