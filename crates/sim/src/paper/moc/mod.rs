@@ -53,8 +53,9 @@ fn constants() -> Vec<String> {
         "Memory: 120,000 pages of 512 MB and 248,000 of 1 GB. Swap: 3 GB, where the paper had 2, because the larger inputs \
          fill 2 GB under MOC; single programs never come near 2 GB, for the programs at once 2 GB is a variation.",
         "Disk: Barracuda 7200.9, write cache on (FreeBSD's default, hw.ata.wc), one command at a time, in ata(4)'s order.",
-        "NS2: a model calibrated to the run lengths and the growth of the real program, never to page-outs. SOR: 7 \
-         sweeps, rows of whole pages. LU: nbench's build_problem, exact.",
+        "NS2: a model calibrated to the run lengths of the real program, never to page-outs; its heap grows evenly in the \
+         first half, the real one's in steps, which are a variation. SOR: 7 sweeps, rows of whole pages. LU: nbench's \
+         build_problem, exact.",
         "CPU times are set from Table 1 at 1 GB, where nothing is paged: those rows of single programs agree by \
          construction.",
         "SOR's 7 sweeps were inferred from Table 3: that its pages written agree confirms nothing; 3 and 15 are shown.",
