@@ -624,8 +624,8 @@ public final class Jbb {
         for (int w = 0; w < terminals.length; w++) {
             terminals[w] = new Terminal(company, w, options.seed, until, options.transactions);
         }
-        Service service = new Service(options.serviceMillis);
-        if (options.serviceMillis > 0) {
+        Service service = options.serviceMillis > 0 ? new Service(options.serviceMillis) : null;
+        if (service != null) {
             service.start();
         }
         for (Terminal terminal : terminals) {
@@ -635,7 +635,7 @@ public final class Jbb {
             terminal.join();
         }
         report(terminals, (System.nanoTime() - start) / 1e9);
-        if (options.serviceMillis > 0) {
+        if (service != null) {
             say("service rounds   %d", service.rounds);
         }
         if (counted) {
