@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_run_is_found_when_none_is_long_enough() {
+    fn the_longest_run_nearby_is_found_when_none_is_long_enough() {
         let mut bits = Bits::filled(256, false);
         for bit in (0..10).chain(100..150).chain(200..220) {
             bits.put(bit);
@@ -301,5 +301,18 @@ mod tests {
         );
         assert_eq!(bits.take_run(16).count, 16);
         assert_eq!(bits.ones, 14);
+    }
+
+    #[test]
+    fn a_longer_run_is_not_looked_for_far_away_and_no_one_is_overlooked() {
+        let mut bits = Bits::filled(1024, false);
+        for bit in (5..15).chain(500..550) {
+            bits.put(bit);
+        }
+        for (start, count) in [(5, 10), (500, 50)] {
+            let start = Place(start);
+            assert_eq!(bits.take_run(64), Places { start, count });
+        }
+        assert!(bits.ones == 0 && bits.words.iter().all(|&word| word == 0));
     }
 }

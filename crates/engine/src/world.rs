@@ -25,7 +25,8 @@ mod io;
 /// The most pages one call acts on.
 pub const RUN_PAGES: usize = outpage_core::pager::RUN_PAGES_MAX as usize;
 
-/// A move of pages that nobody waits for: of those that the pager alone knows of, staging for one.
+/// A move to where nobody is known to wait: to staging, or to pages of which no fault is open. Whoever faulted there
+/// and was not heard yet sleeps on until the fault is read; the page is resident then, and the pager's answer is a wake.
 const NOBODY_WAITS: MoveMode = MoveMode {
     dont_wake: true,
     allow_source_holes: false,
