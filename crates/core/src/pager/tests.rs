@@ -19,7 +19,7 @@ fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pa
     Pager::new(Setup {
         reclaim: (reclaim::REGISTRY[0].build)(),
         pageout: (pageout.build)(pageout.params()),
-        readahead: (readahead.build)(readahead.params()),
+        readahead: (readahead.build)(readahead.params_for(FRAMES)),
         slots: slots::find(slots).expect("registered").build,
         frames: FRAMES,
         slots_max: 1 << 16,

@@ -2,7 +2,7 @@
 //!
 //! Calibrated to three measurements of the real program (Debian ns2 2.35, 700 nodes) and to nothing
 //! else: the lengths of the runs of pages it writes in a second at its plateau, how many of these
-//! pages it did not write in the seconds before, and how its heap grows. Number and order of
+//! pages it did not write in the seconds before, and how far its heap grows. Number and order of
 //! page-outs follow; they were not looked at. Not here: 8 thousand pages a second that are read
 //! only; growth in steps and the storm at the last of them are variations.
 

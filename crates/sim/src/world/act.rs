@@ -126,7 +126,7 @@ impl World {
         }
         process.state = State::Ready;
         process.wait_ns += self.now - process.since;
-        if self.ready.is_empty() || !self.ready.contains(&who) {
+        if !self.ready.contains(&who) {
             self.ready.push_front(who);
             self.slice_ends = self.now + self.quantum_ns;
         }
