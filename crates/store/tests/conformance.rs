@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
 
 use common::*;
 use outpage_core::units::PAGE_BYTES;
@@ -23,14 +23,17 @@ fn uring(slots: u32, config: Config) -> UringStore {
 }
 
 /// A disk that is interrupted, not ready and short of breath in turn. Moves whole and broken pages.
+///
+/// Each thread has its own turns: with turns in common, threads in step could leave one of them all the
+/// interruptions, until its request fails as it should.
 fn short_of_breath(
     fd: i32,
     direction: Direction,
     offset: u64,
     iovecs: &[IoVec],
 ) -> Result<usize, i32> {
-    static CALLS: AtomicU32 = AtomicU32::new(0);
-    let moved = match CALLS.fetch_add(1, Ordering::Relaxed) % 5 {
+    thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
+    let moved = match CALLS.replace(CALLS.get() + 1) % 5 {
         0 => return Err(libc::EINTR),
         1 => return Err(libc::EAGAIN),
         2 => 1000,
