@@ -166,7 +166,7 @@ impl Frames {
 }
 
 /// How much farther a longer run is looked for, in bits. A choice: looking at all places took 3 % of the CPU time of
-/// MOC's microbenchmark, whose free frames lie one by one.
+/// MOC's microbenchmark, whose free frames lie one by one; 1024 measured alike (2.557 and 2.550 s of it).
 const LOOK_ON: usize = 256;
 
 /// A bitmap that hands out runs of ones, next fit.
