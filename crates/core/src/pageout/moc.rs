@@ -17,19 +17,32 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "several clusters in one write, the pages of each object in ascending order",
     source: "MOC, 2009",
     buffer_pages: 16,
-    build: |params| Box::new(Moc::new(params)),
+    build: |params| Box::new(Moc::new(ENTRY.name, Parted::Never, params)),
 };
 
-struct Moc {
+/// Whether a cluster may lie in two buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Parted {
+    /// A buffer is handed over before a cluster that does not fit, as in the paper.
+    Never,
+    /// The buffer is filled, and the rest of the cluster begins the next one.
+    ToFill,
+}
+
+pub(super) struct Moc {
+    name: &'static str,
+    parted: Parted,
     gather: Gather,
     window: ClusterWindow,
     sort: ObjectSort,
 }
 
 impl Moc {
-    fn new(params: Params) -> Self {
+    pub(super) fn new(name: &'static str, parted: Parted, params: Params) -> Self {
         let limit = params.checked_buffer_pages();
         Self {
+            name,
+            parted,
             gather: Gather::new(limit, Placement::Shrink),
             window: params.window,
             sort: ObjectSort::new(limit),
@@ -39,7 +52,7 @@ impl Moc {
 
 impl PageOut for Moc {
     fn name(&self) -> &'static str {
-        ENTRY.name
+        self.name
     }
 
     fn buffer_pages(&self) -> u32 {
@@ -47,7 +60,11 @@ impl PageOut for Moc {
     }
 
     fn collect(&mut self, victim: PageNo, view: &dyn Inactive, ready: &mut Chunk) -> PageRange {
-        let pages = cluster(victim, self.gather.limit(), self.window, view);
+        let most = match self.parted {
+            Parted::Never => self.gather.limit(),
+            Parted::ToFill => self.gather.room(),
+        };
+        let pages = cluster(victim, most, self.window, view);
         if self.gather.add(pages, ready) {
             self.sort.sort(ready);
         }
@@ -66,7 +83,7 @@ impl PageOut for Moc {
 }
 
 /// The object sort: reunites clusters of an object that were collected apart.
-pub(super) struct ObjectSort {
+struct ObjectSort {
     /// Objects in order of first appearance. The paper leaves their order open.
     objects: Vec<ObjectId>,
     /// (rank of the object, page).
@@ -74,7 +91,7 @@ pub(super) struct ObjectSort {
 }
 
 impl ObjectSort {
-    pub(super) fn new(limit: u32) -> Self {
+    fn new(limit: u32) -> Self {
         let limit = limit as usize;
         Self {
             objects: Vec::with_capacity(limit),
@@ -84,7 +101,7 @@ impl ObjectSort {
 
     /// Sorts the pages of each object, objects in order of first appearance, and joins clusters
     /// that have become neighbours.
-    pub(super) fn sort(&mut self, chunk: &mut Chunk) {
+    fn sort(&mut self, chunk: &mut Chunk) {
         self.objects.clear();
         self.keys.clear();
         for &page in &chunk.pages {

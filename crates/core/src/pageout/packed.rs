@@ -6,11 +6,8 @@
 
 use alloc::boxed::Box;
 
-use super::gather::Gather;
-use super::moc::ObjectSort;
-use super::window::{ClusterWindow, cluster};
-use super::{Chunk, Entry, Inactive, PageOut, Params, Placement};
-use crate::units::{PageNo, PageRange};
+use super::Entry;
+use super::moc::{Moc, Parted};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "packed",
@@ -18,50 +15,5 @@ pub(super) const ENTRY: Entry = Entry {
     source: "Outpage",
     // Measured: a write of 64 pages costs twice one of a single page, and beyond it hardly less a page.
     buffer_pages: 64,
-    build: |params| Box::new(Packed::new(params)),
+    build: |params| Box::new(Moc::new(ENTRY.name, Parted::ToFill, params)),
 };
-
-struct Packed {
-    gather: Gather,
-    window: ClusterWindow,
-    sort: ObjectSort,
-}
-
-impl Packed {
-    fn new(params: Params) -> Self {
-        let limit = params.checked_buffer_pages();
-        Self {
-            gather: Gather::new(limit, Placement::Shrink),
-            window: params.window,
-            sort: ObjectSort::new(limit),
-        }
-    }
-}
-
-impl PageOut for Packed {
-    fn name(&self) -> &'static str {
-        ENTRY.name
-    }
-
-    fn buffer_pages(&self) -> u32 {
-        self.gather.limit()
-    }
-
-    fn collect(&mut self, victim: PageNo, view: &dyn Inactive, ready: &mut Chunk) -> PageRange {
-        let pages = cluster(victim, self.gather.room(), self.window, view);
-        if self.gather.add(pages, ready) {
-            self.sort.sort(ready);
-        }
-        pages
-    }
-
-    fn finish(&mut self, ready: &mut Chunk) {
-        if self.gather.hand_over(ready) {
-            self.sort.sort(ready);
-        }
-    }
-
-    fn forget(&mut self, page: PageNo) {
-        self.gather.forget(page);
-    }
-}
