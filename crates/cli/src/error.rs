@@ -1,5 +1,6 @@
 //! Errors that end a command, and their exit codes.
 
+use std::ffi::OsString;
 use std::fmt;
 
 use clap::error::ErrorKind;
@@ -110,8 +111,14 @@ impl From<crate::workload::WorkloadError> for CliError {
 
 /// The first paragraph of clap's message, as one line.
 ///
-/// Clap writes usage and hints in further paragraphs; the help has them.
-pub fn usage_line(error: &clap::Error) -> CliError {
+/// Clap writes usage and hints in further paragraphs; the help has them, that of the command that `words`
+/// name.
+pub fn usage_line(
+    error: &clap::Error,
+    outpage: clap::Command,
+    words: impl Iterator<Item = OsString>,
+) -> CliError {
+    let help = format!("see `{} --help`", named(outpage, words));
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // The text is the whole help, with a line for each command; wrapped summaries are indented further.
@@ -123,11 +130,24 @@ pub fn usage_line(error: &clap::Error) -> CliError {
             .filter_map(|line| line.split_whitespace().next())
             .collect();
         let text = format!("no command named; there are {}", names.join(", "));
-        return CliError::new(code::USAGE, format!("{text}; see `outpage --help`"));
+        return CliError::new(code::USAGE, format!("{text}; {help}"));
     }
     let paragraphs = text.trim().split("\n\n");
     let first: Vec<&str> = paragraphs.take(1).flat_map(str::split_whitespace).collect();
     let line = first.join(" ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    CliError::new(code::USAGE, format!("{line}; see `outpage --help`"))
+    CliError::new(code::USAGE, format!("{line}; {help}"))
+}
+
+/// The name of the command that `words` begin with, as in `outpage bench kernel`.
+fn named(mut command: clap::Command, words: impl Iterator<Item = OsString>) -> String {
+    let mut name = command.get_name().to_owned();
+    for word in words {
+        let Some(next) = command.find_subcommand(word).cloned() else {
+            break;
+        };
+        name = format!("{name} {}", next.get_name());
+        command = next;
+    }
+    name
 }

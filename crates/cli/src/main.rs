@@ -19,8 +19,8 @@ mod workload;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use error::CliError;
@@ -39,7 +39,10 @@ fn main() -> ExitCode {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => return report(&error::usage_line(&error)),
+        Err(error) => {
+            let words = std::env::args_os().skip(1);
+            return report(&error::usage_line(&error, Cli::command(), words));
+        }
     };
     let done = match cli.command {
         Command::Run(args) => run::run(&args, device),

@@ -96,7 +96,12 @@ fn options() {
     );
     refused(&run_with(&["--memory"]), 64, &["--memory"]);
     refused(&run_with(&with("--frobnicate", "1")), 64, &["--frobnicate"]);
-    refused(&["frobnicate"], 64, &["frobnicate"]);
+    refused(&["frobnicate"], 64, &["frobnicate", "see `outpage --help`"]);
+    refused(
+        &["bench", "kernel", "--frobnicate"],
+        64,
+        &["see `outpage bench kernel --help`"],
+    );
 }
 
 #[test]
