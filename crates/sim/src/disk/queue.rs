@@ -154,6 +154,7 @@ impl Queue {
                     self.begin(now, request, since);
                 }
                 Next::Wait(until) => {
+                    assert!(self.idles, "a scheduler that never idles waits");
                     self.wake = Some(until);
                     return;
                 }
