@@ -1,8 +1,9 @@
 //! `outpage trace`: what is recorded of live programs, charted, replayed and simulated.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use outpage_core::contract::Access;
 use serde_json::Value;
 
 mod common;
@@ -302,4 +303,199 @@ fn every_process_gives_a_trace_and_they_run_at_once() {
     }
     // Both fit: nobody pages.
     assert_eq!(at_once("1G")["page_outs"], 0);
+}
+
+/// What `tests/programs/forks.c` says of itself: the page number of its memory, how far apart a process's
+/// pages are, and the process of each number.
+fn forks(stdout: &[u8]) -> (u64, u64, Vec<(u64, String)>) {
+    let text = String::from_utf8_lossy(stdout);
+    let mut lines = text.lines().map(|line| {
+        let (number, rest) = line.split_once(' ').expect("two words");
+        (number.parse::<u64>().expect("a number"), rest.to_owned())
+    });
+    let (memory, apart) = lines.next().expect("a first line");
+    (memory, apart.parse().expect("a number"), lines.collect())
+}
+
+/// The references of a trace: page numbers, and whether they are writes.
+fn references(trace: &Path) -> Vec<(u64, bool)> {
+    let file = fs::File::open(trace).expect("the trace");
+    let reader = outpage_sim::trace::Reader::new(std::io::BufReader::new(file)).expect("a trace");
+    let runs = reader.map(|run| run.expect("a whole trace"));
+    let references = runs.flat_map(|run| run.references().collect::<Vec<_>>());
+    references
+        .map(|r| (r.page.index(), r.access == Access::Write))
+        .collect()
+}
+
+/// The first number in `text`, commas left out.
+fn first_number(text: &str) -> usize {
+    let digits: String = text.chars().take_while(|c| *c != ' ').collect();
+    digits.replace(',', "").parse().expect("a number")
+}
+
+/// Children forked while their parent pages, one of which forks itself, one executes a program, one is killed:
+/// each has its trace, and what it touched is in it.
+#[test]
+fn each_forked_child_has_its_own_references() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let program = common::compiled(dir.path(), "forks");
+    let trace = dir.path().join("trace");
+    const PAGES: u64 = 32 * 256;
+    let to_trace = ["trace", "--once", "-o", words(&trace), "--"];
+    let recorded = run(&[&to_trace[..], &[words(&program), "32", "3"]].concat());
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert!(recorded.status.success(), "{said}");
+    let (memory, apart, processes) = forks(&recorded.stdout);
+    assert_eq!((apart, processes.len()), (8, 8), "{said}");
+    // What had left memory for sure before the first fork: the limit is 2048 pages.
+    let sure = memory..memory + PAGES - 2048;
+    for (number, pid) in &processes {
+        let line = said
+            .lines()
+            .find(|line| line.contains(&format!(".{pid}: ")));
+        let path = match number {
+            0 => trace.clone(),
+            _ => dir.path().join(format!("trace.{pid}")),
+        };
+        let all = references(&path);
+        let inherited = line.map_or(0, |line| {
+            first_number(line.split("the first ").nth(1).expect("its parent's pages"))
+        });
+        let (left, own) = all.split_at(inherited);
+        let of_pattern = |part: &[(u64, bool)]| -> Vec<(u64, bool)> {
+            let mine = |page: &u64| sure.contains(page) && (page - memory) % apart == *number;
+            part.iter()
+                .copied()
+                .filter(|(page, _)| mine(page))
+                .collect()
+        };
+        let expected: Vec<(u64, bool)> = (0..)
+            .map(|turn: u64| (memory + number + turn * apart, turn % 2 == 1))
+            .take_while(|(page, _)| sure.contains(page))
+            .collect();
+        let mut touched = of_pattern(own);
+        // A page may leave between being read and being written.
+        touched.dedup_by(|again, first| {
+            first.1 |= first.0 == again.0 && again.1;
+            first.0 == again.0
+        });
+        match number {
+            // It filled them first.
+            0 => {
+                let again = touched.split_off(touched.len() - expected.len());
+                assert_eq!(again, expected, "the parent: {said}");
+            }
+            // Ended by a signal, `_exit` and `exec`: what was not written yet is missing, and said to be.
+            1 | 3 | 4 => assert!(
+                expected.starts_with(&touched)
+                    && touched.len() > expected.len() / 2
+                    && line.is_some_and(|line| line.contains("may be missing")),
+                "{} of {}: {said}",
+                touched.len(),
+                expected.len()
+            ),
+            _ => assert_eq!(touched, expected, "number {number}: {said}"),
+        }
+        if *number > 0 {
+            let found = of_pattern(left).into_iter().map(|touch| touch.0);
+            assert!(found.eq(touched.iter().map(|touch| touch.0)), "{said}");
+            assert!(left.iter().all(|touch| touch.1), "number {number}: {said}");
+            // Nobody else's.
+            let foreign = |page: u64| sure.contains(&page) && (page - memory) % apart != *number;
+            assert!(!own.iter().any(|touch| foreign(touch.0)), "{said}");
+        }
+    }
+    let of = |number: u64| &processes.iter().find(|p| p.0 == number).expect("it ran").1;
+    // What a child executes has a trace that nobody left anything in.
+    let executed = format!("trace.{}.1: 8,", of(4));
+    assert!(said.contains(&executed), "{executed}: {said}");
+    let forked = |child: u64, parent: u64| {
+        let part = format!("forked by process {}", of(parent));
+        let line = said
+            .lines()
+            .find(|l| l.contains(&format!(".{}: ", of(child))));
+        assert!(
+            line.is_some_and(|line| line.contains(&part)),
+            "{part}: {said}"
+        );
+    };
+    forked(2, 0);
+    forked(3, 2);
+    // Both replayed, the pages that the child found are there to be read.
+    let child = dir.path().join(format!("trace.{}", of(5)));
+    let value = json(&[
+        "replay",
+        words(&trace),
+        words(&child),
+        "--memory",
+        "4M",
+        "--disk",
+        "nvme",
+        "--no-rivals",
+        "--no-bounds",
+        "--readahead",
+        "none",
+        "--json",
+        "-",
+    ]);
+    let page_ins = value["traces"][1]["runs"][0]["report"]["page_ins"].as_u64();
+    let found = PAGES / apart;
+    assert!(page_ins.is_some_and(|pages| pages * 2 > found), "{value:#}");
+}
+
+/// The logs of children begin with their parents' and replay to the same actions, all of them.
+#[test]
+fn the_logs_of_many_forked_children_replay_identically() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let program = common::compiled(dir.path(), "forks");
+    let [log, charts] = ["log", "charts"].map(|name| dir.path().join(name));
+    let to_log = [
+        "trace",
+        "--log",
+        "-m",
+        "16M",
+        "-o",
+        words(&log),
+        "--events",
+        words(&charts),
+        "--",
+    ];
+    let recorded = run(&[&to_log[..], &[words(&program), "32", "20"]].concat());
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert!(recorded.status.success(), "{said}");
+    let (_, _, processes) = forks(&recorded.stdout);
+    for (number, pid) in &processes {
+        let of_child = dir.path().join(format!("log.{pid}"));
+        let path = if *number == 0 { &log } else { &of_child };
+        // Whoever ends at once by a signal, `_exit` or `exec` may have written nothing yet.
+        if (1..=4).contains(number) && number != &2 && !path.exists() {
+            continue;
+        }
+        let same = run(&["replay", "--identical", words(path)]);
+        let text = String::from_utf8_lossy(&same.stdout);
+        assert!(same.status.success(), "number {number}: {same:?}, {said}");
+        let in_order = *number == 0 || *number == 2 || *number > 4;
+        assert_eq!(
+            text.contains("cut short"),
+            !in_order,
+            "number {number}: {text}"
+        );
+        if *number == 0 {
+            continue;
+        }
+        // A child's charts begin at its fork: what the parent had read and written is not in them.
+        let events = fs::read_to_string(charts.join(pid).join("events.csv")).expect("charts");
+        let zero_fills = events.lines().skip(1).map(|line| {
+            let of_interval = line.split(',').nth(8).expect("zero-fills");
+            of_interval.parse::<u64>().expect("a number")
+        });
+        assert!(zero_fills.sum::<u64>() < 1000, "number {number}: {events}");
+    }
 }

@@ -1,11 +1,10 @@
 //! The pager, with an optional trace of what it was told and what it said.
 
-use std::ffi::CStr;
 use std::ops::Deref;
 
 use outpage_core::contract::{Action, Event};
 use outpage_core::pager::Pager;
-use outpage_core::record::{Header, Recorder};
+use outpage_core::record::{Branch, Header, Recorder};
 use outpage_core::units::Nanos;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
@@ -15,6 +14,14 @@ use crate::report;
 /// Bytes gathered before they are written: a few hundred entries.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// A new file for a trace.
+pub struct TraceFile {
+    /// What tells it from those of other processes.
+    pub name: String,
+    /// Open for writing.
+    pub file: Fd,
+}
+
 /// A pager whose events and actions go through one door.
 pub struct Brain {
     pager: Pager,
@@ -23,6 +30,8 @@ pub struct Brain {
 
 struct Trace {
     recorder: Recorder,
+    /// What tells the file from those of other processes.
+    name: String,
     file: Fd,
     bytes: Vec<u8>,
     /// Bytes in the file, an end mark left out.
@@ -41,33 +50,50 @@ impl Brain {
         Self { pager, trace: None }
     }
 
-    /// Traces everything from now on to a new file at `path`. To be called before the first event. An `eager` trace is written whenever the pager has nothing to do:
-    /// a system call for nearly every fault.
-    ///
-    /// # Errors
-    /// The kernel's, when the file cannot be made: `EEXIST` when there is one.
-    pub fn record(&mut self, path: &CStr, header: &Header<'_>, eager: bool) -> Result<(), Errno> {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        let file = fd::open(path, flags)?;
+    /// Traces everything from now on to `file`, a new one. To be called before the first event. An `eager`
+    /// trace is written whenever the pager has nothing to do: a system call for nearly every fault.
+    pub fn record(&mut self, file: TraceFile, header: &Header<'_>, eager: bool) {
         let mut bytes = Vec::with_capacity(BUFFER_BYTES * 2);
         let recorder = Recorder::begin(header, &mut bytes);
         self.trace = Some(Trace {
             recorder,
-            file,
+            name: file.name,
+            file: file.file,
             bytes,
             written: 0,
             ending: false,
             eager,
         });
-        Ok(())
     }
 
-    /// In a forked child: the trace is the parent's.
-    pub fn forget_trace(&mut self) {
-        if let Some(trace) = self.trace.take() {
-            // The descriptor is a number of the parent's table.
-            let _ = trace.file.release();
-        }
+    /// Whether there is a trace.
+    pub const fn traces(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// In a forked child: what follows goes to `file`, a new one, which says that it continues the parent's.
+    /// The parent's must have been flushed before the fork. Without a file the trace is given up.
+    pub fn branch(&mut self, file: Option<TraceFile>) {
+        let Some(trace) = self.trace.take() else {
+            return;
+        };
+        // The descriptor is a number of the parent's table.
+        let _ = trace.file.release();
+        let Some(file) = file else { return };
+        let mut bytes = trace.bytes;
+        debug_assert!(bytes.is_empty(), "flushed before the fork");
+        let branch = Branch {
+            parent: &trace.name,
+            shared: trace.written,
+        };
+        branch.put(&mut bytes);
+        self.trace = Some(Trace {
+            name: file.name,
+            file: file.file,
+            bytes,
+            written: 0,
+            ..trace
+        });
     }
 
     /// Tells the pager, and the trace.

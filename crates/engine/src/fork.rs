@@ -27,7 +27,7 @@ use crate::live::Live;
 use crate::placement::Placement;
 use crate::session::{Reserved, Session, SessionError};
 use crate::start::{
-    Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
+    self, Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
 };
 
 /// What the forking thread carries from before the fork to after it: descriptors, because the
@@ -108,6 +108,8 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
             break;
         }
     }
+    // What the parent's log holds now is the beginning of the child's.
+    live.pager.flush(true);
     live.fork_member = live.session.begin_fork().ok();
     let forks_so_far = engine.gate.load(Ordering::SeqCst);
     live.calls.answer(slot, 0);
@@ -171,7 +173,9 @@ pub(crate) fn revive(
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
-    live.pager.forget_trace();
+    if live.pager.traces() {
+        live.pager.branch(start::child_trace(&engine.config));
+    }
     // The parent's knows its own threads, and where this one's pager may run.
     live.placement = Placement::new();
     live.leased.clear();
@@ -185,6 +189,8 @@ pub(crate) fn revive(
     live.pager.handle(clock::now(), Event::Forked);
     live.take_share();
     live.drive();
+    // However soon the child ends, its log says where it begins.
+    live.pager.flush(true);
     // The thread that forked is the child's only one.
     live.thread_begins(Tid(process::pid()));
     Ok(live)

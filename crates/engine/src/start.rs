@@ -22,7 +22,7 @@ use outpage_sys::thread::{self, Options};
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
 use outpage_sys::{clock, fd, process};
 
-use crate::brain::Brain;
+use crate::brain::{Brain, TraceFile};
 use crate::call::{Call, Calls};
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
 use crate::fork::Ticket;
@@ -421,32 +421,42 @@ fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
         .expect("names and parameters were checked when they were parsed");
     let mut pager = Brain::new(Pager::new(setup));
     if let Some(prefix) = &config.record {
-        record(&mut pager, prefix, &header, config.record_each)?;
+        let file = trace_file(prefix)?;
+        pager.record(file, &header, config.record_each);
     }
     Ok(pager)
 }
 
-/// Traces to `prefix.PID`; what the process executes later, to `prefix.PID.1` and so on.
-fn record(
-    pager: &mut Brain,
-    prefix: &Path,
-    header: &Header<'_>,
-    eager: bool,
-) -> Result<(), StartError> {
-    let first = format!("{}.{}", prefix.display(), process::pid());
+/// The file for this process's trace: `prefix.PID`; for what it executes later, `prefix.PID.1` and so on.
+fn trace_file(prefix: &Path) -> Result<TraceFile, StartError> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     for program in 0_u32.. {
-        let path = match program {
-            0 => format!("{first}\0"),
-            later => format!("{first}.{later}\0"),
+        let name = match program {
+            0 => process::pid().to_string(),
+            later => format!("{}.{later}", process::pid()),
         };
+        let path = format!("{}.{name}\0", prefix.display());
         let path = CStr::from_bytes_with_nul(path.as_bytes())
             .map_err(|_| StartError::Os("name the trace", Errno::EINVAL))?;
-        match pager.record(path, header, eager) {
+        match fd::open(path, flags) {
             Err(Errno::EEXIST) => {}
-            result => return result.map_err(os("create the trace")),
+            result => {
+                let file = result.map_err(os("create the trace"))?;
+                return Ok(TraceFile { name, file });
+            }
         }
     }
     Err(StartError::Os("name the trace", Errno::EEXIST))
+}
+
+/// The file for the trace of a forked child. Without one the child goes on, and a line says so.
+pub(crate) fn child_trace(config: &Config) -> Option<TraceFile> {
+    let made = config.record.as_deref().map(trace_file)?;
+    made.inspect_err(|error| {
+        let why = error.to_string();
+        report::say(&["outpage: a forked child has no trace: ", &why]);
+    })
+    .ok()
 }
 
 /// The pager cannot go on: says so on the program's standard error and ends the process.

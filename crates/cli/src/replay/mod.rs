@@ -3,6 +3,7 @@
 mod identical;
 mod rivals;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -78,13 +79,23 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     sim::verdict(all.iter().flat_map(|runs| &runs.lines))
 }
 
+/// As much of the name as a column has room for. A number at its end tells processes apart.
+fn short_name(trace: &Path) -> Cow<'_, str> {
+    let ending = trace.extension().unwrap_or_default().to_string_lossy();
+    let numbered = ending.bytes().all(|b| b.is_ascii_digit());
+    let name = match numbered {
+        true => trace.file_name(),
+        false => trace.file_stem(),
+    };
+    name.unwrap_or(trace.as_os_str()).to_string_lossy()
+}
+
 /// All runs of one trace, and the other replacement policies on it where they are asked for.
 fn replay(args: &Args, trace: &Path) -> Result<(Runs, Option<Table>), CliError> {
     let recorded = load::runs(trace, args.format)?;
-    let name = match trace.file_stem() {
-        // A column has room for that only.
-        Some(stem) if args.traces.len() > 1 => stem.to_string_lossy(),
-        _ => trace.to_string_lossy(),
+    let name = match args.traces.len() {
+        1 => trace.to_string_lossy(),
+        _ => short_name(trace),
     };
     let sources = vec![Source::recorded(&name, &recorded)?];
     drop(recorded);

@@ -3,6 +3,7 @@
 mod convert;
 mod events;
 pub mod load;
+mod logs;
 mod record;
 pub mod references;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::rc::Rc;
 
-use outpage_core::record::Why;
+use outpage_core::record::{Unreadable, Why};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, ReadAhead, format_size};
 use outpage_sim::bounds::Curve;
@@ -14,7 +14,8 @@ use outpage_sim::trace::{Header, PageString};
 use outpage_sys::fd::Fd;
 use outpage_sys::launch::Signals;
 
-use super::references::{Recording, ended, of_log};
+use super::logs::{Log, Logs};
+use super::references::{Extent, Recording, extent, of_log};
 use super::{convert, events, load, with_suffix};
 use crate::bench::summary::table;
 use crate::error::{CliError, code};
@@ -100,19 +101,15 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
         .map(|w| w.to_string_lossy())
         .collect();
     let name: String = words.join(" ").chars().take(1000).collect();
-    for (at, (process, recording)) in first.recordings.iter().enumerate() {
-        let path = if at == 0 {
-            output.clone()
-        } else {
-            with_suffix(&output, &format!(".{process}"))
-        };
+    for (at, process) in first.processes.iter().enumerate() {
+        let (path, recording) = (process.path(&output, at), &process.recording);
         let header = Header {
             page_bytes: PAGE_BYTES as u32,
             recorded: convert::filtered(recording.resident),
             program: name.clone(),
         };
         convert::write_refs(&path, &header, &recording.runs)?;
-        eprintln!("outpage: {}", describe(&path, recording));
+        eprintln!("outpage: {}", describe(&path, process));
     }
     // A run that failed or was interrupted is not worth another.
     if !options.once && first.status.success() {
@@ -125,7 +122,29 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
 /// A program that was run, and the references of its processes, the most first.
 struct Recorded {
     status: ExitStatus,
-    recordings: Vec<(String, Recording)>,
+    processes: Vec<Process>,
+}
+
+/// What was recorded of a process.
+struct Process {
+    name: String,
+    /// The process that forked it while paging.
+    parent: Option<String>,
+    recording: Recording,
+}
+
+impl Process {
+    fn path(&self, output: &Path, at: usize) -> PathBuf {
+        path_of(output, at, &self.name)
+    }
+}
+
+/// Where the result of the process goes: of the first one to `output`, of others beside it.
+fn path_of(output: &Path, at: usize, process: &str) -> PathBuf {
+    match at {
+        0 => output.to_owned(),
+        _ => with_suffix(output, &format!(".{process}")),
+    }
 }
 
 fn recorded(
@@ -142,28 +161,53 @@ fn recorded(
     };
     let logs = Logs::beside(output)?;
     let status = run_program(options, config, &logs, device, signals)?;
-    let mut recordings = Vec::new();
-    for (process, path) in logs.list()? {
-        let bytes = std::fs::read(&path).map_err(|e| CliError::unread(&path, e))?;
+    let (mut processes, mut silent) = (Vec::new(), 0);
+    for name in logs.processes()? {
+        let Some(log) = logs.read(&name)? else {
+            silent += 1;
+            continue;
+        };
         // A process that was ended while its pager wrote leaves a part of an entry.
-        let recording = match of_log(&bytes) {
-            Err(torn) if torn.why == Why::Truncated => of_log(&bytes[..torn.offset]),
+        let recording = match of_log(&log.bytes) {
+            Err(torn) if torn.why == Why::Truncated => of_log(&log.bytes[..torn.offset]),
             other => other,
         };
-        let recording = recording.map_err(|e| load::damaged(&path, e))?;
-        if recording.references > 0 {
-            recordings.push((process, recording));
+        let recording = recording.map_err(|e| damaged_log(&name, e))?;
+        if recording.references > 0 && recording.forks == log.forks {
+            processes.push(Process {
+                name,
+                parent: log.parent,
+                recording,
+            });
+        } else {
+            silent += 1;
         }
     }
-    recordings.sort_by_key(|r| std::cmp::Reverse(r.1.references));
-    if recordings.is_empty() {
+    say_silent(silent);
+    processes.sort_by_key(|p| std::cmp::Reverse(p.recording.references));
+    if processes.is_empty() {
         let text = format!(
             "nothing was recorded: the program stayed within {}, so that no touch of its memory was seen",
             format_size(memory)
         );
         return Err(CliError::new(code::FAILED, text));
     }
-    Ok(Recorded { status, recordings })
+    Ok(Recorded { status, processes })
+}
+
+/// What is to be said of `count` processes of which there is nothing.
+fn say_silent(count: usize) {
+    if count > 0 {
+        eprintln!(
+            "outpage: processes with a pager but no trace: {}; they touched nothing that was out of RAM, or were \
+             cut short at once",
+            grouped(count as u64)
+        );
+    }
+}
+
+fn damaged_log(process: &str, why: Unreadable) -> CliError {
+    load::damaged(Path::new(&format!("log of process {process}")), why)
 }
 
 fn base(options: &Options, memory: u64) -> Config {
@@ -192,52 +236,24 @@ fn run_program(
     wait::wait(&mut running.child, signals)
 }
 
-/// The directory that the processes' logs are written to; removed at the end.
-struct Logs(PathBuf);
-
-impl Logs {
-    fn beside(output: &Path) -> Result<Self, CliError> {
-        let path = with_suffix(output, &format!(".logs-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|e| CliError::unwritten(&path, e))?;
-        // The program may change its directory before its pager starts.
-        let path = std::path::absolute(&path).map_err(|e| CliError::unwritten(&path, e))?;
-        Ok(Self(path))
-    }
-
-    fn prefix(&self) -> PathBuf {
-        self.0.join("log")
-    }
-
-    /// The logs, in order of their names, which say the process: its number, and behind a point how many
-    /// programs it had executed before.
-    fn list(&self) -> Result<Vec<(String, PathBuf)>, CliError> {
-        let failed = |e| CliError::unread(&self.0, e);
-        let mut logs = Vec::new();
-        for entry in std::fs::read_dir(&self.0).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
-            let process = name.to_str().and_then(|name| name.strip_prefix("log."));
-            logs.extend(process.map(|process| (process.to_owned(), entry.path())));
-        }
-        logs.sort_unstable();
-        Ok(logs)
-    }
-}
-
-impl Drop for Logs {
-    fn drop(&mut self) {
-        // What cannot be removed is named after this program and lies beside the output.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn describe(path: &Path, recording: &Recording) -> String {
+fn describe(path: &Path, process: &Process) -> String {
+    let recording = &process.recording;
     let mut text = format!(
         "{}: {} references that missed {} of RAM",
         path.display(),
         grouped(recording.references),
         format_size(recording.resident * PAGE_BYTES as u64)
     );
+    if let Some(parent) = &process.parent {
+        let _ = write!(
+            text,
+            "; forked by process {parent} while it paged: the first {} are the pages that it was left and touches",
+            grouped(recording.inherited)
+        );
+    }
+    if !recording.ended {
+        text.push_str("; the last ones may be missing, as the process ended by a signal, _exit or exec, or a write failed");
+    }
     if recording.given_back > 0 {
         let _ = write!(
             text,
@@ -268,12 +284,30 @@ fn compare(
         }
         Err(error) => return Err(error),
     };
-    let (fine, coarse) = (&first.recordings[0].1, &second.recordings[0].1);
+    let fine = &first.processes[0].recording;
+    let coarse = &counterpart(first, &second).recording;
     eprint!(
         "{}",
         error_table(&string(fine), &string(coarse), coarse.resident)
     );
     Ok(())
+}
+
+/// The process of `second` that did what the first process of `first` did. Process numbers differ between
+/// runs, so it is found by the order in which they began to page.
+fn counterpart<'a>(first: &Recorded, second: &'a Recorded) -> &'a Process {
+    let began = |process: &Process| process.recording.began;
+    let main = began(&first.processes[0]);
+    let before = first.processes.iter().filter(|p| began(p) < main).count();
+    let mut others: Vec<_> = second.processes.iter().collect();
+    if others.len() != first.processes.len() {
+        eprintln!(
+            "outpage: another number of processes paged: those with the most references are compared"
+        );
+        return others[0];
+    }
+    others.sort_by_key(|process| began(process));
+    others[before]
 }
 
 fn string(recording: &Recording) -> PageString {
@@ -336,52 +370,74 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
     let logs = Logs::beside(&output)?;
     let signals = wait::take_signals()?;
     let status = run_program(options, config, &logs, device, &signals)?;
-    let mut found = logs.list()?;
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
-    found.sort_by_key(|(_, path)| std::cmp::Reverse(size(path)));
-    if found.is_empty() {
-        let text = "nothing was recorded: the program stayed within its memory";
-        return Err(CliError::new(code::FAILED, text));
-    }
-    for (at, (process, path)) in found.iter().enumerate() {
-        if let Some(dir) = &options.events {
-            let dir = if at == 0 {
-                dir.clone()
-            } else {
-                dir.join(process)
-            };
-            events::report(path, &dir)?;
-        }
-        if options.log {
-            let to = if at == 0 {
-                output.clone()
-            } else {
-                with_suffix(&output, &format!(".{process}"))
-            };
-            std::fs::copy(path, &to).map_err(|e| CliError::unwritten(&to, e))?;
-            eprintln!(
-                "outpage: {}: {} bytes of events{}",
-                to.display(),
-                grouped(size(&to)),
-                how_it_ended(&to)?
-            );
+    let (mut kept, mut silent) = (0, 0);
+    for process in logs.processes()? {
+        let Some(log) = logs.read(&process)? else {
+            silent += 1;
+            continue;
+        };
+        let extent = extent(&log.bytes).map_err(|e| damaged_log(&process, e))?;
+        if log.parent.is_none() || extent.forks == log.forks && extent.faults > 0 {
+            keep(options, &output, kept, &log, &extent)?;
+            kept += 1;
+        } else {
+            silent += 1;
         }
     }
     drop(logs);
+    say_silent(silent);
+    if kept == 0 {
+        let text = "nothing was recorded: the program stayed within its memory";
+        return Err(CliError::new(code::FAILED, text));
+    }
     Ok(wait::end_like(status, signals))
 }
 
-/// What is to be said of the end of a log.
-fn how_it_ended(path: &Path) -> Result<&'static str, CliError> {
-    let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
-    Ok(match ended(&bytes) {
-        Ok(true) => "",
-        Ok(false) => ", cut short: the process ended by a signal, _exit or exec, or a write failed",
-        Err(torn) if torn.why == Why::Truncated => {
-            ", cut short within an entry: the process was ended while it was written"
+/// Writes what was asked for of one log.
+fn keep(
+    options: &Options,
+    output: &Path,
+    at: usize,
+    log: &Log,
+    extent: &Extent,
+) -> Result<(), CliError> {
+    if let Some(dir) = &options.events {
+        let dir = match at {
+            0 => dir.clone(),
+            _ => dir.join(&log.process),
+        };
+        let damaged = |e| damaged_log(&log.process, e);
+        events::report(&log.bytes[..extent.whole], damaged, &dir)?;
+    }
+    if options.log {
+        let to = path_of(output, at, &log.process);
+        std::fs::write(&to, &log.bytes).map_err(|e| CliError::unwritten(&to, e))?;
+        let mut text = format!("{} bytes of events", grouped(log.bytes.len() as u64));
+        if let Some(parent) = &log.parent {
+            let _ = write!(
+                text,
+                ", the last {} of them after process {parent} forked it while it paged",
+                grouped(log.own)
+            );
         }
-        Err(damage) => return Err(load::damaged(path, damage)),
-    })
+        eprintln!(
+            "outpage: {}: {text}{}",
+            to.display(),
+            how_it_ended(extent, log.bytes.len())
+        );
+    }
+    Ok(())
+}
+
+/// What is to be said of the end of a log.
+const fn how_it_ended(extent: &Extent, length: usize) -> &'static str {
+    if extent.ended {
+        ""
+    } else if extent.whole < length {
+        ", cut short within an entry: the process was ended while it was written"
+    } else {
+        ", cut short: the process ended by a signal, _exit or exec, or a write failed"
+    }
 }
 
 #[cfg(test)]

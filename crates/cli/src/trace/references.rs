@@ -8,6 +8,11 @@
 //!   touched when it came.
 //!
 //! Memory that the program gives back is not told: its pages keep their contents in the trace.
+//!
+//! The log of a forked child begins with its parent's until the fork. Only the child's own faults are
+//! its references. What it finds in memory its parent wrote: the pages that it touches and that had
+//! contents come first, as written, so that whoever replays the trace has them to read. Pages that were
+//! mapped at the fork go unseen, as all that are mapped, until they left.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,6 +34,14 @@ pub struct Recording {
     pub resident: u64,
     /// Touches of pages that the program had given back: they should have found zeroes.
     pub given_back: u64,
+    /// The references that begin the trace of a forked child: pages that it found filled.
+    pub inherited: u64,
+    /// The first fault of the process.
+    pub began: Nanos,
+    /// Forks between the first process in the log and this one.
+    pub forks: usize,
+    /// The process ended by `exit` or the end of `main`.
+    pub ended: bool,
 }
 
 /// What is known of a page that is mapped.
@@ -38,6 +51,8 @@ enum Seen {
     By(usize),
     /// It came along before the reference of that number.
     Along(usize),
+    /// It was mapped when the process was forked.
+    Inherited,
 }
 
 #[derive(Default)]
@@ -54,8 +69,16 @@ struct Gatherer {
     gone: HashSet<PageNo>,
     /// When the program last went on.
     resumed: Option<Nanos>,
+    /// Pages that a parent filled, not touched since the fork; and those that were, whether they are still
+    /// the same or not.
+    parents: HashSet<PageNo>,
+    inherited: Vec<PageNo>,
+    /// The limit, and the most that it was.
+    limit: usize,
     frames: usize,
     given_back: u64,
+    began: Option<Nanos>,
+    forks: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,8 +94,10 @@ enum Kind {
 pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let mut reader = Reader::new(bytes)?;
     let buffer = reader.header().pageout_params.buffer_pages as usize;
+    let frames = reader.header().frames as usize;
     let mut gatherer = Gatherer {
-        frames: reader.header().frames as usize,
+        frames,
+        limit: frames,
         ..Gatherer::default()
     };
     let mut now = Nanos(0);
@@ -85,7 +110,10 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
             Entry::Action { action, .. } => gatherer.action(now, action),
         }
     }
-    Ok(gatherer.finish(buffer))
+    Ok(Recording {
+        ended: reader.ended(),
+        ..gatherer.finish(buffer)
+    })
 }
 
 /// The next entry; a log that stops between two entries has come to its end.
@@ -106,14 +134,41 @@ pub fn next<'a>(
     }
 }
 
-/// Whether the log's process ended in order: by `exit` or the end of `main`, not by `_exit` or a signal.
+/// What a log holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// Faults of the process itself, not of those that it was forked from.
+    pub faults: u64,
+    /// Forks between the first process in the log and this one.
+    pub forks: usize,
+    /// It has an end mark: the process ended by `exit` or the end of `main`, not by `_exit` or a signal.
+    pub ended: bool,
+    /// Bytes of whole entries; fewer than there are when it stops within one.
+    pub whole: usize,
+}
+
+/// Reads the log once.
 ///
 /// # Errors
-/// Where the log cannot be read.
-pub fn ended(bytes: &[u8]) -> Result<bool, Unreadable> {
+/// Where the log is damaged.
+pub fn extent(bytes: &[u8]) -> Result<Extent, Unreadable> {
     let mut reader = Reader::new(bytes)?;
-    while next(&mut reader, bytes.len())?.is_some() {}
-    Ok(reader.ended())
+    let mut extent = Extent::default();
+    extent.whole = loop {
+        match next(&mut reader, bytes.len()) {
+            Ok(Some(Entry::Event { event, .. })) => match event {
+                Event::Fault { .. } => extent.faults += 1,
+                Event::Forked => (extent.faults, extent.forks) = (0, extent.forks + 1),
+                _ => {}
+            },
+            Ok(Some(Entry::Action { .. })) => {}
+            Ok(None) => break reader.offset(),
+            Err(torn) if torn.why == Why::Truncated => break torn.offset,
+            Err(damage) => return Err(damage),
+        }
+    };
+    extent.ended = reader.ended();
+    Ok(extent)
 }
 
 impl Gatherer {
@@ -125,16 +180,45 @@ impl Gatherer {
                         .map_or(0, |since| now.0.saturating_sub(since.0)),
                 );
                 self.resumed = Some(now);
+                self.began.get_or_insert(now);
                 self.given_back += u64::from(self.gone.remove(&page));
+                if self.parents.remove(&page) {
+                    self.inherited.push(page);
+                }
                 self.mapped.insert(page, Seen::By(self.references.len()));
                 self.references.push(Reference { page, access, gap });
             }
             Event::Done { id, outcome } => self.answered(id, outcome),
             Event::Adopt(run) => self.came_along(run),
             Event::Unmap(run) | Event::Discard(run) => self.forget(run),
-            Event::Limit(frames) => self.frames = self.frames.max(frames),
+            Event::Limit(frames) => {
+                self.limit = frames;
+                self.frames = self.frames.max(frames);
+            }
+            Event::Forked => self.forked(now),
             _ => {}
         }
+    }
+
+    /// What came before was another process.
+    fn forked(&mut self, now: Nanos) {
+        self.references.clear();
+        self.inferred.clear();
+        self.inherited.clear();
+        self.given_back = 0;
+        self.forks += 1;
+        (self.began, self.resumed) = (None, Some(now));
+        self.frames = self.limit;
+        self.mapped
+            .values_mut()
+            .for_each(|seen| *seen = Seen::Inherited);
+        let mapped = &self.mapped;
+        let filled = self
+            .contents
+            .iter()
+            .filter(|(_, content)| content.is_some());
+        let filled = filled.map(|(page, _)| *page);
+        self.parents = filled.filter(|page| !mapped.contains_key(page)).collect();
     }
 
     fn action(&mut self, now: Nanos, action: Action) {
@@ -176,6 +260,9 @@ impl Gatherer {
         let before = self.contents.insert(page, content).flatten();
         let wrote = before != content;
         match self.mapped.remove(&page) {
+            Some(Seen::Inherited) if content.is_some() => {
+                self.parents.insert(page);
+            }
             Some(Seen::By(at)) if wrote => self.references[at].access = Access::Write,
             Some(Seen::Along(at)) if wrote => self.inferred.push((at, page)),
             _ => {}
@@ -190,6 +277,7 @@ impl Gatherer {
                     self.gone.insert(page);
                 }
                 self.mapped.remove(&page);
+                self.parents.remove(&page);
             }
         } else {
             let inside = |page: &PageNo| run.contains(*page);
@@ -199,13 +287,19 @@ impl Gatherer {
                     .map(|(page, _)| page),
             );
             self.mapped.retain(|page, _| !inside(page));
+            self.parents.retain(|page| !inside(page));
         }
     }
 
     fn finish(mut self, buffer: usize) -> Recording {
         self.inferred.sort_by_key(|i| i.0);
-        let references = (self.references.len() + self.inferred.len()) as u64;
+        self.inherited.sort_unstable();
+        let inherited = self.inherited.len() as u64;
+        let own = (self.references.len() + self.inferred.len()) as u64;
         let mut runs = Vec::new();
+        self.inherited
+            .into_iter()
+            .for_each(|page| append(&mut runs, written(page)));
         let mut inferred = self.inferred.into_iter().peekable();
         for (at, reference) in self.references.into_iter().enumerate() {
             while let Some((_, page)) = inferred.next_if(|i| i.0 <= at) {
@@ -217,9 +311,13 @@ impl Gatherer {
         let limits = Limits::new(self.frames.max(outpage_core::limits::FRAMES_MIN), buffer);
         Recording {
             runs,
-            references,
+            references: inherited + own,
             resident: (limits.frames - limits.staged_low) as u64,
             given_back: self.given_back,
+            inherited,
+            began: self.began.unwrap_or_default(),
+            forks: self.forks,
+            ended: false,
         }
     }
 }
@@ -358,6 +456,46 @@ mod tests {
             .collect();
         assert_eq!(pages, [1, 2, 50]);
         assert_eq!(recording.references, 3);
+    }
+
+    #[test]
+    fn a_forked_child_has_what_it_found_before_its_own() {
+        let mut g = Gatherer {
+            frames: 4096,
+            limit: 2048,
+            ..Gatherer::default()
+        };
+        // 1 and 3 left with contents, 2 without, 4 is mapped at the fork.
+        for at in 1..=4 {
+            fault(&mut g, 100 * at, at, Access::Write);
+        }
+        for (at, word) in [(3, 7), (1, 7), (2, 0)] {
+            detach(&mut g, at, word);
+        }
+        g.event(Nanos(1000), Event::Forked);
+        for at in [3, 1, 2, 9] {
+            fault(&mut g, 1000 + 10 * at, at, Access::Read);
+        }
+        detach(&mut g, 4, 5);
+        fault(&mut g, 2000, 4, Access::Read);
+        detach(&mut g, 3, 7);
+        detach(&mut g, 1, 8);
+        let recording = g.finish(64);
+        let references = recording.runs.iter().flat_map(|run| run.references());
+        let told: Vec<_> = references
+            .map(|r| (r.page.raw(), r.access == Access::Write))
+            .collect();
+        let found = [(1, true), (3, true), (4, true)];
+        let own = [(3, false), (1, true), (2, false), (9, false), (4, false)];
+        assert_eq!(told, [&found[..], &own[..]].concat());
+        assert_eq!((recording.inherited, recording.references), (3, 8));
+        assert_eq!((recording.forks, recording.began), (1, Nanos(1030)));
+        // The resident set is the child's, not its parent's.
+        let resident = |frames| {
+            let limits = Limits::new(frames, 64);
+            (limits.frames - limits.staged_low) as u64
+        };
+        assert_eq!(recording.resident, resident(2048));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //!
 //! Numbers take 7 bits a byte, pages and times are told as steps from the last one.
 
+mod branch;
 mod bytes;
 mod read;
 mod replay;
@@ -27,6 +28,7 @@ use crate::units::{Nanos, PageNo, PageRange, SlotRange};
 use crate::{pageout, readahead, reclaim, slots};
 use bytes::{Check, put, put_step, put_text};
 
+pub use branch::Branch;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Told, Unequal, replay};
 
@@ -199,7 +201,7 @@ mod page_outcome {
 /// Writes a trace: appends whole entries to the bytes that it is given.
 ///
 /// Tell it each event before the pager, and each action when it was polled. A forked child that
-/// goes on with a copy of its parent's bytes and of this recorder has a trace of its own.
+/// goes on with a copy of this recorder behind its parent's bytes so far has a trace of its own.
 #[derive(Clone)]
 pub struct Recorder {
     check: Check,

@@ -171,12 +171,18 @@ impl Timeline {
             intervals,
             ..Self::default()
         };
-        let mut gatherer = Gatherer {
-            timeline,
+        let fresh = || Gatherer {
+            timeline: timeline.clone(),
             ..Gatherer::default()
         };
+        let mut gatherer = fresh();
         while let Some(entry) = next(&mut reader, bytes.len())? {
             match entry {
+                Entry::Event { now, .. } if now.0 < start => {}
+                Entry::Event {
+                    event: Event::Forked,
+                    ..
+                } => gatherer = fresh(),
                 Entry::Event { now, event } => gatherer.event(now.0 - start, event),
                 Entry::Action { action, pages } => gatherer.action(action, pages),
             }
@@ -185,13 +191,14 @@ impl Timeline {
     }
 }
 
-/// The times of the first and the last event.
+/// The times of the first and the last event; a forked child's first is its fork.
 fn span(bytes: &[u8]) -> Result<(u64, u64), Unreadable> {
     let mut reader = Reader::new(bytes)?;
     let mut span: Option<(Nanos, Nanos)> = None;
     while let Some(entry) = next(&mut reader, bytes.len())? {
-        if let Entry::Event { now, .. } = entry {
-            span = Some((span.map_or(now, |s| s.0), now));
+        if let Entry::Event { now, event } = entry {
+            let first = span.filter(|_| !matches!(event, Event::Forked));
+            span = Some((first.map_or(now, |s| s.0), now));
         }
     }
     Ok(span.map_or((0, 0), |(first, last)| (first.0, last.0.max(first.0))))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gather::{Columns, Timeline};
+use outpage_core::record::Unreadable;
 
 use crate::error::CliError;
 use crate::run::report::{grouped, quantiles};
@@ -31,18 +32,23 @@ pub struct Options {
 /// # Errors
 /// [`crate::error::code::DATA`] with the offset for a damaged log; [`crate::error::code::IO`].
 pub fn run(options: &Options) -> Result<ExitCode, CliError> {
-    report(&options.log, &options.out)?;
+    let path = &options.log;
+    let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
+    report(&bytes, |e| damaged(path, e), &options.out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes charts, a Perfetto trace and CSV of the log at `path` into `out`.
+/// Writes charts, a Perfetto trace and CSV of the log `bytes` into `out`. Of a forked child's log the part
+/// after the fork counts.
 ///
 /// # Errors
-/// As [`run`].
-pub fn report(path: &Path, out: &Path) -> Result<(), CliError> {
-    let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
-    let timeline = Timeline::of(&bytes).map_err(|e| damaged(path, e))?;
-    drop(bytes);
+/// What `damaged` makes of where the log cannot be read; [`crate::error::code::IO`].
+pub fn report(
+    bytes: &[u8],
+    damaged: impl FnOnce(Unreadable) -> CliError,
+    out: &Path,
+) -> Result<(), CliError> {
+    let timeline = Timeline::of(bytes).map_err(damaged)?;
     std::fs::create_dir_all(out).map_err(|e| CliError::unwritten(out, e))?;
     let files = [
         ("trace.json", perfetto::json(&timeline)),
