@@ -74,6 +74,26 @@ fn two_programs_that_fit_take_the_sum_of_their_times() {
 }
 
 #[test]
+fn a_program_that_starts_later_computes_as_long() {
+    let alone = run(&Setup::live(4096, vec![small_sor(70)])).expect("it fits");
+    let after = |ms: u32| {
+        let mut setup = Setup::live(4096, vec![small_sor(70), small_sor(70)]);
+        setup.starts_ms = vec![0, ms];
+        run(&setup).expect("they fit")
+    };
+    let later = u64::from(u32::MAX / 2) * 1_000_000;
+    // While the first one runs, and long after it has ended.
+    for (ms, end) in [
+        (100, 2 * alone.elapsed_ns),
+        (u32::MAX / 2, later + alone.elapsed_ns),
+    ] {
+        let both = after(ms);
+        assert_eq!(both.elapsed_ns, end, "{ms} ms");
+        assert_eq!(both.programs[1].cpu_ns, alone.programs[0].cpu_ns);
+    }
+}
+
+#[test]
 fn pages_read_ahead_are_used_or_read_in_vain() {
     let report = |readahead: &str| {
         let mut setup = Setup::live(256, vec![small_sor(4)]);

@@ -100,6 +100,8 @@ pub struct World {
     processes: Vec<Process>,
     /// Who can run; the front one has the CPU.
     ready: VecDeque<usize>,
+    /// Programs that start later, and when, nanoseconds: the next one last.
+    late: Vec<(u64, usize)>,
     costs: Costs,
     frames: usize,
     /// Everything fits so far, and the pager does nothing: see [`World::pager_starts`].
@@ -150,7 +152,10 @@ impl World {
         let mut world = Self {
             pager,
             disk,
-            ready: (0..processes.len()).collect(),
+            ready: (0..processes.len())
+                .filter(|&who| setup.starts(who) == 0)
+                .collect(),
+            late: late(setup, processes.len()),
             processes,
             costs: setup.costs,
             frames: setup.frames as usize,
@@ -224,7 +229,8 @@ impl World {
             return;
         }
         self.due_stale = false;
-        let due = [self.disk.next_event(), self.deadline, self.next_tick];
+        let start = self.late.last().map(|&(at, _)| at);
+        let due = [self.disk.next_event(), self.deadline, self.next_tick, start];
         self.due = due.into_iter().flatten().min().unwrap_or(u64::MAX);
     }
 
@@ -234,6 +240,9 @@ impl World {
         while let Some(finished) = self.disk.poll(self.now) {
             self.finished(finished.request.id);
         }
+        while let Some((_, who)) = self.late.pop_if(|late| late.0 <= self.now) {
+            self.ready.push_back(who);
+        }
         if self.deadline.is_some_and(|at| at <= self.now) {
             self.pager.handle(Nanos(self.now), Event::Timer);
             self.act();
@@ -242,7 +251,8 @@ impl World {
             && at <= self.now
         {
             // Only waiting programs need them; a world without any would never end its waiting.
-            let alive = self.disk.next_event().is_some() || !self.ready.is_empty();
+            let alive =
+                self.disk.next_event().is_some() || !self.ready.is_empty() || !self.late.is_empty();
             self.next_tick = (alive || self.now < at + 100 * TICK_NS).then_some(self.now + TICK_NS);
             self.pager.handle(Nanos(self.now), Event::Tick);
             self.act();
@@ -528,4 +538,12 @@ fn beyond(step: &Step, round: u64) -> Option<PageRange> {
         }
         _ => None,
     }
+}
+
+/// Programs that do not start at once, the first to start last.
+fn late(setup: &Setup, programs: usize) -> Vec<(u64, usize)> {
+    let starts = (0..programs).map(|who| (setup.starts(who), who));
+    let mut late: Vec<_> = starts.filter(|start| start.0 > 0).collect();
+    late.sort_unstable_by_key(|&start| std::cmp::Reverse(start));
+    late
 }

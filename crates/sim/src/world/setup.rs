@@ -229,6 +229,9 @@ pub struct Setup {
     pub quantum_ms: u32,
     /// What runs, all at once.
     pub programs: Vec<Spec>,
+    /// When each program starts, milliseconds from the start of the run; at once if it is not in the list.
+    #[serde(default)]
+    pub starts_ms: Vec<u32>,
 }
 
 /// FreeBSD's `kern.sched.quantum`: 100 ms.
@@ -237,6 +240,12 @@ const fn quantum_ms() -> u32 {
 }
 
 impl Setup {
+    /// When program `who` starts, nanoseconds.
+    pub(super) fn starts(&self, who: usize) -> u64 {
+        let ms = self.starts_ms.get(who).copied().unwrap_or(0);
+        u64::from(ms) * 1_000_000
+    }
+
     /// The page daemon of FreeBSD `release` (`6.2` or `8.2`) with page-out policy `pageout`, and all
     /// else as that kernel has it.
     #[must_use]
@@ -274,6 +283,7 @@ impl Setup {
             costs: Costs::default(),
             quantum_ms: quantum_ms(),
             programs,
+            starts_ms: Vec::new(),
         }
     }
 }

@@ -113,6 +113,18 @@ fn storm(params: &mut Ns2Params) {
 /// Another draw of the random numbers of NS2 (seeds are odd: the lowest bit is always set): how far two runs of one policy differ by chance.
 const CHANCE: &str = "chance: other random numbers of NS2";
 
+/// The paper does not say how the three programs were started. From one command line they begin at
+/// once, by hand within seconds. NS2, SOR and LU, in this order.
+const START: &str = "when the programs start";
+const START_AND_MOVES: &str = "when SOR starts, and runs of NS2 that move in a second";
+/// What is varied at 1 GB only: the runs that part ways are there.
+const AT_1G: [&str; 3] = [CHANCE, START, START_AND_MOVES];
+
+/// SOR begins after the others.
+fn sor_later(setup: &mut Setup, ms: u32) {
+    setup.starts_ms = vec![0, ms, 0];
+}
+
 /// What is not known of the paper's machine, kernel and programs. The write cache is first.
 pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
@@ -236,6 +248,51 @@ pub(super) const VARIATIONS: &[Variation] = &[
         },
     },
     Variation {
+        cause: "page-outs in flight, and the scan as the paper says",
+        value: "2, both",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(2);
+            scan_of_the_papers(s);
+        },
+    },
+    Variation {
+        cause: "page-outs in flight, and usable memory",
+        value: "2, 123,000 pages",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(2);
+            s.frames = 123_000;
+        },
+    },
+    Variation {
+        cause: "page-outs in flight, and usable memory",
+        value: "2, 126,000 pages",
+        workloads: &["sor"],
+        apply: |s| {
+            s.policies.bsd.writes_max = Some(2);
+            s.frames = 126_000;
+        },
+    },
+    Variation {
+        cause: "a scan as the paper says, and usable memory",
+        value: "123,000 pages",
+        workloads: &["sor"],
+        apply: |s| {
+            scan_of_the_papers(s);
+            s.frames = 123_000;
+        },
+    },
+    Variation {
+        cause: "a scan as the paper says, and the scheduler",
+        value: "in order of arrival",
+        workloads: &["sor"],
+        apply: |s| {
+            scan_of_the_papers(s);
+            fifo(s);
+        },
+    },
+    Variation {
         cause: "when a fault counts as sequential",
         value: "after a read only",
         workloads: ALONE,
@@ -331,10 +388,49 @@ pub(super) const VARIATIONS: &[Variation] = &[
         apply: |s| each_ns2(s, |p| p.seed = 11),
     },
     Variation {
+        cause: START,
+        value: "SOR after 1 s",
+        workloads: &["all"],
+        apply: |s| sor_later(s, 1_000),
+    },
+    Variation {
+        cause: START,
+        value: "SOR after 2 s",
+        workloads: &["all"],
+        apply: |s| sor_later(s, 2_000),
+    },
+    Variation {
+        cause: START,
+        value: "SOR after 3 s",
+        workloads: &["all"],
+        apply: |s| sor_later(s, 3_000),
+    },
+    Variation {
+        cause: START,
+        value: "LU after 2 s",
+        workloads: &["all"],
+        apply: |s| s.starts_ms = vec![0, 0, 2_000],
+    },
+    Variation {
+        cause: START_AND_MOVES,
+        value: "2 s after the others, 5 %",
+        workloads: &["all"],
+        apply: |s| {
+            sor_later(s, 2_000);
+            each_ns2(s, |p| p.moved_percent = 5);
+        },
+    },
+    Variation {
         cause: "command overhead of the disk",
         value: "1 ms",
         workloads: &["ns2", "sor"],
         apply: |s| disk_with(s, |p| p.overhead_us = 1_000),
+    },
+    Variation {
+        cause: "where the swap partition lies",
+        value: "80 GB from the outer edge, in the middle of the disk",
+        workloads: &["sor"],
+        apply: |s| disk_with(s, |p| p.swap_at_mb = 80_000),
     },
     Variation {
         cause: "swap space",
@@ -362,8 +458,7 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
         for workload in variation.workloads {
             for policy in POLICIES {
                 let memories: &[&str] = match *workload {
-                    // The runs that part ways are those of 1 GB.
-                    "all" if variation.cause == CHANCE => &[LARGE],
+                    "all" if AT_1G.contains(&variation.cause) => &[LARGE],
                     "all" => &[SMALL, LARGE],
                     "all_larger" => &[LARGE],
                     _ => &[SMALL],
