@@ -340,8 +340,7 @@ fn remark(keys: &[&str]) -> &'static str {
         }
         ["disk_writes_saved_percent", "sor", "1.7 GB"] => {
             "BSD writes 15.8 pages at once here, so that no policy with a buffer of 16 can save more than 1.2 %; the 13 \
-             published need 13.9 at most. Row after row is dirty and the daemon comes upon them in order, so that a \
-             cluster is whole unless its neighbours are in use or clean: drop-behind sees to the one, the cache list to the other."
+             published need 13.9 at most: more of a victim's neighbours that are clean, in use or not in memory."
         }
         [_, "sor", _] => {
             "The paper's SOR saves more time than writes, and far fewer writes than the same program in the MOC paper. \
