@@ -2,7 +2,7 @@
 //!
 //! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
 //!
-//! Memory: a leaf describes 64 neighbouring pages in 26.25 bytes each; the directory adds at most
+//! Memory: a leaf describes 64 neighbouring pages in 26 bytes each and 16 for all; the directory adds at most
 //! a byte and the way from a slot to its page one byte a slot: below 32 bytes a touched page when
 //! neighbours are touched, slots being up to twice the pages. Bits add 0.75 bytes, a daemon's ages 1 byte; a body without bits pays for neither. Pages
 //! that were never touched have no entry.
@@ -23,12 +23,13 @@ use directory::Directory;
 use queues::Ends;
 pub use queues::Queue;
 pub use state::State;
-use state::{FRAMED, STATE_MASK, STATES};
+use state::{FRAMED, STATES};
 
 /// Pages of one leaf.
 const LEAF_PAGES: usize = 64;
 /// Leaves that are allocated together: 430 KB, which any allocator maps without rounding up much.
 const SLAB_LEAVES: usize = 256;
+const SLAB_PAGES: usize = SLAB_LEAVES * LEAF_PAGES;
 const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
 
 /// The dense name of a touched page, valid until the page is forgotten.
@@ -70,37 +71,76 @@ pub const COLLECTED: u8 = 4;
 /// Zero-filled around a fault, not seen with content yet.
 pub const ZERO_AROUND: u8 = 8;
 
+/// One page. Without padding, and in one piece: a transition touches most of it.
+#[derive(Clone, Copy)]
+#[repr(C, packed(2))]
+pub struct Entry {
+    /// See [`Pages::set_slot`].
+    pub(crate) slot: SlotNo,
+    prev: PageId,
+    next: PageId,
+    /// See [`Pages::hash`].
+    pub(crate) hash: ContentHash,
+    state: State,
+    flags: u8,
+}
+
+impl Entry {
+    const UNTOUCHED: Self = Self {
+        slot: SlotNo::NONE,
+        prev: PageId::NONE,
+        next: PageId::NONE,
+        hash: ContentHash([0; 3]),
+        state: State::Untouched,
+        flags: 0,
+    };
+
+    /// The page's state.
+    #[must_use]
+    #[inline]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The queue the page is on.
+    #[must_use]
+    #[inline]
+    pub const fn queue(&self) -> Queue {
+        Queue::of(self.flags)
+    }
+
+    /// Whether all of `mask` is set.
+    #[must_use]
+    #[inline]
+    pub const fn has(&self, mask: u8) -> bool {
+        self.flags & mask == mask
+    }
+
+    /// Sets or clears `mask`.
+    #[inline]
+    pub const fn set_flag(&mut self, mask: u8, on: bool) {
+        self.flags = self.flags & !mask | if on { mask } else { 0 };
+    }
+}
+
+#[cold]
+fn forbidden(id: PageId, from: State, to: State) -> ! {
+    panic!("{id:?}: {from:?} cannot become {to:?}");
+}
+
+/// Which pages a leaf describes.
 struct Leaf {
     base: u64,
     used: u32,
-    state: [u8; LEAF_PAGES],
-    flags: [u8; LEAF_PAGES],
-    slot: [SlotNo; LEAF_PAGES],
-    prev: [PageId; LEAF_PAGES],
-    next: [PageId; LEAF_PAGES],
-    hash: [ContentHash; LEAF_PAGES],
-}
-
-impl Leaf {
-    fn fresh(base: u64) -> Self {
-        Self {
-            base,
-            used: 0,
-            state: [0; LEAF_PAGES],
-            flags: [0; LEAF_PAGES],
-            slot: [SlotNo::NONE; LEAF_PAGES],
-            prev: [PageId::NONE; LEAF_PAGES],
-            next: [PageId::NONE; LEAF_PAGES],
-            hash: [ContentHash([0; 3]); LEAF_PAGES],
-        }
-    }
 }
 
 /// All touched pages, found by number in constant expected time.
 pub struct Pages {
     /// Never moved once made: growing the table in a fault must not copy it. Room for whole slabs, leaves
     /// as they are first needed: memory that is reserved and not written takes no RAM.
-    slabs: Vec<Vec<Leaf>>,
+    slabs: Vec<Vec<Entry>>,
+    /// The same room for the leaves.
+    leaves: Vec<Vec<Leaf>>,
     /// Leaves made so far, in use or not.
     made: usize,
     free: Vec<u32>,
@@ -134,6 +174,7 @@ impl Pages {
         };
         Self {
             slabs: Vec::new(),
+            leaves: Vec::new(),
             made: 0,
             free: Vec::new(),
             directory: Directory::new(),
@@ -151,7 +192,8 @@ impl Pages {
     pub fn reserve(&mut self, leaves: usize) {
         self.directory.reserve(leaves);
         while self.free.len() + self.room() < leaves {
-            self.slabs.push(Vec::with_capacity(SLAB_LEAVES));
+            self.slabs.push(Vec::with_capacity(SLAB_PAGES));
+            self.leaves.push(Vec::with_capacity(SLAB_LEAVES));
             if let Some(bits) = &mut self.bits {
                 bits.add_slab();
             }
@@ -164,31 +206,52 @@ impl Pages {
     }
 
     #[inline]
-    fn leaf(&self, index: usize) -> &Leaf {
-        &self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
+    fn leaf(&self, leaf: usize) -> &Leaf {
+        &self.leaves[leaf / SLAB_LEAVES][leaf % SLAB_LEAVES]
     }
 
     #[inline]
-    fn leaf_mut(&mut self, index: usize) -> &mut Leaf {
-        &mut self.slabs[index / SLAB_LEAVES][index % SLAB_LEAVES]
+    fn leaf_mut(&mut self, leaf: usize) -> &mut Leaf {
+        &mut self.leaves[leaf / SLAB_LEAVES][leaf % SLAB_LEAVES]
     }
 
-    fn leaves(&self) -> impl Iterator<Item = &Leaf> {
-        self.slabs.iter().flatten()
+    #[inline]
+    pub(crate) fn entry(&self, id: PageId) -> &Entry {
+        &self.slabs[id.0 as usize / SLAB_PAGES][id.0 as usize % SLAB_PAGES]
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, id: PageId) -> &mut Entry {
+        &mut self.slabs[id.0 as usize / SLAB_PAGES][id.0 as usize % SLAB_PAGES]
+    }
+
+    /// The entries of a leaf's pages.
+    fn entries(&self, leaf: usize) -> &[Entry] {
+        let first = leaf % SLAB_LEAVES * LEAF_PAGES;
+        &self.slabs[leaf / SLAB_LEAVES][first..first + LEAF_PAGES]
     }
 
     /// The page's id, if it has an entry.
     #[must_use]
     #[inline]
     pub fn find(&self, page: PageNo) -> Option<PageId> {
-        let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
-        let id = PageId(leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)));
+        let id = self.place(page)?;
         self.is_touched(id).then_some(id)
+    }
+
+    /// The id that the page has if it has an entry, which is not looked at; `None` where not even its
+    /// leaf is there.
+    #[inline]
+    pub(crate) fn place(&self, page: PageNo) -> Option<PageId> {
+        let leaf = self.directory.get(page.raw() >> LEAF_SHIFT)?;
+        Some(PageId(
+            leaf << LEAF_SHIFT | (page.raw() as u32 & (LEAF_PAGES as u32 - 1)),
+        ))
     }
 
     #[inline]
     fn is_touched(&self, id: PageId) -> bool {
-        self.leaf(id.leaf()).state[id.offset()] != State::Untouched as u8
+        self.entry(id).state != State::Untouched
     }
 
     /// The page `distance` pages further on in the same object, if it has an entry. Cheaper than
@@ -232,7 +295,7 @@ impl Pages {
             "page {page:?} created twice"
         );
         self.leaf_mut(leaf as usize).used += 1;
-        self.put_state(id, state);
+        self.put_state(id, State::Untouched, state);
         id
     }
 
@@ -240,18 +303,15 @@ impl Pages {
         if self.free.is_empty() && self.room() == 0 {
             self.reserve(16);
         }
-        let leaf = match self.free.pop() {
-            Some(leaf) => {
-                *self.leaf_mut(leaf as usize) = Leaf::fresh(base);
-                leaf
-            }
-            None => {
-                let leaf = u32::try_from(self.made).expect("fewer than 2^26 leaves");
-                self.slabs[self.made / SLAB_LEAVES].push(Leaf::fresh(base));
-                self.made += 1;
-                leaf
-            }
-        };
+        let leaf = self.free.pop().unwrap_or_else(|| {
+            let leaf = u32::try_from(self.made).expect("fewer than 2^26 leaves");
+            let slab = self.made / SLAB_LEAVES;
+            self.slabs[slab].extend([Entry::UNTOUCHED; LEAF_PAGES]);
+            self.leaves[slab].push(Leaf { base, used: 0 });
+            self.made += 1;
+            leaf
+        });
+        self.leaf_mut(leaf as usize).base = base;
         self.directory.insert(base, leaf);
         leaf
     }
@@ -265,11 +325,9 @@ impl Pages {
         if self.has(id, READ_AHEAD) {
             self.clear_read_ahead(id);
         }
-        self.put_state(id, State::Untouched);
+        let from = self.state(id);
+        *self.put_state(id, from, State::Untouched) = Entry::UNTOUCHED;
         let leaf = self.leaf_mut(id.leaf());
-        let o = id.offset();
-        (leaf.flags[o], leaf.slot[o]) = (0, SlotNo::NONE);
-        leaf.hash[o] = ContentHash::default();
         leaf.used -= 1;
         if leaf.used == 0 {
             let base = core::mem::replace(&mut leaf.base, u64::MAX);
@@ -289,50 +347,61 @@ impl Pages {
     #[must_use]
     #[inline]
     pub fn state(&self, id: PageId) -> State {
-        State::ALL[self.leaf(id.leaf()).state[id.offset()] as usize]
+        self.entry(id).state
     }
 
     /// Takes the page to `state`.
     ///
     /// # Panics
     /// When the table of legal transitions forbids it.
+    pub fn set_state(&mut self, id: PageId, state: State) {
+        let from = self.state(id);
+        let legal = State::LEGAL[usize::from(self.under_daemon())][state as usize];
+        if legal >> from as usize & 1 == 0 {
+            forbidden(id, from, state);
+        }
+        self.put_state(id, from, state);
+    }
+
+    /// Takes the page from one state, which is known, to another.
+    ///
+    /// # Panics
+    /// When it is in another state, or the first table of legal transitions forbids it.
     #[expect(
         clippy::inline_always,
-        reason = "callers name the state: most of this folds"
+        reason = "callers name both states: nearly all of this folds"
     )]
     #[inline(always)]
-    pub fn set_state(&mut self, id: PageId, state: State) {
-        let from = self.leaf(id.leaf()).state[id.offset()];
-        let legal = State::LEGAL[usize::from(self.under_daemon())][state as usize];
-        if legal >> (from & STATE_MASK) & 1 == 0 {
-            self.forbidden(id, state);
+    pub fn advance(&mut self, id: PageId, from: State, to: State) -> &mut Entry {
+        if !from.may_become(to) {
+            forbidden(id, from, to);
         }
-        self.put_state(id, state);
+        self.put_state(id, from, to)
     }
 
-    #[cold]
-    fn forbidden(&self, id: PageId, state: State) -> ! {
-        let (page, from) = (self.number(id), self.state(id));
-        panic!("page {page:?}: {from:?} cannot become {state:?}");
-    }
-
-    #[expect(clippy::inline_always, reason = "as for `set_state`")]
+    #[expect(clippy::inline_always, reason = "as for `advance`")]
     #[inline(always)]
-    fn put_state(&mut self, id: PageId, state: State) {
-        let cell = &mut self.leaf_mut(id.leaf()).state[id.offset()];
-        let from = (core::mem::replace(cell, state as u8) & STATE_MASK) as usize;
-        self.counts[from] = self.counts[from].wrapping_sub(1);
-        self.counts[state as usize] = self.counts[state as usize].wrapping_add(1);
-        let frames = |state: usize| FRAMED >> state & 1;
-        self.framed = self.framed + frames(state as usize) - frames(from);
-        if let Some(bits) = &mut self.bits {
-            bits.follow(id, state);
-        }
-        match (by_slot::chains(from), by_slot::chains(state as usize)) {
+    fn put_state(&mut self, id: PageId, from: State, to: State) -> &mut Entry {
+        match (by_slot::chains(from), by_slot::chains(to)) {
             (false, true) => self.chain(id),
             (true, false) => self.unchain(id),
             _ => {}
         }
+        let count = |state: State| state as usize % STATES;
+        self.counts[count(from)] = self.counts[count(from)].wrapping_sub(1);
+        self.counts[count(to)] = self.counts[count(to)].wrapping_add(1);
+        let frames = |state: State| FRAMED >> state as usize & 1;
+        self.framed = self.framed + frames(to) - frames(from);
+        let slab = &mut self.slabs[id.0 as usize / SLAB_PAGES];
+        let entry = &mut slab[id.0 as usize % SLAB_PAGES];
+        if entry.state as u8 != from as u8 {
+            forbidden(id, entry.state, to);
+        }
+        entry.state = to;
+        if let Some(bits) = &mut self.bits {
+            bits.follow(id, from, to);
+        }
+        entry
     }
 
     /// Pages in `state`; meaningless for `Untouched`.
@@ -351,41 +420,40 @@ impl Pages {
     #[must_use]
     #[inline]
     pub fn has(&self, id: PageId, mask: u8) -> bool {
-        self.leaf(id.leaf()).flags[id.offset()] & mask == mask
+        self.entry(id).has(mask)
     }
 
     /// Sets or clears `mask`.
     #[inline]
     pub fn set_flag(&mut self, id: PageId, mask: u8, on: bool) {
-        let flags = &mut self.leaf_mut(id.leaf()).flags[id.offset()];
-        *flags = if on { *flags | mask } else { *flags & !mask };
+        self.entry_mut(id).set_flag(mask, on);
     }
 
     /// The page's slot, or `SlotNo::NONE`.
     #[must_use]
     #[inline]
     pub fn slot(&self, id: PageId) -> SlotNo {
-        self.leaf(id.leaf()).slot[id.offset()]
+        self.entry(id).slot
     }
 
     /// Gives the page, which is not found by its slot now, a slot (or none).
     #[inline]
     pub fn set_slot(&mut self, id: PageId, slot: SlotNo) {
-        debug_assert!(!by_slot::chains(self.state(id) as usize));
-        self.leaf_mut(id.leaf()).slot[id.offset()] = slot;
+        debug_assert!(!by_slot::chains(self.state(id)));
+        self.entry_mut(id).slot = slot;
     }
 
     /// The hash of the page's last known content.
     #[must_use]
     #[inline]
     pub fn hash(&self, id: PageId) -> ContentHash {
-        self.leaf(id.leaf()).hash[id.offset()]
+        self.entry(id).hash
     }
 
     /// Remembers the hash of the page's content.
     #[inline]
     pub fn set_hash(&mut self, id: PageId, hash: ContentHash) {
-        self.leaf_mut(id.leaf()).hash[id.offset()] = hash;
+        self.entry_mut(id).hash = hash;
     }
 
     /// Calls `visit` for each page of `range` that has an entry, ascending within a leaf.
@@ -418,18 +486,19 @@ impl Pages {
 
     /// Calls `visit` with every page in `state`, which is not Untouched. Looks at all pages.
     pub fn in_state(&self, state: State, visit: &mut dyn FnMut(PageNo)) {
-        for (leaf, content) in self.leaves().enumerate().filter(|l| l.1.used > 0) {
-            let ids =
-                (0..LEAF_PAGES as u32).map(|offset| PageId((leaf as u32) << LEAF_SHIFT | offset));
-            ids.filter(|id| content.state[id.offset()] == state as u8)
-                .for_each(|id| visit(self.number(id)));
+        for leaf in (0..self.made).filter(|&leaf| self.leaf(leaf).used > 0) {
+            let offsets = (0..).zip(self.entries(leaf));
+            for (offset, _) in offsets.filter(|(_, entry)| entry.state == state) {
+                let id = PageId((leaf as u32) << LEAF_SHIFT | offset);
+                visit(self.number(id));
+            }
         }
     }
 
     /// Bytes of heap that the table has written to; room for further leaves is not.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.made * size_of::<Leaf>()
+        self.made * (LEAF_PAGES * size_of::<Entry>() + size_of::<Leaf>())
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
             + self.bits.as_ref().map_or(0, Bits::heap_bytes)

@@ -10,7 +10,7 @@ use crate::units::{SlotNo, SlotRange};
 /// Slots, by who may write them.
 pub struct SlotPool {
     /// Free slots of the extents that this pager may write.
-    pub free: Box<dyn Slots>,
+    free: Box<dyn Slots>,
     build: fn(u32) -> Box<dyn Slots>,
     capacity: u32,
     /// Those extents, ascending, neighbours joined.
@@ -18,6 +18,9 @@ pub struct SlotPool {
     kept: Bits,
     deferred: Vec<SlotNo>,
     used: usize,
+    /// Whether there should be more slots, and whether slots came or went since that was asked.
+    low: bool,
+    changed: bool,
 }
 
 impl SlotPool {
@@ -32,11 +35,14 @@ impl SlotPool {
             kept: Bits::default(),
             deferred: Vec::new(),
             used: 0,
+            low: false,
+            changed: true,
         }
     }
 
     /// `range` may be written from now on.
     pub fn add(&mut self, range: SlotRange) {
+        self.changed = true;
         self.free.add(range);
         let at = self.own.partition_point(|own| own.start < range.start);
         self.own.insert(at, range);
@@ -50,8 +56,36 @@ impl SlotPool {
     }
 
     fn owns(&self, slot: SlotNo) -> bool {
+        self.owned(slot).is_some()
+    }
+
+    /// The extent of `slot`, if it may be written.
+    fn owned(&self, slot: SlotNo) -> Option<SlotRange> {
         let behind = self.own.partition_point(|own| own.start <= slot);
-        behind > 0 && slot < self.own[behind - 1].end()
+        let own = *self.own.get(behind.checked_sub(1)?)?;
+        (slot < own.end()).then_some(own)
+    }
+
+    /// The allocator.
+    pub fn allocator(&mut self) -> &mut dyn Slots {
+        self.changed = true;
+        &mut *self.free
+    }
+
+    /// Free slots.
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        self.free.available()
+    }
+
+    /// Whether the file should grow, for writes of `chunk` pages, which is always the same.
+    /// See [`Slots::wants_room`].
+    pub fn wants_room(&mut self, chunk: u32) -> bool {
+        if self.changed {
+            self.changed = false;
+            self.low = self.free.wants_room(self.used as u32, chunk);
+        }
+        self.low
     }
 
     /// Slots that hold a page.
@@ -63,11 +97,13 @@ impl SlotPool {
     /// So many slots, just allocated, hold a page from now on.
     pub const fn bind(&mut self, slots: u32) {
         self.used += slots as usize;
+        self.changed = true;
     }
 
     /// The content in `slot` is not wanted any more.
     pub fn release(&mut self, slot: SlotNo) {
         self.used -= 1;
+        self.changed = true;
         if !self.owns(slot) {
             return; // The parent's: it holds the slot until this process is gone.
         }
@@ -80,9 +116,15 @@ impl SlotPool {
 
     /// The contents of all of `range` are not wanted any more.
     pub fn release_run(&mut self, range: SlotRange) {
-        let plain = |slot| self.owns(slot) && !self.kept.get(slot);
-        if range.iter().all(plain) {
+        if range.slots == 0 {
+            return;
+        }
+        let own = self.owned(range.start);
+        let own = own.is_some_and(|own| range.end() <= own.end());
+        let kept = !self.kept.words.is_empty() && range.iter().any(|slot| self.kept.get(slot));
+        if own && !kept {
             self.used -= range.slots as usize;
+            self.changed = true;
             self.free.free(range);
         } else {
             range.iter().for_each(|slot| self.release(slot));
@@ -92,6 +134,7 @@ impl SlotPool {
     /// A slot in use failed and is never used again.
     pub const fn retire(&mut self) {
         self.used -= 1;
+        self.changed = true;
     }
 
     /// A child is about to share every slot that one of `pages` has: none of them is reused before
@@ -108,6 +151,7 @@ impl SlotPool {
 
     /// No child is left, nor a child of one.
     pub fn children_gone(&mut self) {
+        self.changed = true;
         self.kept = Bits::default();
         for slot in core::mem::take(&mut self.deferred) {
             self.free.free(SlotRange::new(slot, 1));
@@ -117,6 +161,7 @@ impl SlotPool {
     /// In the child: everything so far is the parent's.
     pub fn disown(&mut self) {
         self.free = (self.build)(self.capacity);
+        self.changed = true;
         self.own.clear();
         self.kept = Bits::default();
         self.deferred.clear();

@@ -153,8 +153,10 @@ impl SlotNo {
     }
 }
 
-/// Consecutive slots, half-open.
+/// Consecutive slots, half-open. Aligned so that it moves as one word: what is written in halves and
+/// read whole soon after waits for the writes to reach the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(align(8))]
 pub struct SlotRange {
     /// The first slot.
     pub start: SlotNo,

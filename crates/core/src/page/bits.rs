@@ -76,11 +76,19 @@ impl Bits {
         &mut self.slabs[leaf / SLAB_LEAVES][leaf % SLAB_LEAVES]
     }
 
-    /// The page went to `state`.
+    /// The page went from one state to another.
     #[expect(clippy::inline_always, reason = "as for `Pages::set_state`")]
     #[inline(always)]
-    pub(super) fn follow(&mut self, id: PageId, state: State) {
+    pub(super) fn follow(&mut self, id: PageId, from: State, state: State) {
         let (daemon, bit) = (self.ages.is_some(), 1u64 << id.offset());
+        // Most transitions find nothing to clear: only what was mapped has bits.
+        let unmapped = from as u8 != State::Detaching as u8;
+        match state {
+            State::Reading | State::Mapping | State::Poisoned => return,
+            State::Writing | State::PagedOut if !daemon => return,
+            State::Staged if !daemon && unmapped => return,
+            _ => {}
+        }
         let words = self.words_mut(id.leaf());
         match state {
             State::Resident if daemon => words[MAPPED] |= bit,
@@ -89,7 +97,7 @@ impl Bits {
                 words[WRITABLE] |= bit;
                 words[REFERENCED] &= !bit;
             }
-            State::Writing if daemon => words[WRITABLE] &= !bit,
+            State::Writing => words[WRITABLE] &= !bit,
             // The body still has to say what it detached.
             State::Detaching => {
                 words[MAPPED] &= !bit;
@@ -101,14 +109,17 @@ impl Bits {
                 words[WRITABLE] &= !bit;
                 words[REFERENCED] &= !bit;
             }
-            State::Staged => words.iter_mut().for_each(|word| *word &= !bit),
+            State::Staged => {
+                words[REFERENCED] &= !bit;
+                words[MODIFIED] &= !bit;
+            }
             State::Untouched | State::PagedOut => {
                 words.iter_mut().for_each(|word| *word &= !bit);
                 if let Some(ages) = &mut self.ages {
                     ages[id.leaf() / SLAB_LEAVES][id.leaf() % SLAB_LEAVES][id.offset()] = 0;
                 }
             }
-            State::Writing | State::Reading | State::Mapping | State::Poisoned => {}
+            State::Reading | State::Mapping | State::Poisoned => {}
         }
     }
 
@@ -209,7 +220,7 @@ impl Pages {
         let end = run.start.raw() + run.pages;
         let mut at = run.start.raw();
         while at < end {
-            let Some((leaf, hit)) = self.open(at, end, access) else {
+            let Some((leaf, hit, pages)) = self.open(at, end, access) else {
                 break;
             };
             let words = self.bits.as_mut().expect("looked at").words_mut(leaf);
@@ -217,7 +228,6 @@ impl Pages {
             if access == Access::Write {
                 words[MODIFIED] |= hit;
             }
-            let pages = u64::from(hit.count_ones());
             at += pages;
             if pages == 0 || at & (LEAF_PAGES as u64 - 1) != 0 {
                 break;
@@ -235,9 +245,7 @@ impl Pages {
         let end = run.start.raw() + run.pages;
         let mut at = run.start.raw();
         while at < end {
-            let pages = self
-                .open(at, end, access)
-                .map_or(0, |(_, hit)| u64::from(hit.count_ones()));
+            let pages = self.open(at, end, access).map_or(0, |open| open.2);
             at += pages;
             if pages == 0 || at & (LEAF_PAGES as u64 - 1) != 0 {
                 break;
@@ -246,9 +254,10 @@ impl Pages {
         at - run.start.raw()
     }
 
-    /// The leaf of page `at`, and the bits of the pages from there on, below `end` and in that leaf,
-    /// that need no help. `None` without a leaf.
-    fn open(&self, at: u64, end: u64, access: Access) -> Option<(usize, u64)> {
+    /// The leaf of page `at`, the bits of the pages from there on, below `end` and in that leaf,
+    /// that need no help, and how many these are. `None` without a leaf.
+    #[inline]
+    fn open(&self, at: u64, end: u64, access: Access) -> Option<(usize, u64, u64)> {
         let leaf = self.directory.get(at >> LEAF_SHIFT)? as usize;
         let words = self.bits.as_ref().expect("a body with bits").words(leaf);
         let first = at & (LEAF_PAGES as u64 - 1);
@@ -261,7 +270,12 @@ impl Pages {
         let missing = wanted & !open;
         // All below the first page that is missing.
         let below = (missing & missing.wrapping_neg()).wrapping_sub(1);
-        Some((leaf, wanted & below))
+        let open = if missing == 0 {
+            pages
+        } else {
+            u64::from(missing.trailing_zeros()) - first
+        };
+        Some((leaf, wanted & below, open))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Which page is in a slot.
 //!
-//! A page that is only in its slot, or is being read from it, is on no queue. So its link is free to
+//! A page that is only in its slot, or is being read from it, is on no queue. So its links are free to
 //! chain it to the others of its group of four slots, and the table has a head for each group: a byte
 //! a slot. Pages that read-ahead brought are on a queue and found by a table of their own.
 
 use alloc::vec::Vec;
 
-use super::{PageId, Pages, READ_AHEAD, State};
+use super::{PageId, Pages, READ_AHEAD, SLAB_PAGES, State};
 use crate::units::{SlotNo, SlotRange};
 
 /// Slots of a group, and steps of a search at most. With 2 the table takes two bytes a slot; with more
@@ -18,9 +18,9 @@ const PIECE_GROUPS: usize = 1 << 10;
 /// The states of pages that are chained, a bit a state.
 const CHAINED: usize = 1 << State::PagedOut as usize | 1 << State::Reading as usize;
 
-/// Whether a page in the state of this number is chained.
-pub(super) const fn chains(state: usize) -> bool {
-    CHAINED >> state & 1 == 1
+/// Whether a page in `state` is chained.
+pub(super) const fn chains(state: State) -> bool {
+    CHAINED >> state as usize & 1 == 1
 }
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl BySlot {
 
     /// # Panics
     /// When there is no room for `slot`.
-    fn head_mut(&mut self, slot: SlotNo) -> &mut PageId {
+    pub(super) fn head_mut(&mut self, slot: SlotNo) -> &mut PageId {
         let group = slot.0 as usize / GROUP_SLOTS;
         &mut self.pieces[group / PIECE_GROUPS][group % PIECE_GROUPS]
     }
@@ -75,45 +75,41 @@ impl Pages {
     pub fn in_slot(&self, slot: SlotNo) -> Option<PageId> {
         let mut at = self.by_slot.head(slot);
         while at.is_some() {
-            if self.slot(at) == slot {
+            let entry = self.entry(at);
+            if { entry.slot } == slot {
                 return Some(at);
             }
-            at = self.next(at);
+            at = entry.next;
         }
         None
     }
 
-    fn next(&self, id: PageId) -> PageId {
-        self.leaf(id.leaf()).next[id.offset()]
-    }
-
-    fn set_next(&mut self, id: PageId, next: PageId) {
-        self.leaf_mut(id.leaf()).next[id.offset()] = next;
-    }
-
     pub(super) fn chain(&mut self, id: PageId) {
-        let slot = self.slot(id);
-        let head = core::mem::replace(self.by_slot.head_mut(slot), id);
-        self.set_next(id, head);
+        let slab = &mut self.slabs[id.0 as usize / SLAB_PAGES];
+        let entry = &mut slab[id.0 as usize % SLAB_PAGES];
+        let next = core::mem::replace(self.by_slot.head_mut(entry.slot), id);
+        (entry.prev, entry.next) = (PageId::NONE, next);
+        if next.is_some() {
+            self.entry_mut(next).prev = id;
+        }
     }
 
     pub(super) fn unchain(&mut self, id: PageId) {
-        let (slot, next) = (self.slot(id), self.next(id));
-        let head = self.by_slot.head_mut(slot);
-        if *head == id {
-            *head = next;
-            return;
+        let entry = self.entry(id);
+        let (prev, next) = (entry.prev, entry.next);
+        if prev.is_some() {
+            self.entry_mut(prev).next = next;
+        } else {
+            *self.by_slot.head_mut(self.slot(id)) = next;
         }
-        let mut at = *head;
-        while self.next(at) != id {
-            at = self.next(at);
+        if next.is_some() {
+            self.entry_mut(next).prev = prev;
         }
-        self.set_next(at, next);
     }
 
     /// Calls `visit` with every slot that a page has.
     pub fn each_slot(&self, visit: &mut dyn FnMut(SlotNo)) {
-        let slots = self.leaves().filter(|l| l.used > 0).flat_map(|l| l.slot);
+        let slots = self.slabs.iter().flatten().map(|entry| entry.slot);
         slots.filter(|slot| slot.is_some()).for_each(visit);
     }
 

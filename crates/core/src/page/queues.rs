@@ -20,6 +20,20 @@ pub enum Queue {
 
 const QUEUE_SHIFT: u32 = 5;
 
+impl Queue {
+    /// The queue that a page's flags name.
+    #[inline]
+    pub(super) const fn of(flags: u8) -> Self {
+        match flags >> QUEUE_SHIFT {
+            1 => Self::Active,
+            2 => Self::Inactive,
+            3 => Self::Cache,
+            4 => Self::Refused,
+            _ => Self::None,
+        }
+    }
+}
+
 /// One queue: ends and length; the links are in the leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
@@ -33,13 +47,7 @@ impl Pages {
     #[must_use]
     #[inline]
     pub fn queue(&self, id: PageId) -> Queue {
-        match self.leaf(id.leaf()).flags[id.offset()] >> QUEUE_SHIFT {
-            1 => Queue::Active,
-            2 => Queue::Inactive,
-            3 => Queue::Cache,
-            4 => Queue::Refused,
-            _ => Queue::None,
-        }
+        self.entry(id).queue()
     }
 
     /// Pages on `queue`.
@@ -56,10 +64,31 @@ impl Pages {
         head.is_some().then_some(head)
     }
 
+    /// Takes the oldest page off `queue`.
+    #[inline]
+    pub fn pop(&mut self, queue: Queue) -> Option<PageId> {
+        let id = self.head(queue)?;
+        let entry = self.entry_mut(id);
+        entry.flags &= (1 << QUEUE_SHIFT) - 1;
+        let next = entry.next;
+        if id == self.place {
+            (self.place, self.place_at_end) = (next, !next.is_some());
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.head = next;
+        ends.pages -= 1;
+        if next.is_some() {
+            self.entry_mut(next).prev = PageId::NONE;
+        } else {
+            ends.tail = PageId::NONE;
+        }
+        Some(id)
+    }
+
     /// The page behind this one on its queue.
     #[must_use]
     pub fn behind(&self, id: PageId) -> Option<PageId> {
-        let next = self.leaf(id.leaf()).next[id.offset()];
+        let next = self.entry(id).next;
         next.is_some().then_some(next)
     }
 
@@ -80,6 +109,7 @@ impl Pages {
     ///
     /// # Panics
     /// When it is on a queue already.
+    #[inline]
     pub fn push(&mut self, queue: Queue, id: PageId) {
         if self.place_at_end && queue == Queue::Inactive {
             (self.place, self.place_at_end) = (id, false);
@@ -90,14 +120,12 @@ impl Pages {
         if !tail.is_some() {
             ends.head = id;
         }
-        let leaf = self.leaf_mut(id.leaf());
-        let flags = &mut leaf.flags[id.offset()];
-        assert!(*flags >> QUEUE_SHIFT == 0, "page queued twice");
-        *flags |= (queue as u8) << QUEUE_SHIFT;
-        leaf.prev[id.offset()] = tail;
-        leaf.next[id.offset()] = PageId::NONE;
+        let entry = self.entry_mut(id);
+        assert!(entry.flags >> QUEUE_SHIFT == 0, "page queued twice");
+        entry.flags |= (queue as u8) << QUEUE_SHIFT;
+        (entry.prev, entry.next) = (tail, PageId::NONE);
         if tail.is_some() {
-            self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
+            self.entry_mut(tail).next = id;
         }
     }
 
@@ -108,18 +136,18 @@ impl Pages {
         if tail == id {
             return;
         }
-        let leaf = self.leaf_mut(id.leaf());
-        let next = core::mem::replace(&mut leaf.next[id.offset()], PageId::NONE);
-        let prev = core::mem::replace(&mut leaf.prev[id.offset()], tail);
+        let entry = self.entry_mut(id);
+        let (prev, next) = (entry.prev, entry.next);
+        (entry.prev, entry.next) = (tail, PageId::NONE);
         if id == self.place {
             self.place = next;
         } else if self.place_at_end && queue == Queue::Inactive {
             (self.place, self.place_at_end) = (id, false);
         }
-        self.leaf_mut(tail.leaf()).next[tail.offset()] = id;
-        self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+        self.entry_mut(tail).next = id;
+        self.entry_mut(next).prev = prev;
         if prev.is_some() {
-            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+            self.entry_mut(prev).next = next;
         }
         let ends = &mut self.queues[queue as usize - 1];
         ends.tail = id;
@@ -130,22 +158,21 @@ impl Pages {
 
     /// Takes the page off its queue, if it is on one.
     pub fn unqueue(&mut self, id: PageId) {
-        let leaf = self.leaf_mut(id.leaf());
-        let flags = &mut leaf.flags[id.offset()];
-        let queue = usize::from(*flags >> QUEUE_SHIFT);
+        let entry = self.entry_mut(id);
+        let queue = usize::from(entry.flags >> QUEUE_SHIFT);
         if queue == Queue::None as usize {
             return;
         }
-        *flags &= (1 << QUEUE_SHIFT) - 1;
-        let (prev, next) = (leaf.prev[id.offset()], leaf.next[id.offset()]);
+        entry.flags &= (1 << QUEUE_SHIFT) - 1;
+        let (prev, next) = (entry.prev, entry.next);
         if id == self.place {
             (self.place, self.place_at_end) = (next, !next.is_some());
         }
         if prev.is_some() {
-            self.leaf_mut(prev.leaf()).next[prev.offset()] = next;
+            self.entry_mut(prev).next = next;
         }
         if next.is_some() {
-            self.leaf_mut(next.leaf()).prev[next.offset()] = prev;
+            self.entry_mut(next).prev = prev;
         }
         let ends = &mut self.queues[queue - 1];
         ends.pages -= 1;

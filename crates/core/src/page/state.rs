@@ -115,8 +115,6 @@ impl State {
 
 /// The states, rounded up: what is indexed by a masked state needs no check.
 pub(super) const STATES: usize = State::ALL.len().next_power_of_two();
-/// The bits of a byte that a state takes.
-pub(super) const STATE_MASK: u8 = STATES as u8 - 1;
 
 /// States of pages that occupy a frame, a bit a state.
 pub(super) const FRAMED: usize = {

@@ -102,9 +102,25 @@ impl ObjectSort {
     /// Sorts the pages of each object, objects in order of first appearance, and joins clusters
     /// that have become neighbours.
     fn sort(&mut self, chunk: &mut Chunk) {
+        let ends = [chunk.pages.first(), chunk.pages.last()].map(|end| end.map(|p| p.object()));
+        if ends[0] != ends[1] || !chunk.pages.is_sorted() {
+            self.sort_pages(&mut chunk.pages);
+        }
+        chunk.clusters.clear();
+        let mut expected = None;
+        for &page in &chunk.pages {
+            match chunk.clusters.last_mut() {
+                Some(cluster) if expected == Some(page) => *cluster += 1,
+                _ => chunk.clusters.push(1),
+            }
+            expected = page.checked_add(1);
+        }
+    }
+
+    fn sort_pages(&mut self, pages: &mut [PageNo]) {
         self.objects.clear();
         self.keys.clear();
-        for &page in &chunk.pages {
+        for &page in &*pages {
             let object = page.object();
             let known = self.objects.iter().position(|&o| o == object);
             let rank = known.unwrap_or_else(|| {
@@ -114,15 +130,8 @@ impl ObjectSort {
             self.keys.push((rank as u32, page));
         }
         self.keys.sort_unstable();
-        chunk.clear();
-        let mut expected = None;
-        for &(_, page) in &self.keys {
-            match chunk.clusters.last_mut() {
-                Some(cluster) if expected == Some(page) => *cluster += 1,
-                _ => chunk.clusters.push(1),
-            }
-            chunk.pages.push(page);
-            expected = page.checked_add(1);
+        for (page, &(_, sorted)) in pages.iter_mut().zip(&self.keys) {
+            *page = sorted;
         }
     }
 }

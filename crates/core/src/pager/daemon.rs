@@ -103,7 +103,7 @@ impl Pager {
         while self.flush_on() {
             let memory = Memory {
                 free: self.frames_free(),
-                slots_free: self.slots.free.available(),
+                slots_free: self.slots.available(),
             };
             let daemon = self.daemon.as_mut().expect("under a daemon");
             match daemon.advance(now, &mut self.pages, memory) {
@@ -202,7 +202,7 @@ impl Pager {
     /// The fault waits for memory (`vm_waitpfault`).
     fn wait_for_memory(&mut self, demand: Demand) {
         self.daemon_mut().wake();
-        self.wait_for_frame(demand);
+        self.wait_for_frame(&demand);
     }
 
     /// Whoever sleeps on the page starts its fault again.

@@ -6,7 +6,7 @@ use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pageout::{Chunk, Inactive};
 use crate::reclaim::Mapped;
 use crate::slots::place;
-use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
+use crate::units::{PageNo, PageRange, SlotRange};
 
 /// Failed writes in a row after which the store counts as broken: enough to get past a bad
 /// stretch of a few chunks.
@@ -43,7 +43,7 @@ impl Pager {
             let op = *op.get_or_insert_with(|| {
                 self.start(Kind::Release, PageRange::new(PageNo::from_raw(0), 0))
             });
-            self.ops[op.0 as usize].pages.push(self.pages.number(id));
+            self.add_page(op, id, self.pages.number(id));
             self.paged_out_now(id);
             released += 1;
         }
@@ -62,7 +62,32 @@ impl Pager {
             self.objects.of(page).waste += 1;
             self.readahead.wasted(page, slot);
         }
-        self.pages.set_state(id, State::PagedOut);
+        self.pages.advance(id, State::Staged, State::PagedOut);
+    }
+
+    /// Whether [`Self::balance`] has nothing to do, as after nearly every event.
+    pub(super) fn balanced(&mut self) -> bool {
+        let Some(free) = self.limits.frames.checked_sub(self.frames_used()) else {
+            return false;
+        };
+        let free = free + self.pages.count(State::Writing);
+        let staged = free + self.pages.count(State::Staged);
+        let clean = free + self.pages.queued(Queue::Cache);
+        self.pending.is_empty()
+            && (staged >= self.limits.staged_low || self.pace.victims < self.batch())
+            && (clean >= self.limits.clean_low
+                || self.pace.writes < self.write_due() && !self.wants_room())
+    }
+
+    /// Victims of one scan.
+    fn batch(&self) -> usize {
+        let half = self.pages.queued(Queue::Active) / 2;
+        self.limits.detach_batch.min(half)
+    }
+
+    /// As many writes must be due before any is begun.
+    fn write_due(&self) -> usize {
+        (self.buffer as usize).min(self.limits.staged_low)
     }
 
     /// Brings the queues back to their watermarks.
@@ -155,6 +180,11 @@ impl Pager {
     }
 
     fn detach_victims(&mut self) {
+        let batch = self.batch();
+        let due = self.pace.victims.max(self.needed(batch));
+        if due < batch {
+            return;
+        }
         let staged = [State::Staged, State::Writing].map(|s| self.pages.count(s));
         let have = self.limits.frames + staged.iter().sum::<usize>();
         // Where most frames cannot be had, pages in the others must not leave before they were used.
@@ -164,16 +194,9 @@ impl Pager {
         if have >= wanted || self.pages.count(State::Detaching) > 0 {
             return;
         }
-        let batch = self
-            .limits
-            .detach_batch
-            .min(self.pages.queued(Queue::Active) / 2);
-        let due = self.pace.victims.max(self.needed(batch));
-        if due >= batch {
-            let most = (wanted - have).max(batch).min(due);
-            self.pace.detached(most);
-            self.detach_oldest(most);
-        }
+        let most = (wanted - have).max(batch).min(due);
+        self.pace.detached(most);
+        self.detach_oldest(most);
     }
 
     /// Pages that must go, whatever was earned: `batch` beyond those over the limit when there are
@@ -192,7 +215,7 @@ impl Pager {
             let Some(id) = self.reclaim.victim(&mut self.pages) else {
                 break;
             };
-            self.pages.set_state(id, State::Detaching);
+            self.pages.advance(id, State::Resident, State::Detaching);
             let page = self.pages.number(id);
             if let Some(full) = extend(&mut run, page) {
                 self.detach(full);
@@ -221,10 +244,9 @@ impl Pager {
         if self.nearly_free() >= wanted || !self.may_begin_write() {
             return;
         }
-        // Asked after every event: whether there is a slot costs more than whether a chunk is due.
         let chunk = self.buffer as usize;
         let due = self.pace.writes.max(self.needed(chunk));
-        if due < chunk.min(self.limits.staged_low) || self.slots.free.available() == 0 {
+        if due < self.write_due() || self.slots.available() == 0 {
             return;
         }
         let enough = (wanted + chunk).min(self.nearly_free() + due);
@@ -247,7 +269,7 @@ impl Pager {
     }
 
     fn may_write(&mut self) -> bool {
-        self.may_begin_write() && self.slots.free.available() > 0
+        self.may_begin_write() && self.slots.available() > 0
     }
 
     /// Whether one more write may be in flight; if so, asks for slots in time.
@@ -255,28 +277,25 @@ impl Pager {
         if self.writes >= WRITES_MAX || self.write_failures_in_a_row >= WRITE_FAILURES_MAX {
             return false;
         }
-        if !self.swap_full && !self.growing {
-            let used = self.slots.used() as u32;
-            if self.slots.free.wants_room(used, self.buffer) {
-                self.grow();
-            }
+        if self.wants_room() {
+            self.grow();
         }
         true
     }
 
+    /// Whether slots are to be asked for.
+    fn wants_room(&mut self) -> bool {
+        !self.swap_full && !self.growing && self.slots.wants_room(self.buffer)
+    }
+
     fn collect(&mut self, victim: PageId) -> usize {
         let page = self.pages.number(victim);
-        // The victim was taken off its queue; to page-out it counts as inactive.
-        self.pages.push(Queue::Inactive, victim);
-        let taken = self
-            .pageout
-            .collect(page, &Candidates(&self.pages), &mut self.ready);
+        // The victim was taken off its queue; no policy asks whether it takes part.
+        let view = Candidates(&self.pages);
+        let taken = self.pageout.collect(page, &view, &mut self.ready);
         debug_assert!(taken.contains(page));
         for page in taken.iter() {
-            let id = self
-                .pages
-                .find(page)
-                .expect("page-out took a page that is not there");
+            let id = self.known(page);
             self.pages.unqueue(id);
             self.pages.set_flag(id, COLLECTED, true);
         }
@@ -291,7 +310,7 @@ impl Pager {
         }
         let mut placed = core::mem::take(&mut self.placed);
         placed.clear();
-        place(&self.ready, &mut *self.slots.free, &mut placed);
+        place(&self.ready, self.slots.allocator(), &mut placed);
         self.stats.clusters += self.ready.clusters.len() as u64;
         let chunk = core::mem::replace(&mut self.ready, Chunk::with_capacity(0));
         for p in &placed {
@@ -303,7 +322,7 @@ impl Pager {
         let found: u32 = placed.iter().map(|p| p.slots.slots).sum();
         if found < chunk.len() {
             for &page in &chunk.pages {
-                let id = self.pages.find(page).expect("collected pages stay");
+                let id = self.known(page);
                 if self.pages.has(id, COLLECTED) {
                     self.not_placed(id);
                 }
@@ -318,7 +337,7 @@ impl Pager {
     /// otherwise the page stays in memory until there is more room.
     fn not_placed(&mut self, id: PageId) {
         if self.swap_full
-            && let Some(slot) = self.slots.free.alloc(1)
+            && let Some(slot) = self.slots.allocator().alloc(1)
         {
             return self.write(&[self.pages.number(id)], slot);
         }
@@ -340,18 +359,16 @@ impl Pager {
 
     fn write(&mut self, pages: &[PageNo], slots: SlotRange) {
         let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
+        for (&page, slot) in pages.iter().zip(slots.iter()) {
+            let id = self.known(page);
+            self.ops[op.0 as usize].ids.push(id);
+            let entry = self.pages.advance(id, State::Staged, State::Writing);
+            debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
+            entry.slot = slot;
+            entry.set_flag(COLLECTED, false);
+        }
         self.ops[op.0 as usize].slots = slots;
         self.ops[op.0 as usize].pages.extend_from_slice(pages);
-        for (&page, slot) in pages.iter().zip(slots.iter()) {
-            let id = self.pages.find(page).expect("collected pages stay");
-            debug_assert!(
-                self.pages.slot(id) == SlotNo::NONE,
-                "a dirty page gave its slot back"
-            );
-            self.pages.set_flag(id, COLLECTED, false);
-            self.pages.set_state(id, State::Writing);
-            self.pages.set_slot(id, slot);
-        }
         self.slots.bind(slots.slots);
         self.writes += 1;
         let count = pages.len();
@@ -390,8 +407,9 @@ struct Candidates<'a>(&'a Pages);
 
 impl Inactive for Candidates<'_> {
     fn takes_part(&self, page: PageNo) -> bool {
-        self.0
-            .find(page)
-            .is_some_and(|id| self.0.queue(id) == Queue::Inactive && self.0.has(id, DIRTY))
+        self.0.place(page).is_some_and(|id| {
+            let entry = self.0.entry(id);
+            entry.queue() == Queue::Inactive && entry.has(DIRTY)
+        })
     }
 }

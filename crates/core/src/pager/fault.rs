@@ -3,7 +3,7 @@
 use super::evict::extend;
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
 use crate::contract::{Access, Action, Waiter};
-use crate::page::{COLLECTED, PageId, READ_AHEAD, State, ZERO_AROUND};
+use crate::page::{COLLECTED, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
 use crate::readahead::{Arrival, Touch};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -87,11 +87,11 @@ impl ZeroAround {
 }
 
 impl Pager {
-    pub(super) fn fault(&mut self, now: Nanos, demand: Demand) {
+    pub(super) fn fault(&mut self, now: Nanos, demand: &Demand) {
         let Some(id) = self.pages.find(demand.page) else {
             return self.zero_fill(demand);
         };
-        let state = self.pages.state(id);
+        let state = self.pages.entry(id).state();
         if state != State::PagedOut {
             self.stats.minor_faults += 1;
         }
@@ -125,11 +125,11 @@ impl Pager {
         }
     }
 
-    pub(super) fn wait_for_frame(&mut self, demand: Demand) {
+    pub(super) fn wait_for_frame(&mut self, demand: &Demand) {
         self.stats.waits_for_frame += u64::from(!demand.retried);
         self.pending.push_back(Demand {
             retried: true,
-            ..demand
+            ..*demand
         });
     }
 
@@ -146,13 +146,13 @@ impl Pager {
                 self.pending.push_back(demand);
             } else {
                 self.served |= needs_frame;
-                self.fault(now, demand);
+                self.fault(now, &demand);
             }
         }
     }
 
     /// Maps zeroes at the page and at its untouched neighbours in the aligned block around it.
-    fn zero_fill(&mut self, demand: Demand) {
+    fn zero_fill(&mut self, demand: &Demand) {
         if self.room(1) == 0 {
             return self.wait_for_frame(demand);
         }
@@ -178,7 +178,7 @@ impl Pager {
 
     /// Where pages that were touched before lie between untouched ones, the block has several
     /// untouched runs: all of them at once cost less than a fault each.
-    fn zero_rest_of_block(&mut self, demand: Demand) {
+    fn zero_rest_of_block(&mut self, demand: &Demand) {
         let block = u64::from(self.zero_around.now);
         let first = demand.page.index() / block * block;
         let mut run: Option<PageRange> = None;
@@ -345,13 +345,14 @@ impl Pager {
     }
 
     fn joins_map(&mut self, page: PageNo, others: &mut u64) -> bool {
-        let Some(id) = self.pages.find(page) else {
+        let Some(id) = self.pages.place(page) else {
             return false;
         };
-        if self.pages.state(id) != State::Staged || self.pages.has(id, COLLECTED) {
+        let entry = self.pages.entry(id);
+        if entry.state() != State::Staged || entry.has(COLLECTED) {
             return false;
         }
-        if self.pages.has(id, READ_AHEAD) {
+        if entry.has(READ_AHEAD) {
             if self.manner.arrival == Arrival::Staged {
                 return false;
             }
@@ -367,13 +368,18 @@ impl Pager {
     }
 
     fn take_for_map(&mut self, id: PageId) {
-        self.pages.unqueue(id);
-        self.pages.clear_read_ahead(id);
-        self.pages.set_state(id, State::Mapping);
+        let entry = self.pages.advance(id, State::Staged, State::Mapping);
+        let (queued, ahead) = (entry.queue() != Queue::None, entry.has(READ_AHEAD));
+        if queued {
+            self.pages.unqueue(id);
+        }
+        if ahead {
+            self.pages.clear_read_ahead(id);
+        }
     }
 
     /// A major fault: reads the window that read-ahead chooses.
-    fn page_in(&mut self, now: Nanos, id: PageId, demand: Demand) {
+    fn page_in(&mut self, now: Nanos, id: PageId, demand: &Demand) {
         if self.room(1) == 0 {
             return self.wait_for_frame(demand);
         }
@@ -392,7 +398,8 @@ impl Pager {
         let frames = self.room(window.now.slots as usize + self.limits.reserve);
         let frames = frames.saturating_sub(self.limits.reserve).max(1) as u32;
         self.waiters.push((demand.page, demand.waiter));
-        self.read_demanded(clip(window.now, slot, frames, window.downward), slot);
+        let run = clip(window.now, slot, frames, window.downward);
+        self.read_demanded(run, slot, id);
         for &run in window.rest.as_slice() {
             self.read_behind(run);
         }
@@ -401,13 +408,13 @@ impl Pager {
         }
     }
 
-    /// Reads `window` for the page in `slot`: at once, or that page first and the rest behind it.
-    fn read_demanded(&mut self, window: SlotRange, slot: SlotNo) {
+    /// Reads `window` for page `id` in `slot`: at once, or that page first and the rest behind it.
+    fn read_demanded(&mut self, window: SlotRange, slot: SlotNo, id: PageId) {
         let first = self.manner.demand_first;
         if first == 0 || window.slots < first.max(2) {
-            return self.read(window, Some(slot));
+            return self.read(window, Some((slot, id)));
         }
-        self.read(SlotRange::new(slot, 1), Some(slot));
+        self.read(SlotRange::new(slot, 1), Some((slot, id)));
         let above = SlotRange::new(SlotNo(slot.0 + 1), window.end().0 - slot.0 - 1);
         let below = SlotRange::new(window.start, slot.0 - window.start.0);
         for rest in [above, below] {
@@ -431,19 +438,20 @@ impl Pager {
         }
     }
 
-    fn read(&mut self, slots: SlotRange, demanded: Option<SlotNo>) {
+    /// Reads `slots`, one of them for somebody who waits.
+    fn read(&mut self, slots: SlotRange, demanded: Option<(SlotNo, PageId)>) {
         let op = self.start(Kind::PageIn, PageRange::new(PageNo::from_raw(0), 0));
         self.ops[op.0 as usize].slots = slots;
         for slot in slots.iter() {
-            let id = self
-                .pages
-                .in_slot(slot)
-                .expect("read-ahead named an empty slot");
-            self.pages.set_state(id, State::Reading);
-            self.pages.set_flag(id, READ_AHEAD, Some(slot) != demanded);
+            let asked = demanded.filter(|asked| asked.0 == slot);
+            let found = asked.map(|asked| asked.1);
+            let found = found.or_else(|| self.pages.in_slot(slot));
+            let id = found.expect("read-ahead named an empty slot");
+            let entry = self.pages.advance(id, State::PagedOut, State::Reading);
+            entry.set_flag(READ_AHEAD, asked.is_none());
             let page = self.pages.number(id);
-            self.objects.read(page, Some(slot) == demanded);
-            self.ops[op.0 as usize].pages.push(page);
+            self.objects.read(page, asked.is_some());
+            self.add_page(op, id, page);
         }
         self.pace
             .taken(slots.slots as usize, self.limits.staged_low);

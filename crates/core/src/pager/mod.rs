@@ -66,8 +66,17 @@ struct Op {
     run: PageRange,
     slots: SlotRange,
     pages: Vec<PageNo>,
+    /// The same pages, so that nothing has to find them again. Nobody forgets a page that an action touches.
+    ids: Vec<PageId>,
     /// Times that this was tried before.
     tries: u8,
+}
+
+impl Op {
+    /// One of the pages.
+    fn page(&self, at: usize) -> (PageId, PageNo) {
+        (self.ids[at], self.pages[at])
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,6 +223,7 @@ impl Pager {
     ///
     /// # Panics
     /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped.
+    #[inline]
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
         if self.daemon.is_some() {
             return self.handle_under_daemon(now, event);
@@ -225,18 +235,25 @@ impl Pager {
                 waiter,
                 extent,
             } => {
-                self.fault(
-                    now,
-                    Demand {
-                        page,
-                        access,
-                        waiter,
-                        extent,
-                        retried: false,
-                    },
-                );
+                let demand = Demand {
+                    page,
+                    access,
+                    waiter,
+                    extent,
+                    retried: false,
+                };
+                self.fault(now, &demand);
             }
-            Event::Done { id, outcome } => self.done(now, id, outcome),
+            Event::Done { id, outcome } => self.done(id, outcome),
+            event => self.handle_other(event),
+        }
+        self.follow_up(now);
+    }
+
+    /// All but faults and answers.
+    fn handle_other(&mut self, event: Event<'_>) {
+        match event {
+            Event::Fault { .. } | Event::Done { .. } => unreachable!("handled before"),
             Event::Adopt(range) => self.adopt(range),
             Event::Unmap(range) | Event::Discard(range) => self.discard(range),
             Event::Grown(range) => {
@@ -254,6 +271,19 @@ impl Pager {
             Event::Tick => self.tick(),
             Event::Timer => {}
         }
+    }
+
+    /// What follows every event.
+    fn follow_up(&mut self, now: Nanos) {
+        if !self.balanced() {
+            self.settle_down(now);
+        }
+        self.stats.frames_peak = self.stats.frames_peak.max(self.frames_used() as u64);
+    }
+
+    /// Serves who waits for a frame and brings the queues back to their watermarks.
+    #[inline(never)]
+    fn settle_down(&mut self, now: Nanos) {
         loop {
             self.retry_pending(now);
             self.balance();
@@ -262,10 +292,10 @@ impl Pager {
                 break;
             }
         }
-        self.stats.frames_peak = self.stats.frames_peak.max(self.frames_used() as u64);
     }
 
     /// The next thing to do; `None` when all is done for now.
+    #[inline]
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -445,32 +475,45 @@ impl Pager {
         self.pages.heap_bytes() + self.slots.heap_bytes()
     }
 
+    #[cold]
+    fn add_op(&mut self) -> u32 {
+        self.ops.push(Op {
+            kind: Kind::Free,
+            run: PageRange::new(PageNo::from_raw(0), 0),
+            slots: SlotRange::new(SlotNo(0), 0),
+            pages: Vec::with_capacity(128),
+            ids: Vec::with_capacity(128),
+            tries: 0,
+        });
+        self.ops.len() as u32 - 1
+    }
+
+    #[inline]
     fn start(&mut self, kind: Kind, run: PageRange) -> ActionId {
         self.in_flight += 1;
-        let index = self.ops_free.pop().unwrap_or_else(|| {
-            let op = Op {
-                kind: Kind::Free,
-                run,
-                slots: SlotRange::new(SlotNo(0), 0),
-                pages: Vec::with_capacity(128),
-                tries: 0,
-            };
-            self.ops.push(op);
-            self.ops.len() as u32 - 1
-        });
+        let index = self.ops_free.pop().unwrap_or_else(|| self.add_op());
         let op = &mut self.ops[index as usize];
         op.pages.clear();
+        op.ids.clear();
         (op.kind, op.run, op.tries) = (kind, run, 0);
         ActionId(index)
     }
 
+    /// The action is about the page, too.
+    fn add_page(&mut self, op: ActionId, id: PageId, page: PageNo) {
+        let op = &mut self.ops[op.0 as usize];
+        op.pages.push(page);
+        op.ids.push(id);
+    }
+
+    #[inline]
     fn finish(&mut self, id: ActionId) {
         self.ops[id.0 as usize].kind = Kind::Free;
         self.ops_free.push(id.0);
         self.in_flight -= 1;
     }
 
-    fn done(&mut self, now: Nanos, id: ActionId, outcome: Outcome<'_>) {
+    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
         let kind = self.ops[id.0 as usize].kind;
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(o)) => self.mapped(id, o, true),
@@ -484,13 +527,18 @@ impl Pager {
             (Kind::Release | Kind::Poison, Outcome::Done) => {}
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
-        let _ = now;
         self.finish(id);
     }
 
     fn add_slots(&mut self, range: SlotRange) {
         self.slots.add(range);
         self.pages.add_slots(range);
+    }
+
+    /// The page, which has an entry because an action or a policy holds it.
+    #[inline]
+    fn known(&self, page: PageNo) -> PageId {
+        self.pages.place(page).expect("a page in hand has an entry")
     }
 
     fn is_awaited(&self, page: PageNo) -> bool {

@@ -32,7 +32,7 @@ impl Pager {
                 State::Resident | State::PagedOut | State::Poisoned => {}
                 State::Staged => {
                     let op = *op.get_or_insert_with(|| self.start(Kind::Release, range));
-                    self.ops[op.0 as usize].pages.push(page);
+                    self.add_page(op, id, page);
                 }
                 busy => panic!("{page:?} discarded while {busy:?}"),
             }

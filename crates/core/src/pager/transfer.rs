@@ -18,10 +18,7 @@ impl Pager {
         let run = self.ops[op.0 as usize].run;
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         for (page, outcome) in run.iter().zip(outcomes) {
-            let id = self
-                .pages
-                .find(page)
-                .expect("a page being mapped has an entry");
+            let id = self.known(page);
             let how = if fresh {
                 Mapped::Fresh
             } else {
@@ -29,7 +26,7 @@ impl Pager {
             };
             match outcome {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
-                    self.pages.set_state(id, State::Resident);
+                    self.pages.advance(id, State::Mapping, State::Resident);
                     self.reclaim.mapped(&mut self.pages, id, how);
                     self.wake_first(page);
                 }
@@ -52,15 +49,14 @@ impl Pager {
     }
 
     /// Victims are out of the program, or not.
+    #[inline(never)]
     pub(super) fn detached(&mut self, op: ActionId, outcomes: &[PageOutcome]) {
         let run = self.ops[op.0 as usize].run;
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         let mut zeroes = None;
+        let mut stale = SlotRange::new(SlotNo(0), 0);
         for (page, outcome) in run.iter().zip(outcomes) {
-            let id = self
-                .pages
-                .find(page)
-                .expect("a page being detached has an entry");
+            let id = self.known(page);
             match *outcome {
                 PageOutcome::Detached { hash, zero } => {
                     self.stats.detached += 1;
@@ -70,12 +66,12 @@ impl Pager {
                     }
                     if zero && !self.is_awaited(page) {
                         let op = *zeroes.get_or_insert_with(|| self.start(Kind::Release, run));
-                        self.ops[op.0 as usize].pages.push(page);
+                        self.add_page(op, id, page);
                         self.stats.found_zero += 1;
                         self.drop_page(id);
                         continue;
                     }
-                    self.staged(id, hash);
+                    self.staged(id, page, hash, &mut stale);
                 }
                 PageOutcome::Refused(Refusal::Absent | Refusal::Gone) => {
                     self.drop_page(id);
@@ -91,31 +87,45 @@ impl Pager {
                 PageOutcome::Done => panic!("a detach was answered as a mapping"),
             }
         }
+        self.slots.release_run(stale);
         if let Some(id) = zeroes {
             self.actions.push_back(Action::Release { id });
         }
     }
 
-    /// Clean if the content is still that of the slot; otherwise the stale slot is given back.
-    fn staged(&mut self, id: PageId, hash: ContentHash) {
-        self.pages.set_state(id, State::Staged);
-        let slot = self.pages.slot(id);
-        let clean = slot.is_some() && self.pages.hash(id) == hash;
+    /// Clean if the content is still that of the slot; otherwise the slot is stale, and is given back
+    /// with its neighbours in `stale`.
+    fn staged(&mut self, id: PageId, page: PageNo, hash: ContentHash, stale: &mut SlotRange) {
+        let entry = self.pages.advance(id, State::Detaching, State::Staged);
+        let slot = entry.slot;
+        let clean = slot.is_some() && { entry.hash } == hash;
+        entry.set_flag(DIRTY, !clean);
         if clean {
             self.stats.found_clean += 1;
         } else {
-            self.give_back_slot(id);
-            self.pages.set_hash(id, hash);
+            (entry.slot, entry.hash) = (SlotNo::NONE, hash);
+            if slot.is_some() && slot == stale.end() {
+                stale.slots += 1;
+            } else if slot.is_some() {
+                let run = core::mem::replace(stale, SlotRange::new(slot, 1));
+                self.slots.release_run(run);
+            }
         }
-        self.pages.set_flag(id, DIRTY, !clean);
-        self.settle(id, false);
+        self.settle(id, page, false);
     }
 
     /// A staged page goes to its queue, or back to whoever waits for it.
-    fn settle(&mut self, id: PageId, cleaned: bool) {
-        if self.is_awaited(self.pages.number(id)) {
+    fn settle(&mut self, id: PageId, page: PageNo, cleaned: bool) {
+        if self.is_awaited(page) {
             self.map_around(id);
-        } else if self.pages.has(id, READ_AHEAD) {
+        } else {
+            self.park(id, cleaned);
+        }
+    }
+
+    /// A staged page that nobody waits for goes to its queue.
+    fn park(&mut self, id: PageId, cleaned: bool) {
+        if self.pages.has(id, READ_AHEAD) {
             self.reclaim.read_ahead(&mut self.pages, id);
             if self.manner.arrival == Arrival::Mapped {
                 self.pages.find_ahead_by_slot(id);
@@ -149,44 +159,41 @@ impl Pager {
     /// Pages were read; content that does not match its checksum is as good as unread. Without
     /// `hashes` the body vouches for the contents.
     pub(super) fn paged_in(&mut self, op: ActionId, hashes: Option<&[ContentHash]>) {
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        let count = self.ops[op.0 as usize].ids.len();
         assert!(
-            hashes.is_none_or(|hashes| pages.len() == hashes.len()),
+            hashes.is_none_or(|hashes| hashes.len() == count),
             "one hash a page"
         );
-        for (at, &page) in pages.iter().enumerate() {
-            let id = self
-                .pages
-                .find(page)
-                .expect("a page being read has an entry");
+        let mut awaited = count;
+        for at in 0..count {
+            let (id, page) = self.ops[op.0 as usize].page(at);
             if hashes.is_some_and(|hashes| self.pages.hash(id) != hashes[at]) {
                 self.stats.checksum_errors += 1;
                 let tries = self.ops[op.0 as usize].tries;
                 self.read_again(id, tries);
                 continue;
             }
-            self.pages.set_flag(id, DIRTY, false);
-            self.pages.set_state(id, State::Staged);
-            if !self.is_awaited(page) {
+            let entry = self.pages.advance(id, State::Reading, State::Staged);
+            entry.set_flag(DIRTY, false);
+            if self.is_awaited(page) {
+                awaited = awaited.min(at);
+            } else {
                 // A demanded page whose waiter left is a page like any other.
-                self.settle(id, true);
+                self.park(id, true);
             }
         }
-        for (at, &page) in pages.iter().enumerate() {
-            if self.is_awaited(page)
-                && let Some(id) = self.pages.find(page)
-                && self.pages.state(id) == State::Staged
-            {
+        for at in awaited..count {
+            let (id, page) = self.ops[op.0 as usize].page(at);
+            if self.is_awaited(page) && self.pages.state(id) == State::Staged {
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
                 let (below, above) = match self.manner.arrival {
-                    Arrival::Mapped => neighbours(&pages, at),
+                    Arrival::Mapped => neighbours(&self.ops[op.0 as usize].pages, at),
                     Arrival::Staged => (0, 0),
                 };
                 self.map_within(id, below, above, false);
             }
         }
-        self.ops[op.0 as usize].pages = pages;
     }
 
     /// The store could not give the pages back. Each one may still be read by itself, so that
@@ -194,15 +201,11 @@ impl Pager {
     pub(super) fn page_in_failed(&mut self, op: ActionId) {
         self.stats.read_errors += 1;
         let tries = self.ops[op.0 as usize].tries;
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        for &page in &pages {
-            let id = self
-                .pages
-                .find(page)
-                .expect("a page being read has an entry");
+        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        for &id in &ids {
             self.read_again(id, tries);
         }
-        self.ops[op.0 as usize].pages = pages;
+        self.ops[op.0 as usize].ids = ids;
     }
 
     /// Reads one page once more, unless that was tried often enough.
@@ -216,7 +219,7 @@ impl Pager {
         );
         let op = self.start(Kind::PageIn, PageRange::one(page));
         (self.ops[op.0 as usize].slots, self.ops[op.0 as usize].tries) = (slots, tries + 1);
-        self.ops[op.0 as usize].pages.push(page);
+        self.add_page(op, id, page);
         self.stats.page_in_reads += 1;
         self.actions.push_back(Action::PageIn { id: op, slots });
     }
@@ -244,12 +247,10 @@ impl Pager {
     }
 
     /// Pages are safely in their slots.
+    #[inline(never)]
     pub(super) fn paged_out(&mut self, op: ActionId) {
         self.write_failures_in_a_row = 0;
-        self.each_written(op, |pager, id| {
-            pager.pages.set_flag(id, DIRTY, false);
-            pager.settle(id, true);
-        });
+        self.each_written(op, true, |pager, id, page| pager.settle(id, page, true));
     }
 
     /// Pages could not be written: they stay in memory, dirty, and are tried elsewhere.
@@ -257,14 +258,14 @@ impl Pager {
         self.stats.write_errors += 1;
         self.write_failures_in_a_row += 1;
         self.swap_full |= why == IoFailure::NoSpace;
-        self.each_written(op, |pager, id| {
+        self.each_written(op, false, |pager, id, page| {
             let slot = pager.pages.slot(id);
             pager.pages.set_slot(id, SlotNo::NONE);
             match why {
                 IoFailure::NoSpace => pager.slots.release(slot),
                 IoFailure::Device => pager.slots.retire(),
             }
-            if pager.is_awaited(pager.pages.number(id)) {
+            if pager.is_awaited(page) {
                 pager.map_around(id);
             } else {
                 pager.reclaim.not_written(&mut pager.pages, id);
@@ -272,18 +273,21 @@ impl Pager {
         });
     }
 
-    fn each_written(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
+    fn each_written(
+        &mut self,
+        op: ActionId,
+        clean: bool,
+        mut then: impl FnMut(&mut Self, PageId, PageNo),
+    ) {
         self.writes -= 1;
-        let pages: alloc::vec::Vec<PageNo> = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        for &page in &pages {
-            let id = self
-                .pages
-                .find(page)
-                .expect("a page being written has an entry");
-            self.pages.set_state(id, State::Staged);
-            then(self, id);
+        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        for (&page, &id) in pages.iter().zip(&ids) {
+            let entry = self.pages.advance(id, State::Writing, State::Staged);
+            entry.set_flag(DIRTY, !clean);
+            then(self, id, page);
         }
-        self.ops[op.0 as usize].pages = pages;
+        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
     }
 }
 

@@ -9,26 +9,25 @@ pub const RUNS_MAX: usize = 32;
 /// Disjoint runs of slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Runs {
-    runs: [SlotRange; RUNS_MAX],
+    /// `None` as long as there is none: most windows are one run, and are made at every major fault.
+    runs: Option<[SlotRange; RUNS_MAX]>,
     len: usize,
 }
 
 impl Runs {
     /// No run.
-    pub const NONE: Self = Self {
-        runs: [SlotRange::new(SlotNo(0), 0); RUNS_MAX],
-        len: 0,
-    };
+    pub const NONE: Self = Self { runs: None, len: 0 };
 
     fn push(&mut self, run: SlotRange) {
-        self.runs[self.len] = run;
+        let none = [SlotRange::new(SlotNo(0), 0); RUNS_MAX];
+        self.runs.get_or_insert(none)[self.len] = run;
         self.len += 1;
     }
 
     /// The runs, those next to the fault first.
     #[must_use]
     pub fn as_slice(&self) -> &[SlotRange] {
-        &self.runs[..self.len]
+        self.runs.as_ref().map_or(&[], |runs| &runs[..self.len])
     }
 }
 
@@ -62,7 +61,8 @@ impl Window {
     pub const fn run(now: SlotRange) -> Self {
         Self {
             now,
-            rest: Runs::NONE,
+            // Not `Runs::NONE`: a constant is copied whole, the room for runs included.
+            rest: Runs { runs: None, len: 0 },
             behind: None,
             downward: false,
             size: now.slots,

@@ -9,12 +9,6 @@ use crate::page::{DIRTY, PageId, Pages, Queue};
 /// The policy; its state is the queues.
 pub struct SecondChance;
 
-fn take(pages: &mut Pages, queue: Queue) -> Option<PageId> {
-    let id = pages.head(queue)?;
-    pages.unqueue(id);
-    Some(id)
-}
-
 impl Reclaim for SecondChance {
     fn name(&self) -> &'static str {
         "second-chance"
@@ -41,23 +35,22 @@ impl Reclaim for SecondChance {
     }
 
     fn victim(&mut self, pages: &mut Pages) -> Option<PageId> {
-        take(pages, Queue::Active)
+        pages.pop(Queue::Active)
     }
 
     fn launder(&mut self, pages: &mut Pages) -> Option<PageId> {
-        take(pages, Queue::Inactive)
+        pages.pop(Queue::Inactive)
     }
 
     /// The cache's oldest; clean inactive pages when the cache is empty and they are next anyway.
     fn release(&mut self, pages: &mut Pages) -> Option<PageId> {
-        if let Some(id) = take(pages, Queue::Cache) {
+        if let Some(id) = pages.pop(Queue::Cache) {
             return Some(id);
         }
         let head = pages.head(Queue::Inactive)?;
         if pages.has(head, DIRTY) {
             return None;
         }
-        pages.unqueue(head);
-        Some(head)
+        pages.pop(Queue::Inactive)
     }
 }

@@ -50,18 +50,18 @@ impl Bits {
         self.words.capacity() * size_of::<u64>()
     }
 
-    fn is_free(&self, slot: u32) -> bool {
-        self.words[(slot / WORD) as usize] >> (slot % WORD) & 1 == 1
-    }
-
+    /// # Panics
+    /// When one of `range` is so already.
     pub(super) fn mark(&mut self, range: SlotRange, free: bool) {
-        for slot in range.iter() {
-            let (word, bit) = (
-                &mut self.words[(slot.0 / WORD) as usize],
-                1u64 << (slot.0 % WORD),
-            );
-            assert!((*word & bit == 0) == free, "{slot:?} is so already");
-            *word ^= bit;
+        let (mut at, end) = (range.start.0, range.end().0);
+        while at < end {
+            let pages = (WORD - at % WORD).min(end - at);
+            let mask = u64::MAX >> (WORD - pages) << (at % WORD);
+            let word = &mut self.words[(at / WORD) as usize];
+            let so = if free { *word } else { !*word };
+            assert!(so & mask == 0, "one of {range:?} is so already");
+            *word ^= mask;
+            at += pages;
         }
         if free {
             self.available += range.slots;
@@ -70,11 +70,12 @@ impl Bits {
         }
     }
 
-    /// The first free slot from `from` on, below `end`.
-    fn next_free(&self, from: u32, end: u32) -> Option<u32> {
+    /// The first slot from `from` on, below `end`, that is free, or is not.
+    fn next(&self, free: bool, from: u32, end: u32) -> Option<u32> {
+        let flip = if free { 0 } else { u64::MAX };
         let mut at = from;
         while at < end {
-            let word = self.words[(at / WORD) as usize] >> (at % WORD);
+            let word = (self.words[(at / WORD) as usize] ^ flip) >> (at % WORD);
             if word != 0 {
                 return Some(at + word.trailing_zeros()).filter(|&slot| slot < end);
             }
@@ -87,9 +88,9 @@ impl Bits {
     pub(super) fn find(&self, from: u32, end: u32, slots: u32) -> Option<u32> {
         let mut at = from;
         loop {
-            let start = self.next_free(at, end)?;
+            let start = self.next(true, at, end)?;
             let most = end.min(start.saturating_add(slots));
-            match (start..most).find(|&slot| !self.is_free(slot)) {
+            match self.next(false, start, most) {
                 Some(taken) => at = taken,
                 None if most - start == slots => return Some(start),
                 None => return None,

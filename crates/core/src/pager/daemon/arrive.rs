@@ -30,12 +30,6 @@ impl Pager {
         Some(self.sleepers.remove(at))
     }
 
-    fn known(&self, page: PageNo) -> PageId {
-        self.pages
-            .find(page)
-            .expect("a page in flight has an entry")
-    }
-
     fn zero_filled(&mut self, op: ActionId, outcome: PageOutcome) {
         let page = self.ops[op.0 as usize].run.start;
         let id = self.known(page);
@@ -69,11 +63,11 @@ impl Pager {
     /// Pages were read: the demanded one is mapped, the others wait at the end of the inactive queue.
     fn arrived(&mut self, op: ActionId) {
         let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
         let run = self.ops[op.0 as usize].run;
-        for &page in &pages {
-            let id = self.known(page);
+        for (&page, &id) in pages.iter().zip(&ids) {
             self.pages.set_flag(id, DIRTY, false);
-            self.pages.set_state(id, State::Staged);
+            self.pages.advance(id, State::Reading, State::Staged);
             if !run.contains(page) {
                 bsd::deactivate(&mut self.pages, id);
             }
@@ -85,7 +79,7 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        self.ops[op.0 as usize].pages = pages;
+        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
     }
 
     fn wake_poisoned(&mut self, op: ActionId) {
@@ -127,8 +121,8 @@ impl Pager {
     fn each_laundered(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
         self.writes -= 1;
         let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        for &page in &pages {
-            let id = self.known(page);
+        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        for &id in &ids {
             let mapped = self.pages.bit(id, Bit::Mapped);
             let state = if mapped {
                 State::Resident
@@ -141,7 +135,7 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        self.ops[op.0 as usize].pages = pages;
+        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
     }
 
     /// Pages that were in memory before the pager began: nobody knows what is in them.
@@ -175,7 +169,7 @@ impl Pager {
             let had_slot = self.pages.slot(id).is_some();
             self.drop_page(id);
             if had_slot {
-                let free = self.slots.free.available();
+                let free = self.slots.available();
                 self.daemon_mut().slots_changed(true, free);
             }
             self.stats.discarded += 1;

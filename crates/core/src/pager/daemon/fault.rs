@@ -338,7 +338,7 @@ impl Pager {
             let id = self.pages.in_slot(slot).expect("just taken");
             let page = self.pages.number(id);
             self.objects.read(page, demanded == Some(page));
-            self.ops[op.0 as usize].pages.push(page);
+            self.add_page(op, id, page);
         }
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);

@@ -31,8 +31,7 @@ impl Pager {
     /// Collects the cluster of `victim`, a dirty page at its place on the inactive queue.
     pub(super) fn launder(&mut self, victim: PageId) {
         let buffer = self.pageout.buffer_pages();
-        let used = self.slots.used() as u32;
-        if !self.swap_full && self.slots.free.wants_room(used, buffer) {
+        if !self.swap_full && self.slots.wants_room(buffer) {
             self.grow();
         }
         let page = self.pages.number(victim);
@@ -40,7 +39,7 @@ impl Pager {
         let cluster = self.pageout.collect(page, &view, &mut self.ready);
         let busy = self.daemon_mut().params().buffered == Buffered::Busy;
         for page in cluster.iter() {
-            let id = self.collected(page);
+            let id = self.known(page);
             self.pages.set_flag(id, COLLECTED, true);
             if busy {
                 bsd::fold(&mut self.pages, id);
@@ -62,10 +61,6 @@ impl Pager {
             cluster,
             ..Flush::default()
         };
-    }
-
-    fn collected(&self, page: PageNo) -> PageId {
-        self.pages.find(page).expect("collected pages stay")
     }
 
     /// Writes what is left of the chunk. False when that takes a write more than may be in flight.
@@ -100,7 +95,7 @@ impl Pager {
         let (at, pages) = (self.flush.at as u32, self.ready.len());
         let whole_first = self.ready.placement == Placement::WholeThenClusters;
         let shrink = self.daemon_mut().params().shrink;
-        let free = &mut *self.slots.free;
+        let free = self.slots.allocator();
         let (asked, found) = if whole_first && !self.flush.split {
             self.flush.split = true;
             (pages, free.alloc(pages).ok_or(0))
@@ -110,10 +105,10 @@ impl Pager {
             } else {
                 pages
             };
-            let free = &mut *self.slots.free;
+            let free = self.slots.allocator();
             (end - at, request(end - at, shrink, free))
         };
-        let slots_free = self.slots.free.available();
+        let slots_free = self.slots.available();
         let daemon = self.daemon_mut();
         if found.is_err() || found.is_ok_and(|run| run.slots < asked) {
             daemon.slots_changed(false, slots_free);
@@ -145,7 +140,7 @@ impl Pager {
         for _ in 0..pages {
             let page = self.ready.pages[self.flush.at];
             self.flush.at += 1;
-            let id = self.collected(page);
+            let id = self.known(page);
             self.pages.set_flag(id, COLLECTED, false);
             self.swap_objects.insert(page.object());
             bsd::activate(&mut self.pages, id);
@@ -163,14 +158,14 @@ impl Pager {
         for slot in slots.iter() {
             let page = self.ready.pages[self.flush.at];
             self.flush.at += 1;
-            let id = self.collected(page);
+            let id = self.known(page);
             bsd::fold(&mut self.pages, id);
             self.pages.set_flag(id, COLLECTED, false);
             self.pages.set_state(id, State::Writing);
             old = self.give_back_later(old, self.pages.slot(id));
             self.pages.set_slot(id, slot);
             self.swap_objects.insert(page.object());
-            self.ops[op.0 as usize].pages.push(page);
+            self.add_page(op, id, page);
         }
         self.slots.bind(slots.slots);
         // Never in place: the old slots go now, before the write is under way.
@@ -193,7 +188,7 @@ impl Pager {
             }
             Some(run) => {
                 self.slots.release_run(run);
-                let free = self.slots.free.available();
+                let free = self.slots.available();
                 self.daemon_mut().slots_changed(true, free);
             }
             None => {}
@@ -205,7 +200,7 @@ impl Pager {
     pub(super) fn give_back_slot_under_daemon(&mut self, id: PageId) {
         if self.pages.slot(id).is_some() {
             self.give_back_slot(id);
-            let free = self.slots.free.available();
+            let free = self.slots.available();
             self.daemon_mut().slots_changed(true, free);
         }
     }
@@ -218,7 +213,7 @@ impl Pager {
         if self.ready.pages.contains(&page) {
             // The run that was found is too long now.
             if let Some(run) = self.flush.run.take() {
-                self.slots.free.free(run);
+                self.slots.allocator().free(run);
                 self.flush.split = self.flush.at > 0;
             }
             self.ready.remove(page);
