@@ -45,6 +45,8 @@ pub struct Queue {
     depth: usize,
     idles: bool,
     in_service: Vec<InService>,
+    /// When the first of these ends; `u64::MAX` where there is none. Asked at every fault.
+    first_ends: u64,
     /// (id, when submitted) of what waits.
     submitted: Vec<(u32, u64)>,
     wake: Option<u64>,
@@ -61,6 +63,7 @@ impl Queue {
             device,
             scheduler,
             in_service: Vec::new(),
+            first_ends: u64::MAX,
             submitted: Vec::new(),
             wake: None,
             stats: QueueStats::default(),
@@ -68,9 +71,11 @@ impl Queue {
     }
 
     /// A request arrives. Ids of requests that are not complete differ.
+    #[inline]
     pub fn submit(&mut self, now: u64, request: Request) {
         let free = self.submitted.is_empty() && self.in_service.len() < self.depth;
-        if free && self.scheduler.pass(&request) {
+        // Shows it a copy: reading back here what was just written there would wait for the write.
+        if free && self.scheduler.pass(&{ request }) {
             return self.begin(now, request, now);
         }
         self.submitted.push((request.id, now));
@@ -81,34 +86,34 @@ impl Queue {
     /// When something happens next, if nothing arrives.
     #[must_use]
     pub fn next_event(&self) -> Option<u64> {
-        let ends = self.in_service.iter().map(|s| s.ends).min();
-        ends.into_iter().chain(self.wake).min()
+        let next = self.first_ends.min(self.wake.unwrap_or(u64::MAX));
+        (next != u64::MAX).then_some(next)
     }
 
     /// What is complete at `now`, one at a time, the earliest first.
+    #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Finished> {
-        if self.in_service.is_empty() && self.wake.is_none() {
+        if self.first_ends > now {
+            if self.wake.is_some_and(|wake| wake <= now) {
+                self.dispatch(now);
+            }
             return None;
         }
-        let first = (0..self.in_service.len()).min_by_key(|&at| self.in_service[at].ends);
-        match first {
-            Some(at) if self.in_service[at].ends <= now => {
-                let s = self.in_service.swap_remove(at);
-                self.scheduler.completed(s.ends, &s.request);
-                self.count(&s);
-                self.dispatch(s.ends);
-                Some(Finished {
-                    request: s.request,
-                    since: s.since,
-                })
-            }
-            _ => {
-                if self.wake.is_some_and(|wake| wake <= now) {
-                    self.dispatch(now);
-                }
-                None
-            }
+        let ends = self.first_ends;
+        let first = self.in_service.iter().position(|s| s.ends == ends)?;
+        let s = self.in_service.swap_remove(first);
+        let left = self.in_service.iter().map(|s| s.ends);
+        self.first_ends = left.min().unwrap_or(u64::MAX);
+        self.scheduler.completed(ends, &s.request);
+        self.count(&s);
+        self.wake = None;
+        if self.idles || !self.submitted.is_empty() {
+            self.dispatch(ends);
         }
+        Some(Finished {
+            request: s.request,
+            since: s.since,
+        })
     }
 
     /// What it did so far.
@@ -134,8 +139,10 @@ impl Queue {
         self.stats.busy_ns += s.ends - s.begun;
     }
 
+    #[inline]
     fn begin(&mut self, now: u64, request: Request, since: u64) {
-        let ends = self.device.begin(now, &request);
+        let ends = self.device.begin(now, &{ request });
+        self.first_ends = self.first_ends.min(ends);
         self.in_service.push(InService {
             request,
             since,

@@ -1,7 +1,7 @@
 //! Carrying out what the pager says.
 
 use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
-use outpage_core::units::{Nanos, SlotRange};
+use outpage_core::units::{Nanos, PageRange, SlotRange};
 
 use super::process::State;
 use super::{RunError, World};
@@ -24,13 +24,7 @@ impl World {
                     self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
                 }
                 Action::Detach { id, run } => {
-                    run.iter()
-                        .for_each(|page| self.ahead.detached(page, &self.pager));
-                    let mut outcomes = core::mem::take(&mut self.outcomes);
-                    outcomes.clear();
-                    outcomes.extend(run.iter().map(|p| self.pager.detached_version(p)));
-                    self.done(id, Outcome::Pages(&outcomes));
-                    self.outcomes = outcomes;
+                    self.detach(id, run);
                 }
                 Action::PageIn { id, slots } => self.submit(id, slots, Op::Read),
                 Action::PageOut { id, slots } => self.submit(id, slots, Op::Write),
@@ -53,6 +47,17 @@ impl World {
         let deadline = self.pager.next_deadline().map(|at| at.0);
         self.due_stale |= deadline != self.deadline;
         self.deadline = deadline;
+    }
+
+    #[inline(never)]
+    fn detach(&mut self, id: ActionId, run: PageRange) {
+        run.iter()
+            .for_each(|page| self.ahead.detached(page, &self.pager));
+        let mut outcomes = core::mem::take(&mut self.outcomes);
+        outcomes.clear();
+        outcomes.extend(run.iter().map(|p| self.pager.detached_version(p)));
+        self.done(id, Outcome::Pages(&outcomes));
+        self.outcomes = outcomes;
     }
 
     fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
@@ -100,13 +105,15 @@ impl World {
     /// wait for frames, one that waits and has a page in it. A read may hold pages of others too.
     fn reader(&self, id: ActionId) -> u32 {
         let owners = self.pager.pages_of(id).iter();
-        let mut owners = owners.map(|page| page.object().0 as usize - 1);
+        let owners = owners.map(|page| page.object().0 as usize - 1);
         let waits = |&who: &usize| {
             let process = self.processes.get(who);
             process.is_some_and(|process| process.state == State::Waiting)
         };
-        let first = owners.clone().next();
-        let from = self.faulting.or_else(|| owners.find(waits)).or(first);
+        let first = || owners.clone().next();
+        let from = (self.faulting)
+            .or_else(|| owners.clone().find(waits))
+            .or_else(first);
         from.map_or(DAEMON, |who| who as u32)
     }
 

@@ -1,5 +1,6 @@
 //! The mapped memory of a program.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use outpage_core::units::{PageNo, PageRange};
@@ -11,6 +12,8 @@ pub(super) struct Memory {
     /// By their first pages.
     ranges: BTreeMap<PageNo, u64>,
     pages: u64,
+    /// The one that was asked for last.
+    last: Cell<Option<PageRange>>,
 }
 
 impl Memory {
@@ -22,6 +25,7 @@ impl Memory {
 
     /// Takes `range` out.
     pub fn unmap(&mut self, range: PageRange) {
+        self.last.set(None);
         let (start, end) = (range.start.raw(), range.start.raw() + range.pages);
         // The last one that begins before the end, as long as it reaches in.
         while let Some(old) = self.last_from(end.checked_sub(1).map(PageNo::from_raw)) {
@@ -41,8 +45,13 @@ impl Memory {
 
     /// The mapped span around `page`; the page alone when the program never mapped it.
     pub fn extent(&self, page: PageNo) -> PageRange {
-        let around = self.last_from(Some(page));
-        let around = around.filter(|range| range.contains(page));
+        let holds = |range: &PageRange| range.contains(page);
+        let around = self.last.get().filter(holds);
+        let around = around.or_else(|| {
+            let found = self.last_from(Some(page)).filter(holds);
+            self.last.set(found);
+            found
+        });
         around.unwrap_or(PageRange::one(page))
     }
 

@@ -98,6 +98,8 @@ pub struct World {
     pager: Pager,
     disk: Queue,
     processes: Vec<Process>,
+    /// Programs that are not over.
+    alive: usize,
     /// Who can run; the front one has the CPU.
     ready: VecDeque<usize>,
     /// Programs that start later, and when, nanoseconds: the next one last.
@@ -156,6 +158,7 @@ impl World {
                 .filter(|&who| setup.starts(who) == 0)
                 .collect(),
             late: late(setup, processes.len()),
+            alive: processes.len(),
             processes,
             costs: setup.costs,
             frames: setup.frames as usize,
@@ -190,7 +193,7 @@ impl World {
     /// When memory and swap are exhausted, or programs wait for ever.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<Report, RunError> {
         let mut told = 0;
-        while self.processes.iter().any(|p| p.state != State::Ended) {
+        while self.alive > 0 {
             if self.now >= self.due {
                 self.deliver();
             }
@@ -231,7 +234,10 @@ impl World {
         self.due_stale = false;
         let start = self.late.last().map(|&(at, _)| at);
         let due = [self.disk.next_event(), self.deadline, self.next_tick, start];
-        self.due = due.into_iter().flatten().min().unwrap_or(u64::MAX);
+        self.due = due
+            .map(|at| at.unwrap_or(u64::MAX))
+            .into_iter()
+            .fold(u64::MAX, u64::min);
     }
 
     /// Tells the pager what is due.
@@ -279,9 +285,9 @@ impl World {
     /// One step of a program, or the part of it that fits. False when somebody else has the CPU now.
     fn advance(&mut self, who: usize) -> bool {
         let process = &mut self.processes[who];
-        let round = process.round;
+        let begins = process.begins_step();
         let step = process.current();
-        if let Some(range) = beyond(step, round) {
+        if begins && let Some(range) = beyond(step) {
             let page = range.start;
             self.exhausted = Some(RunError::Beyond { page });
             return false;
@@ -336,14 +342,24 @@ impl World {
         self.due.min(self.slice_ends).max(self.now + 1)
     }
 
+    /// How many of `pages` touches, each of `page_ns`, begin before that.
+    fn fitting(&self, pages: u64, page_ns: u32) -> u64 {
+        let (left, page_ns) = (self.until() - self.now, u64::from(page_ns.max(1)));
+        // A division costs more than the touch of a page.
+        if pages.saturating_mul(page_ns) <= left {
+            pages
+        } else {
+            pages.min(left.div_ceil(page_ns))
+        }
+    }
+
     fn spend(&mut self, who: usize, ns: u64) {
         self.now += ns;
         self.processes[who].cpu_ns += ns;
     }
 
     fn touch(&mut self, who: usize, run: PageRange, access: Access, page_ns: u32) -> bool {
-        let fits = (self.until() - self.now).div_ceil(u64::from(page_ns.max(1)));
-        let part = PageRange::new(run.start, run.pages.min(fits));
+        let part = PageRange::new(run.start, self.fitting(run.pages, page_ns));
         let hits = self.pager.touch(part, access);
         self.spend(who, hits * u64::from(page_ns));
         let process = &mut self.processes[who];
@@ -368,8 +384,7 @@ impl World {
         let until = self.until();
         let mut at = self.processes[who].round;
         while at < pages && self.now < until {
-            let fits = (until - self.now).div_ceil(u64::from(page_ns.max(1)));
-            let rounds = self.touch_rounds(who, runs, at, fits.min(pages - at));
+            let rounds = self.touch_rounds(who, runs, at, self.fitting(pages - at, page_ns));
             self.spend(who, rounds * u64::from(page_ns));
             at += rounds;
             self.processes[who].round = at;
@@ -506,6 +521,7 @@ impl World {
 
     fn end(&mut self, who: usize) {
         self.processes[who].state = State::Ended;
+        self.alive -= 1;
         self.processes[who].ended_at = self.now;
         self.leaves(who);
         self.end_phase(who);
@@ -524,12 +540,11 @@ impl World {
     }
 }
 
-/// The first range of a step, which is in `round` of its rounds, that no world holds. Looked at when
-/// the step begins.
-fn beyond(step: &Step, round: u64) -> Option<PageRange> {
+/// The first range of a step that no world holds. Looked at when the step begins.
+fn beyond(step: &Step) -> Option<PageRange> {
     match step {
         Step::Touch { run, .. } => Some(*run).filter(|run| !holds(*run)),
-        Step::Together { runs, .. } if round == 0 => {
+        Step::Together { runs, .. } => {
             let runs = runs.iter().map(|(run, _)| *run);
             runs.filter(|run| run.pages > 0).find(|run| !holds(*run))
         }

@@ -66,6 +66,11 @@ impl Process {
         self.program.footprint()
     }
 
+    /// Whether the next step is yet to be taken from the program.
+    pub const fn begins_step(&self) -> bool {
+        self.step.is_none()
+    }
+
     /// The step that it is in.
     pub fn current(&mut self) -> &Step {
         self.step.get_or_insert_with(|| self.program.step())
