@@ -3,7 +3,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use outpage_sim::programs::{SorParams, Spec};
-use outpage_sim::world::speed::timed_passes;
+use outpage_sim::world::speed::{alone, timed, timed_passes};
 use outpage_sim::world::{Setup, World};
 
 /// Touches of mapped pages. The first pass, which faults, is not timed.
@@ -33,6 +33,17 @@ fn faults(c: &mut Criterion) {
                 (0..n)
                     .map(|_| timed_passes(pages * 3 / 2, pages, 1).1)
                     .sum()
+            });
+        });
+        // A fault is one page read, one taken out of the program and written, and one released.
+        let (id, setup) = (
+            BenchmarkId::new("page by page", pages),
+            alone(pages / 2, "none"),
+        );
+        group.bench_with_input(id, &pages, |b, &pages| {
+            b.iter_custom(|passes| {
+                let (_, first) = timed(&setup, pages, 1);
+                timed(&setup, pages, 1 + passes).1.saturating_sub(first)
             });
         });
         group.bench_with_input(BenchmarkId::new("paging", pages), &pages, |b, &pages| {

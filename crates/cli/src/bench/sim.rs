@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use outpage_core::contract::Access;
 use outpage_core::units::{Nanos, ObjectId, PAGE_BYTES, PageNo, PageRange};
-use outpage_sim::disk::{Params, SolidParams};
 use outpage_sim::programs::{Program, Sor, SorParams, Step};
 use outpage_sim::trace::{Header, Reader, Recorded, Reference, Writer};
-use outpage_sim::world::{DiskSpec, Policies, Report, Setup, World};
+use outpage_sim::world::{Report, Setup, World, speed};
 use serde::Serialize;
 
 use super::BenchError;
@@ -127,30 +126,9 @@ impl Program for Passes {
     }
 }
 
-/// A disk that takes no time, so that what is measured is the simulator.
-const INSTANT: SolidParams = SolidParams {
-    read_ns: 1,
-    read_block_ns: 0,
-    write_ns: 1,
-    write_block_ns: 0,
-    channels: 64,
-};
-
-/// The live policies, read-ahead apart, and no page but the one that is touched along with a fault.
-fn alone(frames: u64, readahead: &str) -> Setup {
-    let mut setup = Setup::live(frames, Vec::new());
-    setup.policies = Policies {
-        readahead: readahead.to_owned(),
-        zero_around: 1,
-        rescue_around: 0,
-        ..Policies::default()
-    };
-    setup
-}
-
 fn timed(setup: Setup, program: Box<dyn Program>) -> Result<(Report, f64), BenchError> {
     let setup = Setup {
-        disk: DiskSpec::Params(Params::Solid(INSTANT)),
+        disk: speed::instant_disk(),
         ..setup
     };
     let failed = |why: String| BenchError::Failed(format!("a simulated run failed: {why}"));
@@ -204,7 +182,7 @@ fn zero_fills() -> Result<(u64, f64), BenchError> {
         access: Access::Write,
         mapped: false,
     };
-    let (report, seconds) = timed(alone(2 * pages, "none"), Box::new(program))?;
+    let (report, seconds) = timed(speed::alone(2 * pages, "none"), Box::new(program))?;
     Ok((faults(&report), seconds))
 }
 
@@ -245,7 +223,7 @@ fn faults(report: &Report) -> u64 {
 
 /// A fault is one page read, one written and one released.
 fn page_by_page() -> Result<(u64, f64), BenchError> {
-    paged(&alone(PAGED.0 / 2, "none"), faults)
+    paged(&speed::alone(PAGED.0 / 2, "none"), faults)
 }
 
 fn page_by_page_daemon() -> Result<(u64, f64), BenchError> {
@@ -256,7 +234,7 @@ fn page_by_page_daemon() -> Result<(u64, f64), BenchError> {
 
 /// Of eight faults one reads for all, and seven find their page staged.
 fn windows() -> Result<(u64, f64), BenchError> {
-    paged(&alone(PAGED.0 / 2, "linux-slot"), faults)
+    paged(&speed::alone(PAGED.0 / 2, "linux-slot"), faults)
 }
 
 /// Windows of 64 pages, mapped together: hardly a fault.

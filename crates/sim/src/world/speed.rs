@@ -6,7 +6,8 @@ use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PageNo, PageRange};
 use serde::Serialize;
 
-use super::{Report, Setup, World};
+use super::{DiskSpec, Policies, Report, Setup, World};
+use crate::disk::{Params, SolidParams};
 use crate::paper::{Chart, Series};
 use crate::programs::{Program, SorParams, Spec, Step};
 
@@ -60,9 +61,37 @@ impl Program for Passes {
 /// A set-up of the page daemon with a fast disk and no read-ahead.
 fn paging(frames: u64) -> Setup {
     let mut setup = Setup::bsd("6.2", "bsd", frames, Vec::new());
-    setup.disk = super::DiskSpec::Named("nvme".to_owned());
+    setup.disk = DiskSpec::Named("nvme".to_owned());
     setup.policies.readahead = "none".to_owned();
     setup
+}
+
+/// A disk that takes no time, so that what is measured is the simulator.
+#[must_use]
+pub const fn instant_disk() -> DiskSpec {
+    DiskSpec::Params(Params::Solid(SolidParams {
+        read_ns: 1,
+        read_block_ns: 0,
+        write_ns: 1,
+        write_block_ns: 0,
+        channels: 64,
+    }))
+}
+
+/// The live policies in `frames` frames, `readahead` apart, with no page but the one that is touched along
+/// with a fault, and an instant disk.
+#[must_use]
+pub fn alone(frames: u64, readahead: &str) -> Setup {
+    Setup {
+        disk: instant_disk(),
+        policies: Policies {
+            readahead: readahead.to_owned(),
+            zero_around: 1,
+            rescue_around: 0,
+            ..Policies::default()
+        },
+        ..Setup::live(frames, Vec::new())
+    }
 }
 
 /// Runs `passes` over `pages` in `frames`; the report, and how long that took.
@@ -71,8 +100,17 @@ fn paging(frames: u64) -> Setup {
 /// When swap does not hold the pages.
 #[must_use]
 pub fn timed_passes(frames: u64, pages: u64, passes: u64) -> (Report, Duration) {
+    timed(&paging(frames), pages, passes)
+}
+
+/// As [`timed_passes`], under `setup`.
+///
+/// # Panics
+/// As [`timed_passes`], and when `setup` is not sound.
+#[must_use]
+pub fn timed(setup: &Setup, pages: u64, passes: u64) -> (Report, Duration) {
     let program: Box<dyn Program> = Box::new(Passes::new(pages, passes));
-    let world = World::with_programs(&paging(frames), vec![program]).expect("a sound set-up");
+    let world = World::with_programs(setup, vec![program]).expect("a sound set-up");
     let start = Instant::now();
     let report = world.run(&mut |_| {}).expect("swap holds the program");
     (report, start.elapsed())
