@@ -23,6 +23,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
 
 use crate::call::Call;
+use crate::contiguous;
 use crate::live::Live;
 use crate::placement::Placement;
 use crate::session::{Reserved, Session, SessionError};
@@ -170,9 +171,11 @@ pub(crate) fn revive(
         .swap
         .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
+    contiguous::allow(&live.session, mechanism);
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
+    live.pool = start::pool_frames(&engine.config, mechanism);
     if live.pager.traces() {
         live.pager.branch(start::child_trace(&engine.config));
     }

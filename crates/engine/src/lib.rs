@@ -10,6 +10,7 @@ pub mod brain;
 mod budget;
 pub mod call;
 pub mod config;
+mod contiguous;
 mod fork;
 pub mod frames;
 pub mod hash;

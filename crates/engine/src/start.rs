@@ -12,7 +12,7 @@ use outpage_core::pager::Pager;
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead, reclaim};
 use outpage_store::{
-    Backend, BackendError, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError,
+    Backend, BackendError, Bounced, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError,
 };
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
@@ -25,6 +25,7 @@ use outpage_sys::{clock, fd, process};
 use crate::brain::{Brain, TraceFile};
 use crate::call::{Call, Calls};
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
+use crate::contiguous;
 use crate::fork::Ticket;
 use crate::frames::Frames;
 use crate::live::Live;
@@ -262,11 +263,12 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let mut session = open_session(engine)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
+    contiguous::allow(&session, mechanism);
     let store = open_store(engine, open_swap(engine)?)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let pager = new_pager(&engine.config, slots_max)?;
-    let pool = bounce_frames(&engine.config, mechanism);
+    let pool = pool_frames(&engine.config, mechanism);
     let frames = Frames::new(total + pool).map_err(os("reserve the staging area"))?;
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
@@ -288,12 +290,12 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     Ok(live)
 }
 
-/// Frames that the write-protect mechanism needs beside those of pages: copies being written, reads
-/// on their way. Counted within the limit.
-pub(crate) fn bounce_frames(config: &Config, mechanism: Mechanism) -> usize {
+/// Frames that are needed beside those of pages, once the store is open. Counted within the limit.
+pub(crate) fn pool_frames(config: &Config, mechanism: Mechanism) -> usize {
     if mechanism == Mechanism::Move {
-        return 0;
+        return contiguous::pages();
     }
+    // Copies being written, reads on their way.
     let writes = outpage_core::pager::WRITES_MAX * chunk_pages(config) as usize;
     let reads = 4 * window_pages(config) as usize;
     (writes + reads).min(config.limit_pages() as usize / 4)
@@ -363,6 +365,7 @@ pub(crate) fn open_store(
     };
     let store =
         outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
+    let store = Box::new(Bounced::new(store, Box::new(contiguous::provide)));
     Ok(match engine.config.faults {
         None => store,
         Some(faults) => crate::workers::with_faults(store, faults),

@@ -34,6 +34,16 @@ impl Frame {
         self.0
     }
 
+    /// Copies the content of `other`, another frame. For the store that holds a request for each of the two.
+    pub(crate) fn copy_from(self, other: Self) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.0);
+        let from = std::ptr::with_exposed_provenance::<u8>(other.0);
+        debug_assert!(self != other);
+        // SAFETY: mapped, and used by nobody else meanwhile, by the promise of the frames' makers; frames are
+        // whole pages, so two of them do not overlap.
+        unsafe { to.copy_from_nonoverlapping(from, PAGE_BYTES) }
+    }
+
     /// The frame as a buffer of the kernel.
     pub(crate) const fn as_iovec(self) -> IoVec {
         IoVec {

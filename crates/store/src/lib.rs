@@ -2,8 +2,8 @@
 //!
 //! A store is driven by one thread. [`Store::submit`] starts a transfer, [`Store::poll`] hands over
 //! what has ended, in any order; neither blocks nor allocates. Stores: [`UringStore`] and
-//! [`PoolStore`] over a [`SwapFile`], [`MemoryStore`]. Wrappers around any store: [`Faulty`],
-//! [`Delayed`], [`Counting`].
+//! [`PoolStore`] over a [`SwapFile`], [`MemoryStore`]. Wrappers around any store: [`Bounced`],
+//! [`Faulty`], [`Delayed`], [`Counting`].
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
 //! allocation after construction, except in [`Store::reopen_after_fork`]: a store runs inside
@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod backend;
+mod bounce;
 mod counting;
 mod delayed;
 mod error;
@@ -32,6 +33,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use outpage_core::units::SlotRange;
 
 pub use backend::{Backend, BackendError, Choice, Probe, open, probe};
+pub use bounce::{Bounced, Provide};
 pub use counting::{Counting, Counts, HISTOGRAM_BUCKETS};
 pub use delayed::{Clock, Delay, Delayed};
 pub use error::{Cause, StoreError};

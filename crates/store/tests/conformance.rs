@@ -18,6 +18,10 @@ fn pool(slots: u32, config: Config) -> PoolStore {
     PoolStore::new(swap_file(slots), config, 3, Box::new(StdSpawner)).unwrap()
 }
 
+fn bounced<S: Store>(store: S, frames: u32) -> Bounced<S> {
+    Bounced::new(store, Pages::provider(frames))
+}
+
 fn uring(slots: u32, config: Config) -> UringStore {
     UringStore::new(swap_file(slots), config).unwrap()
 }
@@ -452,6 +456,17 @@ conformance! {
     faultless_faulty_pool: |slots, config| Box::new(
         Faulty::new(pool(slots, config), 1, FaultRates::default())
     );
+    bounced_uring: |slots, config| Box::new(bounced(uring(slots, config), 512));
+    // Some requests find room, others do not.
+    bounced_pool_of_little_room: |slots, config| Box::new(bounced(pool(slots, config), 24));
+    bounced_memory: |slots, config| Box::new(
+        bounced(MemoryStore::new(slots, CopyAt::Poll, config), 64)
+    );
+    bounced_pool_with_short_transfers: |slots, config| Box::new(bounced(
+        PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath)
+            .unwrap(),
+        512,
+    ));
     counting_memory: |slots, config| Box::new(
         Counting::new(MemoryStore::new(slots, CopyAt::Poll, config))
     );

@@ -140,6 +140,10 @@ fn stores() -> Vec<(&'static str, Box<dyn Store>)> {
             Box::new(Delayed::new(uring(), Delay::Polls(2), || 0)),
         ),
         (
+            "bounced uring",
+            Box::new(Bounced::new(uring(), Pages::provider(64))),
+        ),
+        (
             "counting faulty pool",
             Box::new(Counting::new(Faulty::new(pool(16), 1, rates))),
         ),

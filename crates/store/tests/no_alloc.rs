@@ -75,7 +75,7 @@ fn main() {
         ..FaultRates::default()
     };
     let pool = PoolStore::new(swap_file(128), config, 3, Box::new(StdSpawner)).unwrap();
-    let stores: [(&str, Box<dyn Store>); 5] = [
+    let stores: [(&str, Box<dyn Store>); 6] = [
         ("uring", Box::new(uring())),
         ("pool", Box::new(pool)),
         (
@@ -89,6 +89,10 @@ fn main() {
                 1,
                 rates,
             )),
+        ),
+        (
+            "bounced uring",
+            Box::new(Bounced::new(uring(), Pages::provider(64))),
         ),
         ("counting", Box::new(Counting::new(uring()))),
     ];

@@ -13,6 +13,12 @@ use crate::raw::{Errno, syscall3, syscall5, syscall6};
 const PR_SET_VMA: usize = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: usize = 0;
 
+/// Makes a range one huge page now (include/uapi/asm-generic/mman-common.h, Linux 6.1).
+const MADV_COLLAPSE: i32 = 25;
+
+/// The size of a huge page: what an entry of the second-lowest level of page tables maps on x86-64.
+pub const HUGE_BYTES: usize = 2 << 20;
+
 /// The name that the pager's own mappings bear in /proc/self/maps, as `[anon:outpage]`.
 pub const OWN_NAME: &CStr = c"outpage";
 
@@ -256,7 +262,7 @@ impl Memory {
     }
 }
 
-/// A private anonymous mapping of the pager's own, entered in [`own`], without huge pages.
+/// A private anonymous mapping of the pager's own, entered in [`own`]; without huge pages, or one of them.
 ///
 /// It is unmapped when dropped.
 #[derive(Debug)]
@@ -283,6 +289,35 @@ impl Area {
         }
         // Only cosmetic: kernels without the feature go without.
         let _ = set_name(start, len, OWN_NAME);
+        Ok(area)
+    }
+
+    /// One huge page: [`HUGE_BYTES`] that are neighbours in RAM, zero-filled (`MADV_COLLAPSE`, Linux 6.1).
+    ///
+    /// # Errors
+    /// Those of mmap(2) and madvise(2), where the kernel has no huge page to give; `ENOMEM` when [`own`] is full.
+    pub fn huge(fork: Fork) -> Result<Self, Errno> {
+        let around = anonymous(2 * HUGE_BYTES)?;
+        let start = around.next_multiple_of(HUGE_BYTES);
+        let end = start + HUGE_BYTES;
+        for (from, to) in [(around, start), (end, around + 2 * HUGE_BYTES)] {
+            if from < to {
+                munmap(from, to - from)?;
+            }
+        }
+        let area = Self {
+            start,
+            len: HUGE_BYTES,
+        };
+        own::add(start, end, fork)?;
+        if fork == Fork::ParentOnly {
+            not_in_children(start, HUGE_BYTES)?;
+        }
+        // Says nothing where huge pages are switched off: then the kernel copies single pages into one.
+        let _ = madvise(start, HUGE_BYTES, libc::MADV_HUGEPAGE);
+        populate(start, HUGE_BYTES)?;
+        madvise(start, HUGE_BYTES, MADV_COLLAPSE)?;
+        let _ = set_name(start, HUGE_BYTES, OWN_NAME);
         Ok(area)
     }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use common::{area, peek, poke};
 use outpage_core::units::PAGE_BYTES;
-use outpage_sys::map::{self, Area, Memory};
+use outpage_sys::map::{self, Area, HUGE_BYTES, Memory};
 use outpage_sys::maps::{self, Kind};
 use outpage_sys::own::{self, Fork};
 use outpage_sys::pagemap::Pagemap;
@@ -42,6 +42,41 @@ fn areas_are_whole_pages() {
     for len in [0, 1, PAGE_BYTES + 1] {
         assert_eq!(Area::new(len, Fork::Inherited).unwrap_err(), Errno::EINVAL);
     }
+}
+
+#[test]
+fn a_huge_area_is_one_huge_page_or_nothing() {
+    let before = own_bytes();
+    match Area::huge(Fork::ParentOnly) {
+        Ok(mut area) => {
+            let (start, len) = (area.start(), area.len());
+            assert!(len == HUGE_BYTES && start.is_multiple_of(HUGE_BYTES));
+            assert!(own::contains(start) && own::contains(start + len - 1));
+            assert_eq!(huge_bytes(start), HUGE_BYTES);
+            assert!(area.bytes(0, len).iter().all(|&byte| byte == 0));
+            area.bytes_mut(len - 1, 1)[0] = 1;
+            drop(area);
+            assert!(!own::contains(start) && entry(start).is_none());
+        }
+        Err(error) => eprintln!("this kernel gives no huge page: {error:?}"),
+    }
+    assert_eq!(own_bytes(), before);
+}
+
+/// What the table of own ranges holds.
+fn own_bytes() -> usize {
+    let mut bytes = 0;
+    own::for_each(|start, end| bytes += end - start);
+    bytes
+}
+
+/// Bytes in huge pages of the mapping at `start`, from /proc/self/smaps.
+fn huge_bytes(start: usize) -> usize {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let ours = smaps.split_once(&format!("{start:x}-")).unwrap().1;
+    let line = ours.lines().find(|line| line.starts_with("AnonHugePages:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<usize>().unwrap() << 10
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
-use outpage_store::{Completion, Direction, Frame, FrameArea, Request, Store, SwapFile, Token};
+use outpage_store::{
+    Completion, Direction, Frame, FrameArea, Provide, Request, Store, SwapFile, Token,
+};
 
 /// One page of bytes.
 pub type Page = [u8; PAGE_BYTES];
@@ -28,6 +30,16 @@ impl Pages {
         // SAFETY: lives until drop, by when the tests have no request in flight; no references.
         let area = unsafe { FrameArea::new(base.expose_provenance(), count) };
         Self { base, layout, area }
+    }
+
+    /// New pages at each call, which are never freed: a request may be in flight at the end of a test.
+    pub fn provider(count: u32) -> Provide {
+        Box::new(move || {
+            let pages = Self::new(count);
+            let area = pages.area;
+            std::mem::forget(pages);
+            Some(area)
+        })
     }
 
     pub fn frame(&self, index: u32) -> Frame {
