@@ -140,7 +140,8 @@ pub enum Action {
         /// Where.
         run: PageRange,
     },
-    /// Map the staged pages of `run`.
+    /// Map the staged pages of `run`. Of several in a row the one that somebody waits for is best carried out last: the
+    /// others are what it touches next.
     Map {
         /// To answer with.
         id: ActionId,

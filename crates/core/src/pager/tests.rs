@@ -151,7 +151,7 @@ fn touched(pager: &mut Pager, index: u64) -> Vec<PageRange> {
 }
 
 #[test]
-fn what_a_rescue_brings_along_is_mapped_in_runs_and_before_the_page_that_is_waited_for() {
+fn what_a_rescue_brings_along_is_mapped_in_whole_runs() {
     let mut pager = pager_of("packed", "stream", "log", 1);
     pager.handle(
         Nanos(0),
@@ -166,10 +166,10 @@ fn what_a_rescue_brings_along_is_mapped_in_runs_and_before_the_page_that_is_wait
             }
             let maps = touched(&mut pager, index);
             assert_eq!(pager.state(page(index)), State::Resident);
-            let Some((last, others)) = maps.split_last().filter(|maps| !maps.1.is_empty()) else {
+            let Some((first, others)) = maps.split_first().filter(|maps| !maps.1.is_empty()) else {
                 continue;
             };
-            assert!(last.contains(page(index)), "page {index} in {maps:?}");
+            assert!(first.contains(page(index)), "page {index} in {maps:?}");
             // At most the last one is cut short, by the number of pages that a rescue maps.
             let whole = others.iter().filter(|run| run.pages == 4).count();
             assert!(whole + 1 >= others.len(), "{maps:?}");
