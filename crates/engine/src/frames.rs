@@ -29,6 +29,13 @@ impl Places {
     pub fn iter(self) -> impl Iterator<Item = Place> {
         (self.start.0..self.start.0 + self.count).map(Place)
     }
+
+    /// Place number `i` of them, from 0 on.
+    #[must_use]
+    pub const fn at(self, i: usize) -> Place {
+        debug_assert!(i < self.count as usize);
+        Place(self.start.0 + i as u32)
+    }
 }
 
 /// The staging area and what is where in it.
@@ -140,6 +147,32 @@ impl Frames {
         got
     }
 
+    /// `count` neighbouring empty places, in use afterwards; `None` if none are found nearby.
+    pub fn take_empty_run(&mut self, count: u32) -> Option<Places> {
+        if self.empty.ones < count as usize {
+            return None;
+        }
+        let (start, found) = self.empty.find_run(count as usize);
+        if found < count as usize {
+            return None;
+        }
+        self.populated += found;
+        Some(self.empty.take_at(start, found))
+    }
+
+    /// The free frame `step` places beyond `place`, in use afterwards, if there is one and only empty places lie between.
+    pub fn take_beyond(&mut self, place: Place, step: u32) -> Option<Place> {
+        let at = place.0 + step;
+        let between = (place.0 + 1..at).all(|bit| self.empty.has(bit));
+        (between && self.free.has(at)).then(|| self.free.take_at(at as usize, 1).start)
+    }
+
+    /// Whether `place` is empty.
+    #[must_use]
+    pub fn is_empty(&self, place: Place) -> bool {
+        self.empty.has(place.0)
+    }
+
     /// The frame at `place`, which was in use, is free.
     pub fn set_free(&mut self, place: Place) {
         self.free.put(place.0);
@@ -199,6 +232,11 @@ impl Bits {
     /// When there is no one at all.
     fn take_run(&mut self, wanted: u32) -> Places {
         let (start, count) = self.find_run(wanted as usize);
+        self.take_at(start, count)
+    }
+
+    /// Those of `start..start + count`, which are ones; cleared.
+    fn take_at(&mut self, start: usize, count: usize) -> Places {
         self.clear(start, count);
         self.ones -= count;
         self.cursor = (start + count) / 64 % self.words.len();
@@ -206,6 +244,11 @@ impl Bits {
             start: Place(start as u32),
             count: count as u32,
         }
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        let word = self.words.get(bit as usize / 64);
+        word.is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
     fn find_run(&self, wanted: usize) -> (usize, usize) {
@@ -284,6 +327,42 @@ mod tests {
         );
         assert_eq!(frames.give_back(1000), 36);
         assert_eq!(frames.populated(), 64);
+    }
+
+    #[test]
+    fn frames_are_taken_in_step_with_pages() {
+        let mut frames = Frames::new(64).expect("address space");
+        let got = frames.take(6, false).expect("memory");
+        for i in [0, 2, 3, 5] {
+            frames.set_free(got.at(i));
+        }
+        frames.set_empty(got.at(1));
+        let beyond = |frames: &mut Frames, from, step| frames.take_beyond(got.at(from), step);
+        let taken = frames.take(1, false).expect("free").start;
+        assert_eq!(taken, got.at(0));
+        assert_eq!(beyond(&mut frames, 0, 1), None, "empty");
+        assert_eq!(
+            beyond(&mut frames, 0, 3),
+            None,
+            "one that is free lies between"
+        );
+        assert_eq!(beyond(&mut frames, 0, 2), Some(got.at(2)));
+        assert_eq!(beyond(&mut frames, 3, 2), None, "one in use lies between");
+        assert_eq!((frames.free(), frames.populated()), (2, 5));
+        assert!(frames.is_empty(got.at(1)) && !frames.is_empty(got.at(2)));
+    }
+
+    #[test]
+    fn empty_places_are_taken_in_one_run_or_not_at_all() {
+        let mut frames = Frames::new(64).expect("address space");
+        let all = frames.take_empty_run(128).expect("twice as many places");
+        assert_eq!(frames.take_empty_run(1), None);
+        for i in (0..128).filter(|i| i % 32 != 0) {
+            frames.set_empty(all.at(i));
+        }
+        assert_eq!(frames.take_empty_run(32), None);
+        assert_eq!(frames.take_empty_run(31).map(|got| got.count), Some(31));
+        assert_eq!(frames.populated(), 4 + 31);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod session;
 pub mod staged;
 mod start;
 mod threads;
+mod together;
 mod unmanaged;
 mod vacate;
 mod wait;

@@ -19,6 +19,7 @@ use crate::placement::Placement;
 use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
 use crate::threads::Kept;
+use crate::together::Together;
 use crate::world::{Mechanism, World};
 
 /// The pager looks at the shared budget and at its children this often.
@@ -43,7 +44,7 @@ struct Transfer {
 
 /// A thread that waits for its page.
 pub(crate) struct Waiting {
-    page: PageNo,
+    pub(crate) page: PageNo,
     since: Nanos,
     /// For a read.
     major: bool,
@@ -77,6 +78,9 @@ pub struct Live {
     messages: Vec<Message>,
     completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
+    pub(crate) together: Option<Together>,
+    /// An action that was polled too soon.
+    pub(crate) held: Option<Action>,
     hashes: Vec<ContentHash>,
     frames: Vec<Frame>,
     pub(crate) waiting: Vec<Waiting>,
@@ -121,6 +125,8 @@ impl Live {
             transfers: Vec::new(),
             messages: vec![Message::Other; MESSAGES],
             outcomes: Vec::with_capacity(256),
+            together: Some(Together::new()),
+            held: None,
             hashes: Vec::with_capacity(256),
             frames: Vec::with_capacity(1024),
             waiting: Vec::with_capacity(64),
@@ -248,7 +254,7 @@ impl Live {
 
     /// Carries out what the pager wants until it wants nothing.
     pub(crate) fn drive(&mut self) {
-        while let Some(action) = self.pager.poll_action() {
+        while let Some(action) = self.held.take().or_else(|| self.pager.poll_action()) {
             self.act(action);
         }
     }
@@ -261,13 +267,9 @@ impl Live {
             }
             Action::Map { id, run } => {
                 self.placement.hold();
-                let awaited = self.waiting.iter().any(|w| run.contains(w.page));
-                self.pages_done(id, |w, out| w.map(run, awaited, out));
+                self.map(id, run);
             }
-            Action::Detach { id, run } => {
-                self.detach_calls += 1;
-                self.pages_done(id, |w, out| w.detach(run, out));
-            }
+            Action::Detach { id, run } => self.detach(id, run),
             Action::Release { id } => {
                 self.world.release(self.pager.pages_of(id));
                 self.done(id, Outcome::Done);
@@ -344,7 +346,7 @@ impl Live {
             for waiting in &mut self.waiting {
                 waiting.major |= pages.contains(&waiting.page);
             }
-            self.world.frames_to_read(slots.slots as usize, &mut places);
+            self.world.frames_to_read(pages, &mut places);
             self.frames.clear();
             self.frames
                 .extend(places.iter().map(|&place| self.world.frames.frame(place)));

@@ -21,6 +21,9 @@ use crate::regions::{Region, Regions};
 use crate::staged::Staged;
 
 mod io;
+mod spread;
+
+pub use spread::GAP_MAX;
 
 /// The most pages one call acts on.
 pub const RUN_PAGES: usize = outpage_core::pager::RUN_PAGES_MAX as usize;
@@ -133,13 +136,14 @@ impl World {
         })
     }
 
+    /// Adds the outcomes of `run` to `out`.
     fn each_segment(
         &mut self,
         run: PageRange,
         out: &mut Vec<PageOutcome>,
         mut act: impl FnMut(&mut Self, Segment, &mut Vec<PageOutcome>),
     ) {
-        out.clear();
+        let before = out.len() as u64;
         let mut left = run;
         while left.pages > 0 {
             let done = match self.segment(left) {
@@ -155,7 +159,7 @@ impl World {
             } as u64;
             left = PageRange::new(PageNo::from_raw(left.start.raw() + done), left.pages - done);
         }
-        debug_assert_eq!(out.len() as u64, run.pages);
+        debug_assert_eq!(out.len() as u64, before + run.pages);
     }
 
     /// Notes that mapping `segment` woke who waits there: only if every page was mapped, for a refusal
@@ -163,9 +167,13 @@ impl World {
     fn woke(&mut self, segment: Segment, out: &[PageOutcome]) {
         let outcomes = &out[out.len() - segment.pages..];
         if outcomes.iter().all(|&o| o == PageOutcome::Done) {
-            self.recent[self.recent_at % 4] = (segment.address, segment.at(segment.pages));
-            self.recent_at += 1;
+            self.woke_range(segment.address, segment.at(segment.pages));
         }
+    }
+
+    const fn woke_range(&mut self, start: usize, end: usize) {
+        self.recent[self.recent_at % 4] = (start, end);
+        self.recent_at += 1;
     }
 
     /// Lets whoever waits for the page at `address` go on, unless a mapping just did.
@@ -182,6 +190,7 @@ impl World {
 
     /// Maps zeroes at `run`.
     pub fn zero_fill(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        out.clear();
         self.each_segment(run, out, |world, segment, out| {
             if segment.plain {
                 world.zero_by_move(segment, out);
@@ -284,7 +293,7 @@ impl World {
 
     /// Puts the staged pages of `run` back into the program. If a page of it is `awaited`, who waits there
     /// goes on; others are not looked for, which saves a lock and a walk along all who wait.
-    pub fn map(&mut self, run: PageRange, awaited: bool, out: &mut Vec<PageOutcome>) {
+    fn map_run(&mut self, run: PageRange, awaited: bool, out: &mut Vec<PageOutcome>) {
         let how = if awaited {
             MoveMode::default()
         } else {
@@ -367,8 +376,7 @@ impl World {
     }
 
     /// Takes `run` out of the program.
-    pub fn detach(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
-        self.wakes_are_old();
+    fn detach_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
             if segment.region.locked || segment.region.pins > 0 {
                 out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));

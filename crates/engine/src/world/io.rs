@@ -6,7 +6,7 @@ use outpage_store::Frame;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, Stop};
 
-use super::{Mechanism, World, out_of_memory, patiently};
+use super::{GAP_MAX, Mechanism, World, out_of_memory, patiently};
 use crate::frames::Place;
 
 impl World {
@@ -44,14 +44,31 @@ impl World {
         copies.iter().for_each(|&place| self.frames.set_free(place));
     }
 
-    /// Frames to read `count` pages into.
-    pub fn frames_to_read(&mut self, count: usize, places: &mut Vec<Place>) {
+    /// Frames to read `pages` into, in order: where they can, they lie as the pages do in the program, so that one call maps
+    /// several runs.
+    pub fn frames_to_read(&mut self, pages: &[PageNo], places: &mut Vec<Place>) {
         places.clear();
-        while places.len() < count {
-            match self.frames.take((count - places.len()) as u32, false) {
+        let downward = pages.first() > pages.last();
+        let page = |i: usize| pages[if downward { pages.len() - 1 - i } else { i }].raw();
+        while places.len() < pages.len() {
+            let i = places.len();
+            let step = i
+                .checked_sub(1)
+                .and_then(|last| page(i).checked_sub(page(last)));
+            let near = step.filter(|step| (1..=GAP_MAX + 1).contains(step));
+            let place = near.and_then(|step| self.frames.take_beyond(places[i - 1], step as u32));
+            if let Some(place) = place {
+                places.push(place);
+                continue;
+            }
+            let run = (i + 1..pages.len()).take_while(|&j| page(j) == page(i) + (j - i) as u64);
+            match self.frames.take(1 + run.count() as u32, false) {
                 Ok(got) => places.extend(got.iter()),
                 Err(error) => out_of_memory(error),
             }
+        }
+        if downward {
+            places.reverse();
         }
     }
 

@@ -1,0 +1,249 @@
+//! Actions of one kind that follow each other are carried out together, so that runs that lie close move in one call.
+
+use core::ops::Range;
+
+use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
+use outpage_core::page::State;
+use outpage_core::units::{PageNo, PageRange};
+use outpage_sys::clock;
+
+use crate::live::Live;
+use crate::world::{GAP_MAX, RUN_PAGES};
+
+/// Actions of one kind, their runs and how those fared. Holds [`RUN_PAGES`] pages, so no list ever grows.
+pub(crate) struct Together {
+    /// The actions, as they came: they are answered in this order.
+    members: Vec<Member>,
+    /// The outcome of each page, by member.
+    outcomes: Vec<PageOutcome>,
+    /// The members in the order of their pages, and their runs.
+    order: Vec<u16>,
+    runs: Vec<PageRange>,
+    /// Of `runs`: parts that one call may move, and whether somebody waits there.
+    pieces: Vec<(Range<usize>, bool)>,
+    scratch: Vec<PageOutcome>,
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    id: ActionId,
+    run: PageRange,
+    /// Where its outcomes begin.
+    at: usize,
+}
+
+impl Together {
+    pub(crate) fn new() -> Self {
+        Self {
+            members: Vec::with_capacity(RUN_PAGES),
+            outcomes: Vec::with_capacity(RUN_PAGES),
+            order: Vec::with_capacity(RUN_PAGES),
+            runs: Vec::with_capacity(RUN_PAGES),
+            pieces: Vec::with_capacity(RUN_PAGES),
+            scratch: Vec::with_capacity(RUN_PAGES),
+        }
+    }
+
+    /// Takes the action in, if there is room for its pages.
+    fn push(&mut self, id: ActionId, run: PageRange) -> bool {
+        let at = self
+            .members
+            .last()
+            .map_or(0, |m| m.at + m.run.pages as usize);
+        let fits = at == 0 || at + run.pages as usize <= RUN_PAGES;
+        if fits {
+            self.members.push(Member { id, run, at });
+        }
+        fits
+    }
+
+    /// Puts the runs in the order of their pages.
+    fn sort(&mut self) {
+        let members = &self.members;
+        self.order.clear();
+        self.order.extend(0..members.len() as u16);
+        self.order
+            .sort_unstable_by_key(|&m| members[usize::from(m)].run.start);
+        self.runs.clear();
+        let sorted = self.order.iter().map(|&m| members[usize::from(m)].run);
+        self.runs.extend(sorted);
+    }
+
+    /// Notes how the pages of `piece` fared.
+    fn note(&mut self, piece: Range<usize>) {
+        let mut from = self.scratch.as_slice();
+        for &m in &self.order[piece] {
+            let Member { run, at, .. } = self.members[usize::from(m)];
+            let (pages, rest) = from.split_at(run.pages as usize);
+            self.outcomes[at..at + pages.len()].copy_from_slice(pages);
+            from = rest;
+        }
+        debug_assert!(from.is_empty());
+    }
+}
+
+/// The pages between two runs, if they are few.
+fn gap(below: PageRange, above: PageRange) -> Option<PageRange> {
+    let end = below.start.raw() + below.pages;
+    let pages = above.start.raw().checked_sub(end)?;
+    let near = pages <= GAP_MAX && below.start.object() == above.start.object();
+    near.then(|| PageRange::new(PageNo::from_raw(end), pages))
+}
+
+impl Live {
+    /// Takes `run` out of the program, and the runs of the detaches that follow.
+    pub(crate) fn detach(&mut self, id: ActionId, run: PageRange) {
+        self.world.wakes_are_old();
+        self.together(
+            (id, run),
+            |action| match action {
+                Action::Detach { id, run } => Some((id, run)),
+                _ => None,
+            },
+            |_, runs| runs.len(),
+            |live, runs, _, out| {
+                live.detach_calls += 1;
+                live.world.detach(runs, out);
+            },
+        );
+    }
+
+    /// Maps the staged pages of `run`, and those of the maps that follow. Who waits is woken last: or it would meet the
+    /// others still missing.
+    pub(crate) fn map(&mut self, id: ActionId, run: PageRange) {
+        self.together(
+            (id, run),
+            |action| match action {
+                Action::Map { id, run } => Some((id, run)),
+                _ => None,
+            },
+            |live, runs| live.world.in_step(runs),
+            |live, runs, awaited, out| live.world.map(runs, awaited, out),
+        );
+    }
+
+    fn together(
+        &mut self,
+        first: (ActionId, PageRange),
+        same: impl Fn(Action) -> Option<(ActionId, PageRange)>,
+        cut: impl Fn(&Self, &[PageRange]) -> usize,
+        act: impl Fn(&mut Self, &[PageRange], bool, &mut Vec<PageOutcome>),
+    ) {
+        let mut all = self.together.take().expect("not in the midst of another");
+        self.gather(&mut all, first, same);
+        all.sort();
+        self.cut(&mut all, cut);
+        let pages: usize = all.runs.iter().map(|run| run.pages as usize).sum();
+        all.outcomes.clear();
+        all.outcomes.resize(pages, PageOutcome::Done);
+        for last in [false, true] {
+            for i in 0..all.pieces.len() {
+                let (piece, awaited) = all.pieces[i].clone();
+                if awaited == last {
+                    all.scratch.clear();
+                    act(self, &all.runs[piece.clone()], awaited, &mut all.scratch);
+                    all.note(piece);
+                }
+            }
+        }
+        for member in &all.members {
+            let pages = &all.outcomes[member.at..member.at + member.run.pages as usize];
+            let (id, outcome) = (member.id, Outcome::Pages(pages));
+            self.pager.handle(clock::now(), Event::Done { id, outcome });
+        }
+        self.together = Some(all);
+    }
+
+    /// Takes the actions of the same kind that follow; the next of another kind is kept for later.
+    fn gather(
+        &mut self,
+        all: &mut Together,
+        (id, run): (ActionId, PageRange),
+        same: impl Fn(Action) -> Option<(ActionId, PageRange)>,
+    ) {
+        all.members.clear();
+        all.push(id, run);
+        while let Some(next) = self.pager.poll_action() {
+            if !same(next).is_some_and(|(id, run)| all.push(id, run)) {
+                self.held = Some(next);
+                break;
+            }
+        }
+    }
+
+    /// Cuts the sorted runs where they lie too far apart for one call, and where `cut` says.
+    fn cut(&self, all: &mut Together, cut: impl Fn(&Self, &[PageRange]) -> usize) {
+        all.pieces.clear();
+        let mut start = 0;
+        while start < all.runs.len() {
+            let first = all.runs[start].start.raw();
+            let joins = |pair: &[PageRange]| {
+                let reach = pair[1].start.raw() + pair[1].pages - first;
+                reach <= RUN_PAGES as u64
+                    && gap(pair[0], pair[1]).is_some_and(|gap| self.unmapped(gap))
+            };
+            let rest = &all.runs[start..];
+            let near = 1 + rest.windows(2).take_while(|pair| joins(pair)).count();
+            let piece = start..start + cut(self, &rest[..near]);
+            let awaited = (all.runs[piece.clone()].iter())
+                .any(|run| self.waiting.iter().any(|w| run.contains(w.page)));
+            start = piece.end;
+            all.pieces.push((piece, awaited));
+        }
+    }
+
+    /// Whether the program has no page in `gap`.
+    fn unmapped(&self, gap: PageRange) -> bool {
+        gap.iter().all(|page| {
+            matches!(
+                self.pager.state(page),
+                State::Untouched
+                    | State::Staged
+                    | State::Writing
+                    | State::PagedOut
+                    | State::Reading
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u64, pages: u64) -> PageRange {
+        PageRange::new(PageNo::from_raw(first), pages)
+    }
+
+    #[test]
+    fn runs_are_near_up_to_the_largest_gap() {
+        assert_eq!(gap(run(10, 2), run(12, 1)), Some(run(12, 0)));
+        assert_eq!(
+            gap(run(10, 2), run(12 + GAP_MAX, 1)),
+            Some(run(12, GAP_MAX))
+        );
+        assert_eq!(gap(run(10, 2), run(13 + GAP_MAX, 1)), None);
+    }
+
+    #[test]
+    fn outcomes_go_back_to_the_actions_in_their_order() {
+        let mut all = Together::new();
+        let runs = [run(20, 2), run(10, 1), run(30, 3)];
+        for (id, &run) in runs.iter().enumerate() {
+            assert!(all.push(ActionId(id as u32), run));
+        }
+        assert!(!all.push(ActionId(3), run(40, RUN_PAGES as u64 - 5)));
+        all.sort();
+        assert_eq!(all.runs, [run(10, 1), run(20, 2), run(30, 3)]);
+        let refused = PageOutcome::Refused(outpage_core::contract::Refusal::Busy);
+        all.outcomes.resize(6, PageOutcome::Done);
+        all.scratch.extend([refused, PageOutcome::Done, refused]);
+        all.note(0..2);
+        let at = |n: usize| all.outcomes[all.members[n].at];
+        assert_eq!(
+            [at(0), at(1), at(2)],
+            [PageOutcome::Done, refused, PageOutcome::Done]
+        );
+        assert_eq!(all.outcomes[1], refused, "the second page of the first");
+    }
+}

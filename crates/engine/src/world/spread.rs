@@ -1,0 +1,204 @@
+//! Runs that lie close together move in one call, holes and all.
+//!
+//! Where a program skips pages, a call for each of its runs costs 1.3 us for one page and most of that on the way in and out of
+//! the kernel; a hole that a call passes over costs 0.12 us (Linux 6.18). Nothing but the pages asked for may come along: on
+//! the way out the page tables tell what came, on the way in holes are places known to be empty.
+
+use core::ops::Range;
+
+use outpage_core::contract::PageOutcome;
+use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_sys::pagemap::PageFlags;
+use outpage_sys::uffd::{MoveMode, MoveOutcome};
+
+use super::{RUN_PAGES, Segment, World};
+use crate::frames::{Place, Places};
+
+/// Pages between two runs, at most, that one call passes over. Moving single pages out and in with 1, 2, 3, 4 and 6 pages between
+/// took 0.65, 0.91, 1.06, 1.37, 1.74 us each together, and 1.36, 1.32, 1.29, 1.41, 1.45 us apart.
+pub const GAP_MAX: u64 = 3;
+
+/// A move that passes over what is not there, and wakes who waits if somebody is `awaited`.
+const fn with_holes(awaited: bool) -> MoveMode {
+    MoveMode {
+        dont_wake: !awaited,
+        allow_source_holes: true,
+    }
+}
+
+/// From the first page of `runs`, which ascend, to the last.
+fn span(runs: &[PageRange]) -> PageRange {
+    let (first, last) = (runs[0].start, runs[runs.len() - 1]);
+    PageRange::new(first, last.start.raw() + last.pages - first.raw())
+}
+
+impl World {
+    /// Takes `runs` out of the program and adds how each page fared to `out`. They ascend, span [`RUN_PAGES`] at most, and at most
+    /// [`GAP_MAX`] pages lie between two, none of which the program has.
+    pub fn detach(&mut self, runs: &[PageRange], out: &mut Vec<PageOutcome>) {
+        if runs.len() > 1
+            && let Some(segment) = self.movable(span(runs))
+            && let Some(places) = self.frames.take_empty_run(segment.pages as u32)
+        {
+            return self.detach_at_once(segment, places, runs, out);
+        }
+        for &run in runs {
+            self.detach_run(run, out);
+        }
+    }
+
+    /// The part of memory that `span` is, if it lies in one range of which pages can be moved.
+    fn movable(&self, span: PageRange) -> Option<Segment> {
+        let segment = self.segment(span).ok()?;
+        let region = &segment.region;
+        let whole = segment.pages as u64 == span.pages;
+        (whole && segment.plain && !region.locked && region.pins == 0).then_some(segment)
+    }
+
+    fn detach_at_once(
+        &mut self,
+        segment: Segment,
+        places: Places,
+        runs: &[PageRange],
+        out: &mut Vec<PageOutcome>,
+    ) {
+        let to = self.frames.address(places.start);
+        let bytes = segment.pages * PAGE_BYTES;
+        // Whatever it answers, the page tables tell what came.
+        let _ = self
+            .uffd
+            .move_pages(to, segment.address, bytes, with_holes(false));
+        let came = self.there(to, segment.pages);
+        let mut next = 0;
+        for &run in runs {
+            let first = (run.start.raw() - segment.first.raw()) as usize;
+            self.not_taken(segment, places, next..first, &came);
+            next = first + run.pages as usize;
+            let none = came[first..next].iter().all(|came| !came);
+            if none {
+                self.not_taken(segment, places, first..next, &came);
+                self.detach_run(run, out);
+                continue;
+            }
+            for (i, &came) in (first..).zip(&came[first..next]) {
+                if came {
+                    let outcome = self.moved_out(segment.page(i), places.at(i));
+                    out.push(outcome);
+                } else {
+                    self.frames.set_empty(places.at(i));
+                    self.detach_run(PageRange::one(segment.page(i)), out);
+                }
+            }
+        }
+    }
+
+    /// The places of pages that were not asked for: as a rule nothing came.
+    fn not_taken(&mut self, segment: Segment, places: Places, pages: Range<usize>, came: &[bool]) {
+        for i in pages {
+            if came[i] {
+                self.put_back(segment.at(i), places.at(i));
+            }
+            self.frames.set_empty(places.at(i));
+        }
+    }
+
+    /// Which of the `pages` pages from `address` on have a frame.
+    fn there(&self, address: usize, pages: usize) -> [bool; RUN_PAGES] {
+        let mut flags = [PageFlags::default(); RUN_PAGES];
+        if self.pagemap.read(address, &mut flags[..pages]).is_err() {
+            crate::start::fatal(&[
+                "outpage: /proc/self/pagemap cannot be read any more; the program ends",
+            ]);
+        }
+        flags.map(|flags| !flags.empty())
+    }
+
+    /// A page came along that nobody named: something mapped it behind the pager's back.
+    fn put_back(&mut self, address: usize, place: Place) {
+        let mut report = [MoveOutcome::Absent];
+        let from = self.frames.address(place);
+        self.uffd.move_run(
+            address,
+            from,
+            MoveMode::default(),
+            &mut report,
+            &self.pagemap,
+        );
+        assert!(
+            report[0] == MoveOutcome::Moved,
+            "the page at {address:#x} cannot be put back: {report:?}"
+        );
+    }
+
+    /// Puts the staged pages of `runs`, which lie as those of [`Self::detach`] and are [in step](Self::in_step), back into the
+    /// program and adds how each fared to `out`. If a page of them is `awaited`, who waits there goes on.
+    pub fn map(&mut self, runs: &[PageRange], awaited: bool, out: &mut Vec<PageOutcome>) {
+        if runs.len() == 1 || !self.map_at_once(runs, awaited, out) {
+            for &run in runs {
+                self.map_run(run, awaited, out);
+            }
+        }
+    }
+
+    /// How many of `runs`, from the first on, lie in the staging area as they do in the program, with empty places between.
+    pub fn in_step(&self, runs: &[PageRange]) -> usize {
+        let Some(first) = self.staged.get(runs[0].start) else {
+            return 1;
+        };
+        let place = |page: PageNo| Place(first.0 + (page.raw() - runs[0].start.raw()) as u32);
+        let there = |run: &PageRange| {
+            run.iter()
+                .all(|page| self.staged.get(page) == Some(place(page)))
+        };
+        let follows = |pair: &[PageRange]| {
+            let end = pair[0].start.raw() + pair[0].pages;
+            let mut gap = (end..pair[1].start.raw()).map(PageNo::from_raw);
+            there(&pair[1]) && gap.all(|page| self.frames.is_empty(place(page)))
+        };
+        if there(&runs[0]) {
+            1 + runs.windows(2).take_while(|pair| follows(pair)).count()
+        } else {
+            1
+        }
+    }
+
+    /// Maps `runs`, which are in step. False if nothing was done.
+    fn map_at_once(
+        &mut self,
+        runs: &[PageRange],
+        awaited: bool,
+        out: &mut Vec<PageOutcome>,
+    ) -> bool {
+        let Some(segment) = self.movable(span(runs)) else {
+            return false;
+        };
+        let Some(first) = self.staged.get(segment.first) else {
+            return false;
+        };
+        let from = self.frames.address(first);
+        let bytes = segment.pages * PAGE_BYTES;
+        let moved = self
+            .uffd
+            .move_pages(segment.address, from, bytes, with_holes(awaited));
+        let whole = moved.stop.is_none() && moved.bytes == bytes;
+        let left = if whole {
+            [false; RUN_PAGES]
+        } else {
+            self.there(from, segment.pages)
+        };
+        for page in runs.iter().flat_map(|run| run.iter()) {
+            let i = (page.raw() - segment.first.raw()) as usize;
+            if left[i] {
+                self.map_run(PageRange::one(page), awaited, out);
+            } else {
+                self.staged.remove(page);
+                self.frames.set_empty(Place(first.0 + i as u32));
+                out.push(PageOutcome::Done);
+            }
+        }
+        if awaited && whole {
+            self.woke_range(segment.address, segment.at(segment.pages));
+        }
+        true
+    }
+}
