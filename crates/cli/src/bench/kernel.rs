@@ -20,11 +20,11 @@ use super::{
 /// What Outpage needs beside the program's pages. Measured under moc1 at a limit of 128 MiB: launcher and
 /// keeper 0.9 MiB, memory of the program that is not managed 0.5, the pager's fixed tables 0.7, the
 /// session 0.1, kernel stacks and rings 0.3; the rest is room for the files of programs and libraries ...
-const RESERVE_BYTES: u64 = 6 << 20;
-/// ... and, as a part of the footprint, tables: for each page 32 bytes of state and slots and 8 of page
-/// tables, for each frame 16 more of page tables, and the MOC microbenchmark touches twice its footprint;
-/// a part of 46 in all, and the staged pages' table.
-const RESERVE_PART: u64 = 40;
+const RESERVE_BYTES: u64 = 9 << 19;
+/// ... and, as a part of what the workload touches, tables: for each page 32 bytes of state and slots and 8 of page
+/// tables, for each frame 16 more of page tables and 6 of the table of staged pages, with twice as many pages as
+/// frames. Of 128 MiB the fullest of 5 runs each left 1.3 to 2.1 MiB unused.
+const RESERVE_PART: u64 = 80;
 /// Size of the kernel's swap file, in footprints: room enough that nearly-full swap costs it nothing.
 const SWAP_FOOTPRINTS: u64 = 4;
 /// The least that `outpage run` is asked to work with, in bytes.
@@ -53,9 +53,42 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0,3,5", value_parser = clap::value_parser!(u32).range(0..=31))]
     page_cluster: Vec<u32>,
     /// Part of the limit that Outpage is not given, for its own memory
-    /// [default: 6 MiB and a 40th of the footprint]
+    /// [default: 4.5 MiB and an 80th of what the workload touches]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     reserve: Option<u64>,
+}
+
+impl Options {
+    /// What Outpage is given for the program's pages in a run of `spec`, in bytes.
+    ///
+    /// # Errors
+    /// When that is too little.
+    fn given(&self, spec: &Spec, footprint_mib: u32) -> Result<u64, BenchError> {
+        let (memory, needed) = (self.common.memory, spec.touches_bytes(footprint_mib));
+        let reserve = self
+            .reserve
+            .unwrap_or(RESERVE_BYTES + needed / RESERVE_PART);
+        let given = memory.checked_sub(reserve).map(|bytes| bytes & !0xfff);
+        given.filter(|&bytes| bytes >= LIMIT_MIN_BYTES).ok_or_else(|| {
+            BenchError::Usage(format!(
+                "a limit of {} KiB leaves too little beside the {} KiB that Outpage needs itself \
+                 (--reserve); choose a larger --memory",
+                memory >> 10,
+                reserve >> 10
+            ))
+        })
+    }
+}
+
+/// The least and the most of `bytes`, in MiB.
+fn in_mib(bytes: &[u64]) -> String {
+    let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |&b| b as f64 / f64::from(1 << 20));
+    let (least, most) = (mib(bytes.iter().min()), mib(bytes.iter().max()));
+    if least < most {
+        format!("{least:.1} to {most:.1}")
+    } else {
+        format!("{most:.1}")
+    }
 }
 
 /// Whose paging a run had.
@@ -107,7 +140,6 @@ struct Bench<'a> {
     guard: Guard,
     stats: PathBuf,
     footprint_mib: u32,
-    outpage_bytes: u64,
     steps: Steps,
     references: Vec<Reference>,
     records: Vec<Record>,
@@ -124,26 +156,17 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
     let footprint_mib = common.footprint_mib(options.footprint)?;
     let footprint_bytes = u64::from(footprint_mib) << 20;
-    let reserve = options
-        .reserve
-        .unwrap_or(RESERVE_BYTES + footprint_bytes / RESERVE_PART);
-    let outpage_bytes = match common.memory.checked_sub(reserve) {
-        Some(bytes) if bytes >= LIMIT_MIN_BYTES => bytes & !0xfff,
-        _ => {
-            return Err(BenchError::Usage(format!(
-                "a limit of {} KiB leaves too little beside the {} KiB that Outpage needs itself \
-                 (--reserve); choose a larger --memory",
-                common.memory >> 10,
-                reserve >> 10
-            )));
-        }
-    };
+    let given = options
+        .workloads
+        .iter()
+        .map(|spec| options.given(spec, footprint_mib));
+    let given: Vec<u64> = given.collect::<Result<_, _>>()?;
     let machine = Machine::look(&common.swap);
     print!("{}", machine.describe());
     println!(
-        "limit {} MiB, of which Outpage may use {:.1} for the program; footprint {footprint_mib} MiB; {} rounds",
+        "limit {} MiB, of which Outpage may use {} for the program; footprint {footprint_mib} MiB; {} rounds",
         common.memory >> 20,
-        outpage_bytes as f64 / f64::from(1 << 20),
+        in_mib(&given),
         options.rounds
     );
     let mut guard = Guard::start()?;
@@ -159,7 +182,6 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         stats: stats_file(&mut guard)?,
         guard,
         footprint_mib,
-        outpage_bytes,
         steps: Steps::new(runs),
         references: Vec::new(),
         records: Vec::new(),
@@ -233,7 +255,7 @@ impl Bench<'_> {
             Side::Outpage => {
                 let _ = std::fs::remove_file(&self.stats);
                 let outpage = OutpageRun {
-                    limit_bytes: self.outpage_bytes,
+                    limit_bytes: self.options.given(spec, self.footprint_mib)?,
                     swap: &common.swap,
                     options: &common.run_args,
                     stats: &self.stats,
@@ -320,7 +342,6 @@ impl Bench<'_> {
             records,
             problems,
             options,
-            outpage_bytes,
             footprint_mib,
             ..
         } = self;
@@ -335,7 +356,6 @@ impl Bench<'_> {
             "benchmark": "kernel",
             "machine": machine,
             "limit_bytes": options.common.memory,
-            "outpage_bytes": outpage_bytes,
             "footprint_mib": footprint_mib,
             "rounds": options.rounds,
             "run_args": options.common.run_args,

@@ -35,6 +35,13 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Memory that the workload touches with this footprint, in bytes: MOC's microbenchmark touches the
+    /// pages that it skipped as well.
+    pub fn touches_bytes(&self, footprint_mib: u32) -> u64 {
+        let times = if self.label.starts_with("moc") { 2 } else { 1 };
+        (u64::from(footprint_mib) << 20) * times
+    }
+
     /// Parses a short name: a workload's name; `moc1` to `moc16` name the cluster size as well,
     /// `lu-sparse` starts from nbench's almost empty rows.
     ///
