@@ -334,15 +334,23 @@ fn first_number(text: &str) -> usize {
     digits.replace(',', "").parse().expect("a number")
 }
 
+/// tests/programs/forks.c, and where it is; `None` where nothing can page.
+fn program_that_forks() -> Option<(tempfile::TempDir, PathBuf)> {
+    if !can_page() {
+        return None;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let program = common::compiled(dir.path(), "forks");
+    Some((dir, program))
+}
+
 /// Children forked while their parent pages, one of which forks itself, one executes a program, one is killed:
 /// each has its trace, and what it touched is in it.
 #[test]
 fn each_forked_child_has_its_own_references() {
-    if !can_page() {
+    let Some((dir, program)) = program_that_forks() else {
         return;
-    }
-    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
-    let program = common::compiled(dir.path(), "forks");
+    };
     let trace = dir.path().join("trace");
     const PAGES: u64 = 32 * 256;
     let to_trace = ["trace", "--once", "-o", words(&trace), "--"];
@@ -450,11 +458,9 @@ fn each_forked_child_has_its_own_references() {
 /// The logs of children begin with their parents' and replay to the same actions, all of them.
 #[test]
 fn the_logs_of_many_forked_children_replay_identically() {
-    if !can_page() {
+    let Some((dir, program)) = program_that_forks() else {
         return;
-    }
-    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
-    let program = common::compiled(dir.path(), "forks");
+    };
     let [log, charts] = ["log", "charts"].map(|name| dir.path().join(name));
     let to_log = [
         "trace",

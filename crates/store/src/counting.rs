@@ -1,12 +1,11 @@
 //! Counts what goes through a store.
 
-use std::os::fd::RawFd;
-
 use outpage_core::units::PAGE_BYTES;
 
+use crate::inside::of_the_store_inside;
 use crate::{
     BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Request, Store,
-    SubmitError, SwapFile,
+    SubmitError,
 };
 
 /// Buckets of [`Counts::histogram`].
@@ -93,33 +92,13 @@ impl<S: Store> Store for Counting<S> {
         count
     }
 
-    fn wait(&mut self, timeout_ns: u64) -> bool {
-        self.store.wait(timeout_ns)
-    }
-
-    fn wake_fd(&self) -> Option<RawFd> {
-        self.store.wake_fd()
-    }
+    of_the_store_inside!(waiting);
 
     fn in_flight(&self) -> usize {
         self.store.in_flight()
     }
 
-    fn depth(&self) -> usize {
-        self.store.depth()
-    }
-
-    fn request_pages_max(&self) -> u32 {
-        self.store.request_pages_max()
-    }
-
-    fn capacity_slots(&self) -> u32 {
-        self.store.capacity_slots()
-    }
-
-    fn swap_file(&self) -> Option<&SwapFile> {
-        self.store.swap_file()
-    }
+    of_the_store_inside!(sizes);
 
     /// The totals go on from the parent's.
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {

@@ -2,9 +2,10 @@
 
 use std::os::fd::RawFd;
 
+use crate::inside::of_the_store_inside;
 use crate::slab::Slab;
 use crate::{
-    BackendError, Completion, Descriptors, Request, Store, StoreError, SubmitError, SwapFile, Token,
+    BackendError, Completion, Descriptors, Request, Store, StoreError, SubmitError, Token,
 };
 
 /// A source of time; tests bring one that they set.
@@ -153,21 +154,7 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
         self.flights.len()
     }
 
-    fn depth(&self) -> usize {
-        self.store.depth()
-    }
-
-    fn request_pages_max(&self) -> u32 {
-        self.store.request_pages_max()
-    }
-
-    fn capacity_slots(&self) -> u32 {
-        self.store.capacity_slots()
-    }
-
-    fn swap_file(&self) -> Option<&SwapFile> {
-        self.store.swap_file()
-    }
+    of_the_store_inside!(sizes);
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

@@ -11,10 +11,11 @@ use std::os::fd::RawFd;
 
 use outpage_core::units::{PAGE_BYTES, SlotRange};
 
+use crate::inside::of_the_store_inside;
 use crate::slab::Slab;
 use crate::{
     BackendError, Cause, Completion, Descriptors, Direction, Frame, Request, Store, StoreError,
-    SubmitError, SwapFile, Token,
+    SubmitError, Token,
 };
 
 /// Bits in a page.
@@ -308,21 +309,7 @@ impl<S: Store> Store for Faulty<S> {
         self.flights.len() + self.done.len()
     }
 
-    fn depth(&self) -> usize {
-        self.store.depth()
-    }
-
-    fn request_pages_max(&self) -> u32 {
-        self.store.request_pages_max()
-    }
-
-    fn capacity_slots(&self) -> u32 {
-        self.store.capacity_slots()
-    }
-
-    fn swap_file(&self) -> Option<&SwapFile> {
-        self.store.swap_file()
-    }
+    of_the_store_inside!(sizes);
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

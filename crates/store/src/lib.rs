@@ -21,6 +21,7 @@ mod filesystem;
 mod flight;
 mod frame;
 mod index_ring;
+mod inside;
 mod memory;
 mod pool;
 mod raw;
