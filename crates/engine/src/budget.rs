@@ -6,8 +6,10 @@ use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::clock;
 
+use crate::contiguous;
 use crate::live::Live;
 use crate::session::Counts;
+use crate::world::Mechanism;
 
 impl Live {
     /// Takes what the limit has left, up to this process's fair part of it.
@@ -23,9 +25,17 @@ impl Live {
         self.apply_share();
     }
 
+    /// Sets memory for transfers apart, if the process has enough; the share is to be applied afterwards. Pages that are protected in place are copied before they
+    /// are written anyway; there a second copy gained nothing.
+    pub(crate) fn set_apart(&mut self) {
+        if self.world.mechanism == Mechanism::Move {
+            self.pool = contiguous::set_apart(self.session.held_pages());
+        }
+    }
+
     /// The pager may use what is held. A process that got less than can work uses the least that
     /// can: what that exceeds is counted as overhead.
-    fn apply_share(&mut self) {
+    pub(crate) fn apply_share(&mut self) {
         let held = self.session.held_pages() as usize;
         let frames = held
             .saturating_sub(self.pool)
@@ -41,6 +51,7 @@ impl Live {
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.free_kept_slots();
         self.let_ended_threads_go();
+        self.set_apart();
         self.rebalance();
         self.pager.handle(now, Event::Tick);
         self.drive();

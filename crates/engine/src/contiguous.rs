@@ -1,49 +1,54 @@
 //! Memory that is contiguous in RAM, for larger transfers to go through: one huge page.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::FrameArea;
 use outpage_sys::map::{Area, HUGE_BYTES};
 use outpage_sys::own::Fork;
 
-use crate::session::Session;
-use crate::world::Mechanism;
-
-/// It is at most this part of what a process may have of the limit. A choice: 32 MiB for the first process.
+/// It is at most this part of what a process holds of the limit. A choice: from 32 MiB on there is one.
 const SHARE: u64 = 16;
 const PAGES: usize = HUGE_BYTES / PAGE_BYTES;
 
-/// Whether the process can spare it.
-static ALLOWED: AtomicBool = AtomicBool::new(false);
-/// Pages that it has.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
+const NONE_YET: u8 = 0;
+const HELD: u8 = 1;
+const REFUSED: u8 = 2;
 
-/// Decides whether [`provide`] gives any. Pages that are protected in place are copied before they are written
-/// anyway; there a second copy gained nothing.
-pub(crate) fn allow(session: &Session, mechanism: Mechanism) {
-    let members = session.members().count().max(1) as u64;
-    let spares = session.limit_pages() / members >= SHARE * PAGES as u64;
-    ALLOWED.store(spares && mechanism == Mechanism::Move, Ordering::Relaxed);
+static STATE: AtomicU8 = AtomicU8::new(NONE_YET);
+/// Address of the huge page until the store has it.
+static READY: AtomicUsize = AtomicUsize::new(0);
+
+/// Gets the huge page when a process that holds `held_pages` of the limit can spare it, away from the way of a fault, for it takes
+/// up to 5 ms. Returns the pages that are set apart, within the limit.
+pub(crate) fn set_apart(held_pages: u64) -> usize {
+    if STATE.load(Ordering::Relaxed) == NONE_YET && held_pages >= SHARE * PAGES as u64 {
+        let state = match Area::huge(Fork::ParentOnly) {
+            Ok(area) => {
+                READY.store(area.start(), Ordering::Relaxed);
+                // The store's until the process ends.
+                mem::forget(area);
+                HELD
+            }
+            Err(_) => REFUSED,
+        };
+        STATE.store(state, Ordering::Relaxed);
+    }
+    let held = STATE.load(Ordering::Relaxed) == HELD;
+    if held { PAGES } else { 0 }
 }
 
-/// The huge page, if the process can spare one and the kernel has one.
+/// In a forked child, which does not have its parent's.
+pub(crate) fn none_in_child() {
+    STATE.store(NONE_YET, Ordering::Relaxed);
+    READY.store(0, Ordering::Relaxed);
+}
+
+/// The huge page, once.
 pub(crate) fn provide() -> Option<FrameArea> {
-    let allowed = ALLOWED.load(Ordering::Relaxed);
-    let area = allowed.then(|| Area::huge(Fork::ParentOnly).ok()).flatten();
-    let pages = if area.is_some() { PAGES } else { 0 };
-    GIVEN.store(pages, Ordering::Relaxed);
-    let area = area?;
-    let start = area.start();
-    // The store's until the process ends.
-    mem::forget(area);
+    let start = READY.swap(0, Ordering::Relaxed);
     #[expect(unsafe_code, reason = "names memory as I/O memory, once")]
-    // SAFETY: mapped until the process ends, and not in its children; nobody else knows the address.
-    Some(unsafe { FrameArea::new(start, PAGES as u32) })
-}
-
-/// Pages that [`provide`] gave.
-pub(crate) fn pages() -> usize {
-    GIVEN.load(Ordering::Relaxed)
+    // SAFETY: mapped until the process ends, and not in its children; the address is given out once.
+    (start != 0).then(|| unsafe { FrameArea::new(start, PAGES as u32) })
 }

@@ -30,6 +30,7 @@ use crate::session::{Reserved, Session, SessionError};
 use crate::start::{
     self, Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
 };
+use crate::world::Mechanism;
 
 /// What the forking thread carries from before the fork to after it: descriptors, because the
 /// pager's own are in another table.
@@ -171,11 +172,13 @@ pub(crate) fn revive(
         .swap
         .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
-    contiguous::allow(&live.session, mechanism);
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
-    live.pool = start::pool_frames(&engine.config, mechanism);
+    if mechanism == Mechanism::Move {
+        contiguous::none_in_child();
+        live.pool = 0;
+    }
     if live.pager.traces() {
         live.pager.branch(start::child_trace(&engine.config));
     }

@@ -263,7 +263,6 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let mut session = open_session(engine)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
-    contiguous::allow(&session, mechanism);
     let store = open_store(engine, open_swap(engine)?)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
@@ -286,16 +285,18 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     live.pool = pool;
     register_own(&live)?;
     live.take_share();
+    live.set_apart();
+    live.apply_share();
     live.adopt_everything()?;
     Ok(live)
 }
 
-/// Frames that are needed beside those of pages, once the store is open. Counted within the limit.
-pub(crate) fn pool_frames(config: &Config, mechanism: Mechanism) -> usize {
+/// Frames that the write-protect mechanism needs beside those of pages: copies being written, reads
+/// on their way. Counted within the limit.
+fn pool_frames(config: &Config, mechanism: Mechanism) -> usize {
     if mechanism == Mechanism::Move {
-        return contiguous::pages();
+        return 0;
     }
-    // Copies being written, reads on their way.
     let writes = outpage_core::pager::WRITES_MAX * chunk_pages(config) as usize;
     let reads = 4 * window_pages(config) as usize;
     (writes + reads).min(config.limit_pages() as usize / 4)

@@ -158,6 +158,51 @@ fn what_is_not_there_is_absent() {
 }
 
 #[test]
+fn a_poisoned_page_between_stays_poisoned() {
+    let Some(mut bench) = Bench::new(16, |page| page != 5) else {
+        return;
+    };
+    let poisoned = bench.area.start() + 5 * PAGE_BYTES;
+    if bench.world.uffd.poison(poisoned, PAGE_BYTES).stop.is_some() {
+        return process::say(&["SKIPPED: this kernel cannot poison pages"]);
+    }
+    let went = bench.detach(&EVERY_OTHER);
+    assert!(
+        went.iter()
+            .all(|o| matches!(o, PageOutcome::Detached { .. })),
+        "{went:?}"
+    );
+    assert!(
+        bench.pagemap.page(poisoned).unwrap().swapped(),
+        "the marker is gone"
+    );
+    assert_eq!(bench.map(&EVERY_OTHER).1, [PageOutcome::Done; 5]);
+    assert!((0..16).all(|page| page == 5 || bench.has(page)));
+    assert!(bench.pagemap.page(poisoned).unwrap().swapped());
+    assert_eq!(bench.world.frames.populated(), 0);
+}
+
+/// Two mappings where the pager knows one region: no call may span them.
+#[test]
+fn a_mapping_that_was_split_costs_no_page() {
+    let Some(mut bench) = Bench::new(16, |_| true) else {
+        return;
+    };
+    let between = bench.area.start() + 5 * PAGE_BYTES;
+    outpage_sys::map::mprotect(between, PAGE_BYTES, libc::PROT_READ).unwrap();
+    let went = bench.detach(&EVERY_OTHER);
+    assert!(
+        went.iter()
+            .all(|o| matches!(o, PageOutcome::Detached { .. })),
+        "{went:?}"
+    );
+    assert!((0..16).all(|page| bench.has(page) != [2, 4, 6, 7, 9].contains(&page)));
+    assert_eq!(bench.map(&EVERY_OTHER).1, [PageOutcome::Done; 5]);
+    assert!((0..16).all(|page| bench.has(page)));
+    assert_eq!(bench.world.frames.populated(), 0);
+}
+
+#[test]
 fn random_runs_keep_every_byte() {
     const PAGES: usize = 96;
     let Some(mut bench) = Bench::new(PAGES, |page| page % 2 == 0 || page % 7 < 3) else {

@@ -17,7 +17,8 @@ const UNIT_PAGES: u32 = 8;
 /// Units of the buffer at most, as a word has bits: 512 pages, one huge page.
 const UNITS_MAX: u32 = u64::BITS;
 
-/// Finds memory that is contiguous in RAM and that forked children do not have; `None` where there is none.
+/// Gives memory that is contiguous in RAM and that forked children do not have; `None` where there is none yet. Called on
+/// the way of a fault: it does not allocate.
 pub type Provide = Box<dyn FnMut() -> Option<FrameArea> + Send>;
 
 /// A store that copies the pages of larger requests to or from one buffer. Requests for which it has no room, and all
@@ -92,12 +93,13 @@ impl Buffer {
 }
 
 impl<S: Store> Bounced<S> {
-    /// Wraps `store`. `provide` is asked now, and again in each forked child.
-    pub fn new(store: S, mut provide: Provide) -> Self {
+    /// Wraps `store`. As long as it has no buffer, `provide` is asked at each transfer that would use one, in a forked
+    /// child again.
+    pub fn new(store: S, provide: Provide) -> Self {
         let (depth, pages) = (store.depth(), store.request_pages_max() as usize);
         Self {
             store,
-            buffer: provide().map(Buffer::new),
+            buffer: None,
             provide,
             flights: Slab::new(depth),
             targets: (0..depth).map(|_| Vec::with_capacity(pages)).collect(),
@@ -108,7 +110,13 @@ impl<S: Store> Bounced<S> {
     /// Finds room for the request in the buffer; what is to be written is there then.
     fn lease(&mut self, request: &Request<'_>) -> Option<Lease> {
         let pages = request.slots.slots;
-        let buffer = self.buffer.as_mut().filter(|_| pages >= UNIT_PAGES)?;
+        if pages < UNIT_PAGES {
+            return None;
+        }
+        if self.buffer.is_none() {
+            self.buffer = (self.provide)().map(Buffer::new);
+        }
+        let buffer = self.buffer.as_mut()?;
         let lease = buffer.take(pages)?;
         self.pieces.clear();
         for (at, &frame) in request.frames.iter().enumerate() {
@@ -187,14 +195,17 @@ impl<S: Store> Store for Bounced<S> {
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();
-        self.buffer = (self.provide)().map(Buffer::new);
+        self.buffer = None;
         self.store.reopen_after_fork(descriptors)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+
     use super::*;
+    use crate::{Config, CopyAt, MemoryStore};
 
     fn buffer(frames: u32) -> Buffer {
         // SAFETY: never part of a request.
@@ -218,6 +229,49 @@ mod tests {
             buffer.frame(second, 3).address(),
             0x10_000 + (256 + 3) * 4096
         );
+    }
+
+    #[test]
+    fn every_unit_comes_back_however_a_request_ends() {
+        const PAGES: u32 = 16;
+        let config = Config {
+            depth: 2,
+            request_pages_max: PAGES,
+        };
+        // Room for three requests, where two are taken.
+        let memory = vec![[0_u64; PAGE_BYTES / 8]; 9 * PAGES as usize].leak();
+        let start = memory.as_mut_ptr().expose_provenance();
+        let start = start.next_multiple_of(PAGE_BYTES);
+        // SAFETY: leaked, and used by nobody else.
+        #[allow(unsafe_code)]
+        let area = |at: u32, frames| unsafe {
+            FrameArea::new(start + (at * PAGES) as usize * PAGE_BYTES, frames)
+        };
+        let mut buffer = Some(area(0, 3 * PAGES));
+        let store = MemoryStore::new(2 * PAGES, CopyAt::Poll, config);
+        let mut store = Bounced::new(store, Box::new(move || buffer.take()));
+        let frames: Vec<Frame> = (0..PAGES).map(|n| area(4, PAGES).frame(n)).collect();
+        let mut out = Vec::with_capacity(4);
+        for direction in [Direction::PageIn, Direction::PageOut].repeat(20) {
+            let mut submit = |token: u64, start: u32| {
+                let slots = SlotRange::new(SlotNo(start), PAGES);
+                store.submit(&Request {
+                    token: Token(token),
+                    direction,
+                    slots,
+                    frames: &frames,
+                })
+            };
+            // Page-ins of what was never written fail at first.
+            assert_eq!([submit(1, 0), submit(2, PAGES)], [Ok(()); 2]);
+            assert_eq!(submit(3, 0), Err(SubmitError::Full));
+            assert_eq!(store.buffer.as_ref().unwrap().taken.count_zeros(), 2);
+            out.clear();
+            while store.in_flight() > 0 {
+                store.poll(&mut out);
+            }
+            assert_eq!(store.buffer.as_ref().unwrap().taken.count_zeros(), 6);
+        }
     }
 
     #[test]

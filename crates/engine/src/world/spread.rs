@@ -186,14 +186,21 @@ impl World {
         } else {
             self.there(from, segment.pages)
         };
-        for page in runs.iter().flat_map(|run| run.iter()) {
-            let i = (page.raw() - segment.first.raw()) as usize;
-            if left[i] {
-                self.map_run(PageRange::one(page), awaited, out);
-            } else {
-                self.staged.remove(page);
-                self.frames.set_empty(Place(first.0 + i as u32));
-                out.push(PageOutcome::Done);
+        for &run in runs {
+            let at = (run.start.raw() - segment.first.raw()) as usize;
+            let left = &left[at..at + run.pages as usize];
+            if left.iter().all(|&left| left) {
+                self.map_run(run, awaited, out);
+                continue;
+            }
+            for ((page, &left), i) in run.iter().zip(left).zip(at..) {
+                if left {
+                    self.map_run(PageRange::one(page), awaited, out);
+                } else {
+                    self.staged.remove(page);
+                    self.frames.set_empty(Place(first.0 + i as u32));
+                    out.push(PageOutcome::Done);
+                }
             }
         }
         if awaited && whole {
