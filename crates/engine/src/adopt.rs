@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use outpage_core::contract::Event;
 use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT, PageRange};
-use outpage_sys::maps::{self, Kind};
+use outpage_sys::maps::{self, Entry, Kind};
 use outpage_sys::pagemap::PageFlags;
 use outpage_sys::{clock, map, own};
 
@@ -12,12 +12,18 @@ use crate::live::Live;
 use crate::start::{StartError, os};
 
 /// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
-const LIST_BYTES: usize = 64 << 10;
-/// Uninitialised data (.bss) of at least this size is managed. Below stay libc's and this library's
-/// own variables, which the pager's thread uses, and nothing that would matter to the limit.
-const BSS_BYTES: usize = 1 << 20;
+pub(crate) const LIST_BYTES: usize = 64 << 10;
+/// Uninitialised data (.bss) of at least this size is managed, and so are mappings that nobody told of. Below stay
+/// libc's and this library's own variables, which the pager's thread uses, and nothing that would matter to the limit.
+pub(crate) const MAPPING_BYTES: usize = 1 << 20;
 /// Pages whose presence is looked up at once.
 const LOOK_PAGES: usize = 4096;
+
+/// Whether a mapping is the pager's own; `statics` is an address among this library's variables.
+pub(crate) fn is_ours(entry: &Entry<'_>, statics: usize) -> bool {
+    let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
+    named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics)
+}
 
 impl Live {
     /// Manages every private anonymous mapping of the process but the pager's own.
@@ -30,11 +36,8 @@ impl Live {
         let mut file_end = 0;
         let statics = crate::start::statics();
         maps::for_each(&mut buffer, |entry| {
-            let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
-            let ours =
-                named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics);
-            let small_bss = entry.start == file_end && entry.len() < BSS_BYTES;
-            if entry.is_private_anonymous() && !ours && !small_bss {
+            let small_bss = entry.start == file_end && entry.len() < MAPPING_BYTES;
+            if entry.is_private_anonymous() && !is_ours(entry, statics) && !small_bss {
                 found.push((entry.start, entry.end, entry.prot));
             }
             if entry.kind() == Kind::File {
@@ -57,7 +60,7 @@ impl Live {
     }
 
     /// Tells the pager which pages of a region are there already.
-    fn adopt(&mut self, start: usize, end: usize) {
+    pub(crate) fn adopt(&mut self, start: usize, end: usize) {
         let mut flags = vec![PageFlags::default(); LOOK_PAGES];
         let mut at = start;
         while at < end {

@@ -57,6 +57,7 @@ impl Live {
         self.drive();
         self.trim();
         self.shared.look(now);
+        self.check_mappings(now);
         self.publish();
         self.pager.flush(true);
     }

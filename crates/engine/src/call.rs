@@ -18,22 +18,22 @@ use outpage_sys::raw::Errno;
     reason = "the fields are the arguments of the system calls"
 )]
 pub enum Call {
-    /// `mmap(2)` of private anonymous memory.
-    Mmap {
+    /// Private anonymous memory was mapped at `addr`, `len` bytes of whole pages: it is managed from now on.
+    /// Where it took the place of other memory (`fresh` is false), pages may have been touched already.
+    Take {
         addr: usize,
         len: usize,
         prot: i32,
-        flags: i32,
+        fresh: bool,
     },
-    /// `munmap(2)`.
-    Munmap { addr: usize, len: usize },
-    /// `mremap(2)`.
-    Mremap {
+    /// `mremap(2)` was made, and gave `new`. The kernel has told of what moved and of what was unmapped; what was
+    /// added is managed from now on.
+    Remapped {
         old: usize,
         old_len: usize,
+        new: usize,
         new_len: usize,
         flags: i32,
-        new_addr: usize,
     },
     /// `madvise(2)`.
     Madvise {
@@ -43,14 +43,10 @@ pub enum Call {
     },
     /// `mprotect(2)`.
     Mprotect { addr: usize, len: usize, prot: i32 },
-    /// `brk(2)`: returns the break.
-    Brk { addr: usize },
     /// The range is about to be locked by the caller.
     Mlock { addr: usize, len: usize },
     /// The range was unlocked by the caller.
     Munlock { addr: usize, len: usize },
-    /// Something else is about to be mapped over the range: the pager lets go of it.
-    Replace { addr: usize, len: usize },
     /// The kernel is about to let a device write to the range: its pages are no victims until
     /// [`Call::Unpin`]. Pins are counted, beside `mlock`. `-EAGAIN` while too much is pinned.
     Pin { addr: usize, len: usize },
@@ -81,26 +77,23 @@ impl Call {
     fn encode(self) -> [usize; Self::WORDS] {
         let s = |v: i32| v as u32 as usize;
         match self {
-            Self::Mmap {
+            Self::Take {
                 addr,
                 len,
                 prot,
-                flags,
-            } => [0, addr, len, s(prot), s(flags), 0],
-            Self::Munmap { addr, len } => [1, addr, len, 0, 0, 0],
-            Self::Mremap {
+                fresh,
+            } => [0, addr, len, s(prot), fresh.into(), 0],
+            Self::Remapped {
                 old,
                 old_len,
+                new,
                 new_len,
                 flags,
-                new_addr,
-            } => [2, old, old_len, new_len, s(flags), new_addr],
+            } => [1, old, old_len, new, new_len, s(flags)],
             Self::Madvise { addr, len, advice } => [3, addr, len, s(advice), 0, 0],
             Self::Mprotect { addr, len, prot } => [4, addr, len, s(prot), 0, 0],
-            Self::Brk { addr } => [5, addr, 0, 0, 0, 0],
             Self::Mlock { addr, len } => [6, addr, len, 0, 0, 0],
             Self::Munlock { addr, len } => [7, addr, len, 0, 0, 0],
-            Self::Replace { addr, len } => [8, addr, len, 0, 0, 0],
             Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
             Self::Pin { addr, len } => [10, addr, len, 0, 0, 0],
             Self::Unpin { addr, len } => [11, addr, len, 0, 0, 0],
@@ -116,19 +109,18 @@ impl Call {
     fn decode([kind, a, b, c, d, e]: [usize; Self::WORDS]) -> Self {
         let s = |v: usize| v as u32 as i32;
         match kind {
-            0 => Self::Mmap {
+            0 => Self::Take {
                 addr: a,
                 len: b,
                 prot: s(c),
-                flags: s(d),
+                fresh: d != 0,
             },
-            1 => Self::Munmap { addr: a, len: b },
-            2 => Self::Mremap {
+            1 => Self::Remapped {
                 old: a,
                 old_len: b,
-                new_len: c,
-                flags: s(d),
-                new_addr: e,
+                new: c,
+                new_len: d,
+                flags: s(e),
             },
             3 => Self::Madvise {
                 addr: a,
@@ -140,10 +132,8 @@ impl Call {
                 len: b,
                 prot: s(c),
             },
-            5 => Self::Brk { addr: a },
             6 => Self::Mlock { addr: a, len: b },
             7 => Self::Munlock { addr: a, len: b },
-            8 => Self::Replace { addr: a, len: b },
             9 => Self::ForkPrepare { stack: a, tls: b },
             10 => Self::Pin { addr: a, len: b },
             11 => Self::Unpin { addr: a, len: b },

@@ -7,12 +7,12 @@
 //! never write to them.
 
 use std::mem;
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 use outpage_core::contract::Event;
 use outpage_store::Descriptors;
-use outpage_sys::clock;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
@@ -21,14 +21,18 @@ use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
+use outpage_sys::{clock, map, maps};
 
+use crate::adopt::LIST_BYTES;
 use crate::call::Call;
 use crate::contiguous;
 use crate::live::Live;
 use crate::placement::Placement;
+use crate::regions::Region;
+use crate::releaser::Releaser;
 use crate::session::{Reserved, Session, SessionError};
 use crate::start::{
-    self, Begin, Engine, StartError, fatal, keep_only, open_uffd, os, owned, register_own,
+    self, Begin, Engine, StartError, fatal, keep_only, open_uffds, os, owned, register_own,
 };
 use crate::world::Mechanism;
 
@@ -44,8 +48,17 @@ impl Engine {
     /// On the forking thread, with signals blocked: brings the pager to rest. Until
     /// [`Self::fork_parent`] or [`Self::fork_child`] nobody serves faults; the pages around `stack`
     /// and `tls` stay mapped.
-    pub fn fork_prepare(&'static self, stack: usize, tls: usize) -> Ticket {
-        self.call(Call::ForkPrepare { stack, tls });
+    ///
+    /// # Errors
+    /// A negative error number of fork(2): the memory cannot be handed to a child now. Nothing rests then.
+    pub fn fork_prepare(&'static self, stack: usize, tls: usize) -> Result<Ticket, isize> {
+        match self.call(Call::ForkPrepare { stack, tls }) {
+            0 => Ok(self.ticket()),
+            refused => Err(refused),
+        }
+    }
+
+    fn ticket(&'static self) -> Ticket {
         let parked = self.parked.lock();
         let Ok(Some(live)) = parked.as_deref() else {
             fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
@@ -103,12 +116,20 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.
     loop {
+        live.attend_to_changes();
         live.quiesce_all();
         live.pager.handle(clock::now(), Event::Forking);
         live.drive();
-        if live.pager.in_flight() == 0 {
+        if live.pager.in_flight() == 0 && live.world.is_calm() {
             break;
         }
+    }
+    if let Err(error) = live.give_to_children(true) {
+        let _ = live.give_to_children(false);
+        live.let_fork_keeps_go();
+        live.calls.answer(slot, -(error.number() as isize));
+        live.resolve_bell(slot);
+        return live;
     }
     // What the parent's log holds now is the beginning of the child's.
     live.pager.flush(true);
@@ -129,6 +150,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
         .ok()
         .and_then(|mut p| p.take())
         .expect("put there above");
+    live.keep_from_children();
     live.let_fork_keeps_go();
     let pid = engine.forked_pid.load(Ordering::SeqCst);
     if let Some(child) = live.fork_member.take() {
@@ -152,9 +174,12 @@ pub(crate) fn revive(
     let swap_fd = ticket.swap.as_ref().map(Fd::number);
     keep_only(&[engine.paths.uffd_device, session_fd, swap_fd])?;
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
-    let (uffd, mechanism) = open_uffd(engine)?;
+    let ([uffd, own_uffd], mechanism) = open_uffds(engine)?;
     mem::forget(mem::replace(&mut live.world.uffd, uffd));
+    mem::forget(mem::replace(&mut live.world.own_uffd, own_uffd));
     debug_assert!(mechanism == live.world.mechanism);
+    // The parent's thread is not here.
+    live.world.releaser = live.world.releaser.is_some().then(Releaser::default);
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
@@ -207,20 +232,75 @@ fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
     live.world.regions.unpin_all();
     let regions: Vec<_> = live.world.regions.all().to_vec();
-    for region in regions {
-        if live
-            .world
-            .uffd
-            .register(region.start, region.end - region.start, Mode::both())
-            .is_err()
-        {
-            // Not copied to children (MADV_DONTFORK): nothing is there.
-            live.let_go(region.start, region.end);
+    // All of them first: what follows may map pages anywhere.
+    for region in regions.iter().filter(|region| !region.not_forked) {
+        live.register_in_child(region)?;
+    }
+    for region in &regions {
+        if region.not_forked {
+            live.unmapped(region.start, region.end);
         } else if region.wiped_by_fork {
             live.drop_contents(region.start, region.end, Event::Discard);
         }
     }
+    live.keep_from_children();
     // Protections are not copied either.
     live.protect_staged(|_| true);
     Ok(())
+}
+
+impl Live {
+    /// Lets children have the managed memory, or not, but for what the program keeps from them.
+    fn give_to_children(&self, give: bool) -> Result<(), Errno> {
+        let advice = if give {
+            libc::MADV_DOFORK
+        } else {
+            libc::MADV_DONTFORK
+        };
+        let mut result = Ok(());
+        for region in self.world.regions.all().iter().filter(|r| !r.not_forked) {
+            let given = map::madvise(region.start, region.end - region.start, advice);
+            result = result.and(given);
+        }
+        result
+    }
+
+    /// What no hook sees forked gets no managed memory (`changes`).
+    fn keep_from_children(&self) {
+        // What was unmapped at this moment is told of soon.
+        let _ = self.give_to_children(false);
+    }
+
+    /// Registers `region`, or of it what the child has: an unmapping by another thread of the parent's, unseen by the
+    /// hooks, may have come between.
+    fn register_in_child(&mut self, region: &Region) -> Result<(), StartError> {
+        let (start, end) = (region.start, region.end);
+        let whole = self.world.uffd.register(start, end - start, Mode::both());
+        if whole.is_err() {
+            self.register_what_is_there(start, end)?;
+        }
+        Ok(())
+    }
+
+    fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), StartError> {
+        let mut there = Vec::new();
+        let mut buffer = vec![0; LIST_BYTES];
+        let listed = maps::for_each(&mut buffer, |entry| {
+            if entry.start < end && start < entry.end && entry.is_private_anonymous() {
+                there.push((entry.start.max(start), entry.end.min(end)));
+            }
+            ControlFlow::Continue(())
+        });
+        listed.map_err(os("read /proc/self/maps"))?;
+        let mut at = start;
+        for (from, to) in there {
+            self.unmapped(at, from);
+            (self.world.uffd)
+                .register(from, to - from, Mode::both())
+                .map_err(os("register memory in a forked child"))?;
+            at = to;
+        }
+        self.unmapped(at, end);
+        Ok(())
+    }
 }

@@ -6,9 +6,12 @@
 #![deny(unsafe_code)]
 
 mod adopt;
+mod ask;
 pub mod brain;
 mod budget;
 pub mod call;
+mod changes;
+mod check;
 pub mod config;
 mod contiguous;
 mod fork;
@@ -17,6 +20,7 @@ pub mod hash;
 pub mod live;
 mod placement;
 pub mod regions;
+mod releaser;
 mod report;
 mod serve;
 pub mod session;
@@ -25,7 +29,6 @@ mod start;
 mod threads;
 mod together;
 mod unmanaged;
-mod vacate;
 mod wait;
 mod workers;
 pub mod world;

@@ -10,7 +10,7 @@ use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRang
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::clock;
 use outpage_sys::process::Tid;
-use outpage_sys::uffd::{FaultAccess, Message};
+use outpage_sys::uffd::{Fault, FaultAccess};
 
 use crate::brain::Brain;
 use crate::call::Calls;
@@ -31,8 +31,6 @@ const STUCK_MAX: Nanos = Nanos(20_000_000_000);
 const FULL_MAX: Nanos = Nanos(1_000_000_000);
 /// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
 const ROUNDS: u32 = 64;
-/// Messages read at once.
-const MESSAGES: usize = 16;
 
 /// A transfer under way.
 #[derive(Default)]
@@ -74,8 +72,8 @@ pub struct Live {
     pub(crate) fault_ns: u64,
     pub(crate) detach_calls: u64,
     pub(crate) shared: crate::unmanaged::Shared,
+    pub(crate) check: crate::check::Check,
     transfers: Vec<Transfer>,
-    messages: Vec<Message>,
     completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
     pub(crate) together: Option<Together>,
@@ -122,8 +120,8 @@ impl Live {
             fault_ns: 0,
             detach_calls: 0,
             shared: crate::unmanaged::Shared::default(),
+            check: crate::check::Check::default(),
             transfers: Vec::new(),
-            messages: vec![Message::Other; MESSAGES],
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
             held: None,
@@ -183,33 +181,38 @@ impl Live {
     }
 
     fn read_messages(&mut self) -> usize {
-        let mut messages = std::mem::take(&mut self.messages);
-        let got = self.world.uffd.read_messages(&mut messages).unwrap_or(0);
-        for message in &messages[..got] {
-            self.message(message);
+        let mut count = 0;
+        // Errors show in the calls that follow.
+        let _ = self.world.uffd.gather();
+        loop {
+            count += self.attend_to_known_changes();
+            let Some(fault) = self.world.uffd.next_fault() else {
+                break;
+            };
+            self.fault(&fault);
+            count += 1;
         }
-        self.messages = messages;
-        got
+        let _ = self.world.own_uffd.gather();
+        while let Some(ring) = self.world.own_uffd.next_fault() {
+            if let Some(slot) = self.calls.rung(ring.address) {
+                self.call(slot);
+            }
+            count += 1;
+        }
+        count
     }
 
-    fn message(&mut self, message: &Message) {
+    fn fault(&mut self, fault: &Fault) {
         // What was mapped before this fault was read did not wake its thread.
         self.world.wakes_are_old();
-        let &Message::Fault(fault) = message else {
-            return;
-        };
-        if let Some(slot) = self.calls.rung(fault.address) {
-            return self.call(slot);
-        }
         let now = clock::now();
         self.placement.fault(Tid(fault.tid), now);
         let Some(region) = self.world.regions.at(fault.address).copied() else {
-            // Unmapped meanwhile: the thread faults again and gets the kernel's answer.
-            let start = fault.address & !(PAGE_BYTES - 1);
-            let _ = self.world.uffd.wake(start, PAGE_BYTES);
+            self.stray(fault.address);
             self.placement.woke(now);
             return;
         };
+        self.recheck_resident(&region, fault);
         let page = region.page(fault.address);
         let access = if fault.access == FaultAccess::Write {
             Access::Write
@@ -247,8 +250,9 @@ impl Live {
     /// The thread that rang goes on.
     pub(crate) fn resolve_bell(&mut self, slot: usize) {
         let address = self.calls.span().0 + slot * PAGE_BYTES;
-        if self.world.uffd.zeropage(address, PAGE_BYTES).stop.is_some() {
-            let _ = self.world.uffd.wake(address, PAGE_BYTES);
+        let door = &self.world.own_uffd;
+        if door.zeropage(address, PAGE_BYTES).stop.is_some() {
+            let _ = door.wake(address, PAGE_BYTES);
         }
     }
 
@@ -553,6 +557,7 @@ impl Live {
         // It may wait for a frame; where nothing can be mapped at all, whoever touches it will see.
         let give_up = clock::now().0 + STUCK_MAX.0;
         while clock::now().0 < give_up
+            && self.world.change_at(address).is_none()
             && !matches!(
                 self.pager.state(page),
                 State::Resident | State::Poisoned | State::Detaching

@@ -24,6 +24,10 @@ pub struct Region {
     pub pins: u32,
     /// Empty in forked children (`MADV_WIPEONFORK`).
     pub wiped_by_fork: bool,
+    /// Not there in forked children (`MADV_DONTFORK`, as the program set it).
+    pub not_forked: bool,
+    /// Nobody said that it was mapped: it was found.
+    pub found: bool,
 }
 
 impl Region {
@@ -57,8 +61,9 @@ impl Region {
     fn joins(&self, next: &Self) -> bool {
         self.end == next.start
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
-            && (self.prot, self.locked, self.pins, self.wiped_by_fork)
-                == (next.prot, next.locked, next.pins, next.wiped_by_fork)
+            && (self.prot, self.locked, self.pins) == (next.prot, next.locked, next.pins)
+            && (self.wiped_by_fork, self.not_forked, self.found)
+                == (next.wiped_by_fork, next.not_forked, next.found)
     }
 }
 
@@ -166,6 +171,8 @@ impl Regions {
             locked,
             pins: 0,
             wiped_by_fork: false,
+            not_forked: false,
+            found: false,
         };
         self.insert(region);
         region

@@ -1,19 +1,17 @@
-//! The memory calls of the program, carried out on the pager's thread.
+//! What the program's threads ask of the pager's.
 //!
-//! Doing the system call here, between two faults, keeps the pager's picture and the kernel's in
-//! step without a lock.
+//! They change the address space themselves (`ask`, `changes`). Here is what keeps the pager's picture of protections,
+//! locks and pins in step, and advice that the kernel gives no message about.
 
 use outpage_core::contract::Event;
-use outpage_core::units::{PAGE_BYTES, PageRange};
+use outpage_core::units::PAGE_BYTES;
 use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::Mode;
 use outpage_sys::{clock, map};
 
 use crate::call::Call;
 use crate::live::Live;
 use crate::regions::Region;
-use crate::vacate::one_mapping;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 pub(crate) const LOCKED_SHARE: usize = 2;
@@ -32,66 +30,31 @@ pub(crate) const fn page_up(len: usize) -> usize {
     len.next_multiple_of(PAGE_BYTES)
 }
 
-fn value(result: Result<usize, Errno>) -> isize {
-    result.map_or_else(|error| -(error.number() as isize), |v| v as isize)
-}
-
 fn unit(result: Result<(), Errno>) -> isize {
-    value(result.map(|()| 0))
-}
-
-/// Makes `start..start + len` a mapping that joins no managed one.
-///
-/// A mapping that mremap moves next to one it can join takes that one's registration away with its
-/// own (`mremap_userfaultfd_prep` in fs/userfaultfd.c, seen with 6.18): until it is back, other
-/// threads would find zeroes in place of paged-out neighbours. Managed memory has no access hint, so
-/// that one keeps mappings apart; to anonymous memory it means nothing else.
-fn keep_apart(start: usize, len: usize) -> Result<(), Errno> {
-    map::madvise(start, len, libc::MADV_SEQUENTIAL)
-}
-
-/// Ends [`keep_apart`].
-fn may_join(start: usize, len: usize) -> Result<(), Errno> {
-    map::madvise(start, len, libc::MADV_NORMAL)
-}
-
-/// Whether the kernel refuses a call to mremap for its arguments alone: it is not to cost what lies at
-/// `new_addr` (`check_mremap_params` in mm/mremap.c).
-fn refused(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: usize) -> bool {
-    let places = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
-    let overlap = new_addr < old.saturating_add(old_len) && old < new_addr.saturating_add(new_len);
-    let fixed = flags & libc::MREMAP_FIXED != 0;
-    places && flags & libc::MREMAP_MAYMOVE == 0
-        || fixed && (!new_addr.is_multiple_of(PAGE_BYTES) || overlap)
-        || flags & libc::MREMAP_DONTUNMAP != 0 && old_len != new_len
-        || !old.is_multiple_of(PAGE_BYTES)
-        || new_len == 0
+    result.map_or_else(|error| -(error.number() as isize), |()| 0)
 }
 
 impl Live {
     /// Carries out `call`; returns what the system call would.
     pub(crate) fn serve(&mut self, call: Call, slot: usize) -> isize {
         match call {
-            Call::Mmap {
+            Call::Take {
                 addr,
                 len,
                 prot,
-                flags,
-            } => self.mmap(addr, len, prot, flags),
-            Call::Munmap { addr, len } => self.munmap(addr, len),
-            Call::Mremap {
+                fresh,
+            } => unit(self.take(addr, addr + len, prot, fresh)),
+            Call::Remapped {
                 old,
                 old_len,
+                new,
                 new_len,
                 flags,
-                new_addr,
-            } => self.mremap(old, page_up(old_len), page_up(new_len), flags, new_addr),
+            } => unit(self.remapped([old, page_up(old_len)], [new, page_up(new_len)], flags)),
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
-            Call::Brk { addr } => self.brk(addr),
             Call::Mlock { addr, len } => self.lock(addr, len, true),
             Call::Munlock { addr, len } => self.lock(addr, len, false),
-            Call::Replace { addr, len } => unit(self.make_way(addr, addr + page_up(len))),
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
@@ -122,186 +85,6 @@ impl Live {
         }
     }
 
-    /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
-    pub(crate) fn let_go(&mut self, start: usize, end: usize) {
-        self.drop_contents(start, end, Event::Unmap);
-        self.let_kept_go_in(start, end);
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.remove(start, end, &mut parts);
-        self.scratch = parts;
-    }
-
-    pub(crate) fn drop_contents(
-        &mut self,
-        start: usize,
-        end: usize,
-        event: fn(PageRange) -> Event<'static>,
-    ) {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        for part in &parts {
-            self.quiesce(part.pages());
-            self.pager.handle(clock::now(), event(part.pages()));
-            self.drive();
-        }
-        self.scratch = parts;
-    }
-
-    /// Manages `start..end`, which is mapped and has no access hint (`madvise`).
-    pub(crate) fn take_over(
-        &mut self,
-        start: usize,
-        end: usize,
-        prot: i32,
-        locked: bool,
-    ) -> Result<Region, Errno> {
-        map::no_huge_pages(start, end - start)?;
-        self.world.uffd.register(start, end - start, Mode::both())?;
-        Ok(self.world.regions.add(start, end, prot, locked))
-    }
-
-    fn mmap(&mut self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
-        let len = page_up(len);
-        let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
-        // Otherwise the kernel refuses, and what is there stays.
-        if replaces
-            && addr.is_multiple_of(PAGE_BYTES)
-            && len > 0
-            && let Err(error) = self.make_way(addr, addr.saturating_add(len))
-        {
-            return -(error.number() as isize);
-        }
-        // Populating here would bring in pages that nobody counts.
-        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
-        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
-            Ok(start) => start,
-            Err(error) => return -(error.number() as isize),
-        };
-        if let Err(error) = self.take_over(start, start + len, prot, false) {
-            let _ = map::munmap(start, len);
-            return -(error.number() as isize);
-        }
-        start as isize
-    }
-
-    fn munmap(&mut self, addr: usize, len: usize) -> isize {
-        if !addr.is_multiple_of(PAGE_BYTES) || len == 0 {
-            return unit(map::munmap(addr, len));
-        }
-        let end = addr.saturating_add(page_up(len));
-        unit(self.vacate(addr, end).and_then(|()| map::munmap(addr, len)))
-    }
-
-    fn mremap(
-        &mut self,
-        old: usize,
-        old_len: usize,
-        new_len: usize,
-        flags: i32,
-        new_addr: usize,
-    ) -> isize {
-        if refused(old, old_len, new_len, flags, new_addr) {
-            return value(map::mremap(old, old_len, new_len, flags, new_addr));
-        }
-        let managed = self.world.regions.at(old).is_some();
-        if !managed || old_len == 0 {
-            let room = self.room_for_move(flags, new_addr, new_len);
-            return value(room.and_then(|()| map::mremap(old, old_len, new_len, flags, new_addr)));
-        }
-        let mut parts = std::mem::take(&mut self.scratch);
-        let end = old.saturating_add(old_len);
-        self.world.regions.within(old, end, &mut parts);
-        let result = if one_mapping(&parts, end) {
-            let mut room = self.room_for_move(flags, new_addr, new_len);
-            if new_len < old_len {
-                room = room.and_then(|()| self.vacate(old + new_len, end));
-            }
-            let kept = old + old_len.min(new_len);
-            self.world.regions.within(old, kept, &mut parts);
-            room.and_then(|()| self.remap(&parts, old_len, new_len, flags, new_addr))
-        } else {
-            // The kernel too refuses to move several mappings at once.
-            Err(Errno::EFAULT)
-        };
-        self.scratch = parts;
-        value(result)
-    }
-
-    /// Lets go what mremap moves over.
-    fn room_for_move(&mut self, flags: i32, at: usize, len: usize) -> Result<(), Errno> {
-        if flags & libc::MREMAP_FIXED == 0 {
-            return Ok(());
-        }
-        self.make_way(at, at.saturating_add(len))
-    }
-
-    /// Has the kernel move, grow or shrink a mapping, of which `parts` is what is kept.
-    fn remap(
-        &mut self,
-        parts: &[Region],
-        old_len: usize,
-        new_len: usize,
-        flags: i32,
-        new_addr: usize,
-    ) -> Result<usize, Errno> {
-        while parts.iter().any(|part| self.pager.busy(part.pages())) {
-            parts.iter().for_each(|part| self.quiesce(part.pages()));
-        }
-        let (old, kept) = (parts[0].start, old_len.min(new_len));
-        self.let_kept_go_in(old, old + kept);
-        let may_move = flags & libc::MREMAP_MAYMOVE != 0;
-        if may_move {
-            keep_apart(old, kept)?;
-        }
-        let old_stays = flags & libc::MREMAP_DONTUNMAP != 0;
-        let moved = match map::mremap(old, old_len, new_len, flags, new_addr) {
-            Ok(moved) => moved,
-            Err(error) => {
-                let _ = may_join(old, kept);
-                return Err(error);
-            }
-        };
-        self.moved(parts, moved, new_len, old_stays);
-        if may_move {
-            let _ = may_join(moved, new_len);
-            let _ = old_stays.then(|| may_join(old, kept));
-        }
-        Ok(moved)
-    }
-
-    /// The kernel moved `parts`, which are one mapping, to `new`, where `new_len` bytes are mapped now.
-    fn moved(&mut self, parts: &[Region], new: usize, new_len: usize, old_stays: bool) {
-        let (first, last) = (parts[0], parts[parts.len() - 1]);
-        let (old, kept) = (first.start, last.end - first.start);
-        let regions = &mut self.world.regions;
-        if new != old {
-            regions.remove(old, old + kept, &mut self.scratch);
-            for part in parts {
-                regions.insert(Region {
-                    start: new + (part.start - old),
-                    end: new + (part.end - old),
-                    ..*part
-                });
-            }
-            if old_stays {
-                regions.add(old, old + kept, last.prot, last.locked);
-            }
-        }
-        if new_len > kept {
-            regions.add(new + kept, new + new_len, last.prot, last.locked);
-        }
-        // The kernel drops the registration of what it moved.
-        let registered = self.world.uffd.register(new, new_len, Mode::both());
-        if let Err(error) = registered {
-            crate::start::fatal(&[
-                "outpage: moved memory cannot be managed any more: ",
-                error.text(),
-            ]);
-        }
-        // Nor does it keep the protection of pages that are staged in place.
-        self.protect_staged(|page| parts.iter().any(|part| part.pages().contains(page)));
-    }
-
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
         match advice {
             libc::MADV_DONTNEED
@@ -314,7 +97,7 @@ impl Live {
                 unit(self.forget(addr, len, advice))
             }
             // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
-            // would have the pager wait for itself, and access hints are for `keep_apart`.
+            // would have the pager wait for itself, and access hints would split mappings for nothing.
             libc::MADV_NORMAL
             | libc::MADV_SEQUENTIAL
             | libc::MADV_RANDOM
@@ -336,6 +119,15 @@ impl Live {
                     let wiped = advice == libc::MADV_WIPEONFORK;
                     self.change(addr, len, |r| r.wiped_by_fork = wiped);
                 }
+                unit(result)
+            }
+            libc::MADV_DONTFORK | libc::MADV_DOFORK => {
+                let end = addr.saturating_add(page_up(len));
+                let result = self.each_gap(addr, end, |_, start, end| {
+                    map::madvise(start, end - start, advice)
+                });
+                let kept = advice == libc::MADV_DONTFORK;
+                self.change(addr, len, |r| r.not_forked = kept);
                 unit(result)
             }
             _ => unit(map::madvise(addr, len, advice)),
@@ -394,6 +186,29 @@ impl Live {
         result
     }
 
+    /// Has `act` do what is left of `start..end` when the managed parts are taken out, up to the first error.
+    pub(crate) fn each_gap(
+        &mut self,
+        start: usize,
+        end: usize,
+        mut act: impl FnMut(&mut Self, usize, usize) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        let (mut at, mut result) = (start, Ok(()));
+        for part in &parts {
+            if at < part.start && result.is_ok() {
+                result = act(self, at, part.start);
+            }
+            at = part.end;
+        }
+        self.scratch = parts;
+        if at < end && result.is_ok() {
+            result = act(self, at, end);
+        }
+        result
+    }
+
     pub(crate) fn manages_any(&mut self, addr: usize, len: usize) -> bool {
         let mut parts = std::mem::take(&mut self.scratch);
         self.world
@@ -405,7 +220,7 @@ impl Live {
     }
 
     /// Notes a change of all managed parts of a range.
-    fn change(&mut self, addr: usize, len: usize, change: impl Fn(&mut Region)) {
+    pub(crate) fn change(&mut self, addr: usize, len: usize, change: impl Fn(&mut Region)) {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.world
             .regions
@@ -420,26 +235,6 @@ impl Live {
             self.change(addr, len, |r| r.prot = prot);
         }
         unit(result)
-    }
-
-    fn brk(&mut self, addr: usize) -> isize {
-        let before = map::brk(0);
-        if addr == 0 {
-            return before as isize;
-        }
-        let (from, to) = (page_up(before), page_up(addr));
-        if to < from {
-            self.let_go(to, from);
-        }
-        let after = map::brk(addr);
-        let grown = page_up(after);
-        if grown > from {
-            let prot = libc::PROT_READ | libc::PROT_WRITE;
-            if self.take_over(from, grown, prot, false).is_err() {
-                return map::brk(before) as isize;
-            }
-        }
-        after as isize
     }
 
     fn lock(&mut self, addr: usize, len: usize, locked: bool) -> isize {

@@ -226,33 +226,51 @@ pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
     fd::close_all_except(&numbers[..count]).map_err(os("close inherited descriptors"))
 }
 
-pub(crate) fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError> {
+/// The descriptor for the program's memory, that for the pager's own areas, and the mechanism.
+pub(crate) fn open_uffds(engine: &Engine) -> Result<([Uffd; 2], Mechanism), StartError> {
+    let (program, mechanism) = open_uffd(engine)?;
+    // Moves to the staging area go by the descriptor that it is registered with.
+    let required = match mechanism {
+        Mechanism::Move => Features::MOVE,
+        Mechanism::WriteProtect => Features::NONE,
+    };
+    let own = Uffd::open(&Wanted {
+        inherited: engine.paths.uffd_device,
+        required,
+        optional: Features::EXACT_ADDRESS,
+    });
+    Ok(([program, own.map_err(StartError::Uffd)?], mechanism))
+}
+
+fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError> {
+    // Since Linux 4.11.
+    let layout = Features::EVENT_UNMAP.plus(Features::EVENT_REMAP);
     let basics = Features::THREAD_ID
         .plus(Features::PAGEFAULT_FLAG_WP)
         .plus(Features::EXACT_ADDRESS);
     let extras = basics.plus(Features::POISON).plus(Features::WP_UNPOPULATED);
-    let open = |required, optional| {
+    let open = |required: Features, optional| {
         Uffd::open(&Wanted {
             inherited: engine.paths.uffd_device,
-            required,
+            required: required.plus(layout),
             optional,
         })
         .map_err(StartError::Uffd)
     };
+    // Pages that are dropped where they are would have the pager wait for its own messages.
+    let moves = || open(Features::MOVE.plus(Features::EVENT_REMOVE), extras);
     let protect =
         || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
     match engine.config.mechanism {
-        Wish::Move => Ok((open(Features::MOVE, extras)?, Mechanism::Move)),
+        Wish::Move => Ok((moves()?, Mechanism::Move)),
         Wish::WriteProtect => protect(),
-        Wish::Auto => open(Features::MOVE, extras)
-            .map(|u| (u, Mechanism::Move))
-            .or_else(|_| protect()),
+        Wish::Auto => moves().map(|u| (u, Mechanism::Move)).or_else(|_| protect()),
     }
 }
 
 fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     keep_only(&[engine.paths.uffd_device])?;
-    let (uffd, mechanism) = open_uffd(engine)?;
+    let (uffds, mechanism) = open_uffds(engine)?;
     let protects = mechanism == Mechanism::WriteProtect;
     engine.write_protects.store(protects, Ordering::Release);
     let chosen = match mechanism {
@@ -273,7 +291,15 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
     // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
-    let world = World::new(uffd, frames, total + pool, mechanism, pagemap, memory, seed);
+    let world = World::new(
+        uffds,
+        frames,
+        total + pool,
+        mechanism,
+        pagemap,
+        memory,
+        seed,
+    );
     let mut live = Box::new(Live::new(
         pager,
         world,
@@ -307,13 +333,13 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
     let (start, len) = live.world.frames.span();
     if live.world.mechanism == Mechanism::Move {
         live.world
-            .uffd
+            .own_uffd
             .register(start, len, Mode::write_protect())
             .map_err(os("register the staging area"))?;
     }
     let (start, len) = live.calls.span();
     live.world
-        .uffd
+        .own_uffd
         .register(start, len, Mode::missing())
         .map_err(os("register the doorbells"))
 }

@@ -180,7 +180,7 @@ impl Live {
             let joins = |pair: &[PageRange]| {
                 let reach = pair[1].start.raw() + pair[1].pages - first;
                 reach <= RUN_PAGES as u64
-                    && gap(pair[0], pair[1]).is_some_and(|gap| self.unmapped(gap))
+                    && gap(pair[0], pair[1]).is_some_and(|gap| self.not_there(gap))
             };
             let rest = &all.runs[start..];
             let near = 1 + rest.windows(2).take_while(|pair| joins(pair)).count();
@@ -193,7 +193,7 @@ impl Live {
     }
 
     /// Whether the program has no page in `gap`.
-    fn unmapped(&self, gap: PageRange) -> bool {
+    fn not_there(&self, gap: PageRange) -> bool {
         gap.iter().all(|page| {
             matches!(
                 self.pager.state(page),

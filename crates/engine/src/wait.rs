@@ -28,7 +28,11 @@ impl Live {
             }
         }
         let ring = self.store.wake_fd().filter(|_| reading);
-        let mut fds = [pollfd(self.world.uffd.fd()), pollfd(ring.unwrap_or(-1))];
+        let mut fds = [
+            pollfd(self.world.uffd.fd()),
+            pollfd(self.world.own_uffd.fd()),
+            pollfd(ring.unwrap_or(-1)),
+        ];
         let now = clock::now();
         let tick = self.next_tick.0.saturating_sub(now.0).max(1_000_000);
         // A thread that waits stays bound until it goes on.

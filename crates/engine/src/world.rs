@@ -11,18 +11,20 @@ use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::map::{self, Memory};
 use outpage_sys::pagemap::{PageFlags, Pagemap};
-use outpage_sys::process;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Outcome, Stop, Uffd};
+use outpage_sys::uffd::{Change, CopyMode, MoveMode, MoveOutcome, Outcome, Stop, Uffd};
 
 use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
 use crate::regions::{Region, Regions};
+use crate::releaser::Releaser;
 use crate::staged::Staged;
 
+mod changing;
 mod io;
 mod spread;
 
+use changing::KEPT;
 pub use spread::GAP_MAX;
 
 /// The most pages one call acts on.
@@ -46,8 +48,14 @@ pub enum Mechanism {
 
 /// The program's memory, and what of it is where.
 pub struct World {
-    /// The descriptor that faults come from.
+    /// The descriptor that faults of the program come from, and messages about its mappings.
     pub uffd: Uffd,
+    /// The descriptor of the pager's own areas, about whose changes it needs no message.
+    pub own_uffd: Uffd,
+    /// Throws away pages of the program's while the pager hears of it.
+    pub(crate) releaser: Option<Releaser>,
+    /// Changes of mappings that are being attended to: first address, first one after it, what.
+    pub(crate) changing: Vec<(usize, usize, Change)>,
     /// Frames not mapped in the program.
     pub frames: Frames,
     /// Which staged page is in which frame.
@@ -94,7 +102,7 @@ impl World {
     /// With everything empty.
     #[must_use]
     pub fn new(
-        uffd: Uffd,
+        [uffd, own_uffd]: [Uffd; 2],
         frames: Frames,
         limit: usize,
         mechanism: Mechanism,
@@ -104,6 +112,9 @@ impl World {
     ) -> Self {
         Self {
             uffd,
+            own_uffd,
+            releaser: (mechanism == Mechanism::Move).then(Releaser::default),
+            changing: Vec::with_capacity(16),
             frames,
             staged: Staged::new(limit),
             regions: Regions::new(),
@@ -191,6 +202,10 @@ impl World {
     /// Maps zeroes at `run`.
     pub fn zero_fill(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         out.clear();
+        self.but_changing(run, out, Self::zero_fill_run);
+    }
+
+    fn zero_fill_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
             if segment.plain {
                 world.zero_by_move(segment, out);
@@ -209,11 +224,17 @@ impl World {
                 Err(error) => out_of_memory(error),
             };
             self.move_in(segment, i, places, MoveMode::default(), out);
+            for (place, &outcome) in places.iter().zip(&out[out.len() - places.count as usize..]) {
+                if outcome == KEPT {
+                    self.frames.set_free(place);
+                }
+            }
             i += places.count as usize;
         }
     }
 
-    /// Moves frames to the program; `places` become empty, or free where the move was refused.
+    /// Moves frames to the program; `places` become empty, or free where the move was refused. Where the mapping is
+    /// moving away they stay as they are, and the outcome is [`KEPT`].
     fn move_in(
         &mut self,
         segment: Segment,
@@ -233,6 +254,7 @@ impl World {
                     self.frames.set_empty(place);
                     PageOutcome::Done
                 }
+                MoveOutcome::Changing => self.not_now(segment.at(i + k), place),
                 refused => self.copy_in(segment, i + k, place, refused),
             });
         }
@@ -249,14 +271,13 @@ impl World {
         let outcome = if refused == MoveOutcome::Exists {
             PageOutcome::Refused(Refusal::Present)
         } else {
-            let from = self.frames.address(place);
-            match patiently(|| {
-                self.uffd
-                    .copy(segment.at(i), from, PAGE_BYTES, CopyMode::default())
-            })
-            .stop
-            {
+            let (at, from) = (segment.at(i), self.frames.address(place));
+            let copied = self.patiently(at, |uffd| {
+                uffd.copy(at, from, PAGE_BYTES, CopyMode::default())
+            });
+            match copied.stop {
                 None => PageOutcome::Done,
+                Some(Stop::Again) => return self.not_now(at, place),
                 Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
                 Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
                 Some(_) => PageOutcome::Refused(Refusal::Gone),
@@ -269,12 +290,16 @@ impl World {
     fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let (mut i, mut span) = (0, segment.pages);
         while i < segment.pages {
-            let pages = span.min(segment.pages - i);
-            let Outcome { bytes, stop } = self.uffd.zeropage(segment.at(i), pages * PAGE_BYTES);
+            // Beyond the first page nothing is known to be as it was.
+            let most = if self.is_calm() { span } else { 1 };
+            let pages = most.min(segment.pages - i);
+            let Outcome { bytes, stop } = self.patiently(segment.at(i), |uffd| {
+                uffd.zeropage(segment.at(i), pages * PAGE_BYTES)
+            });
             let done = bytes / PAGE_BYTES;
             out.extend((0..done).map(|_| PageOutcome::Done));
             i += done;
-            let Some(stop) = stop.filter(|&s| s != Stop::Again) else {
+            let Some(stop) = stop.filter(|&s| s != Stop::Again || done == 0) else {
                 continue;
             };
             // One call serves one mapping; a region can be several.
@@ -294,6 +319,12 @@ impl World {
     /// Puts the staged pages of `run` back into the program. If a page of it is `awaited`, who waits there
     /// goes on; others are not looked for, which saves a lock and a walk along all who wait.
     fn map_run(&mut self, run: PageRange, awaited: bool, out: &mut Vec<PageOutcome>) {
+        self.but_changing(run, out, |world, run, out| {
+            world.map_calm_run(run, awaited, out);
+        });
+    }
+
+    fn map_calm_run(&mut self, run: PageRange, awaited: bool, out: &mut Vec<PageOutcome>) {
         let how = if awaited {
             MoveMode::default()
         } else {
@@ -339,9 +370,10 @@ impl World {
                 out.push(outcome);
             }
         }
-        (0..count).for_each(|k| {
+        let fared = out.len() - count;
+        for k in (0..count).filter(|k| out[fared + k] != KEPT) {
             self.staged.remove(segment.page(i + k));
-        });
+        }
         count
     }
 
@@ -351,13 +383,18 @@ impl World {
         while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
             count += 1;
         }
-        self.protect(segment.at(i), count, false, |_, done| {
-            out.push(if done {
-                PageOutcome::Done
+        let first = out.len();
+        out.resize(first + count, PageOutcome::Done);
+        let mut fared = [true; RUN_PAGES];
+        self.protect(segment.at(i), count, false, |k, done| fared[k] = done);
+        for k in (0..count).filter(|&k| !fared[k]) {
+            let moving = self.change_at(segment.at(i + k)) == Some(Change::Moved);
+            out[first + k] = if moving {
+                KEPT
             } else {
                 PageOutcome::Refused(Refusal::Gone)
-            });
-        });
+            };
+        }
         count
     }
 
@@ -365,9 +402,11 @@ impl World {
     /// done. Kernels before 6.3 do one mapping a call, so what fails as a whole is done page by page.
     fn protect(&self, address: usize, pages: usize, on: bool, mut each: impl FnMut(usize, bool)) {
         let done = |address, pages| {
-            patiently(|| self.uffd.write_protect(address, pages * PAGE_BYTES, on))
-                .stop
-                .is_none()
+            self.patiently(address, |uffd| {
+                uffd.write_protect(address, pages * PAGE_BYTES, on)
+            })
+            .stop
+            .is_none()
         };
         let whole = done(address, pages);
         for i in 0..pages {
@@ -395,7 +434,7 @@ impl World {
             let count = places.count as usize;
             let to = self.frames.address(places.start);
             let report = &mut self.moves[..count];
-            self.uffd
+            self.own_uffd
                 .move_run(to, segment.at(i), NOBODY_WAITS, report, &self.pagemap);
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = self.moves[k];
@@ -406,11 +445,11 @@ impl World {
                     MoveOutcome::Moved => self.moved_out(segment.page(i + k), place),
                     other => {
                         self.frames.set_empty(place);
-                        PageOutcome::Refused(if other == MoveOutcome::Absent {
-                            Refusal::Absent
+                        if other == MoveOutcome::Absent {
+                            self.absent(segment.at(i + k))
                         } else {
-                            Refusal::Busy
-                        })
+                            PageOutcome::Refused(Refusal::Busy)
+                        }
                     }
                 });
             }
@@ -427,11 +466,13 @@ impl World {
             return MoveOutcome::Busy;
         }
         // Needed even when the other process is gone: the kernel goes on treating the page as shared.
-        map::make_exclusive(address);
+        if !map::make_exclusive(address) {
+            return MoveOutcome::Busy;
+        }
         self.cow_duplicates += u64::from(!flags.exclusive());
         let to = self.frames.address(place);
         let report = &mut self.moves[..1];
-        self.uffd
+        self.own_uffd
             .move_run(to, address, NOBODY_WAITS, report, &self.pagemap);
         self.moves[0]
     }
@@ -466,7 +507,7 @@ impl World {
                 out.push(if !known || !protected[k] {
                     PageOutcome::Refused(Refusal::Busy)
                 } else if page.empty() {
-                    PageOutcome::Refused(Refusal::Absent)
+                    self.absent(segment.at(i + k))
                 } else {
                     self.look_at_copy(segment, i + k)
                 });
@@ -489,7 +530,7 @@ impl World {
             return self.refuse_protected(segment.at(i));
         }
         if self.mechanism == Mechanism::Move {
-            if map::release(segment.at(i), PAGE_BYTES).is_err() {
+            if !self.release_in_program(segment.at(i), PAGE_BYTES) {
                 self.frames.set_free(place);
                 return self.refuse_protected(segment.at(i));
             }
@@ -508,7 +549,7 @@ impl World {
 
     /// A page that cannot leave after all may be written again.
     fn refuse_protected(&mut self, address: usize) -> PageOutcome {
-        let _ = patiently(|| self.uffd.write_protect(address, PAGE_BYTES, false));
+        self.may_be_written(address);
         PageOutcome::Refused(Refusal::Busy)
     }
 
@@ -534,17 +575,26 @@ impl World {
             {
                 count += 1;
             }
-            let _ = map::release(address, count * PAGE_BYTES);
+            self.release_in_program(address, count * PAGE_BYTES);
             // A writer that met the protection waits for it to go; it faults again, as missing.
             let _ = self.uffd.wake(address, count * PAGE_BYTES);
             at += count;
         }
     }
 
+    /// The page at `address` is not staged: who writes to it may.
+    pub fn may_be_written(&self, address: usize) {
+        let _ = self.patiently(address, |uffd| {
+            uffd.write_protect(address, PAGE_BYTES, false)
+        });
+    }
+
     /// In a forked child: a page that is staged in place is protected again.
     pub fn protect_again(&mut self, page: PageNo) {
         if let Some((address, _)) = self.regions.address(page) {
-            let _ = patiently(|| self.uffd.write_protect(address, PAGE_BYTES, true));
+            let _ = self.patiently(address, |uffd| {
+                uffd.write_protect(address, PAGE_BYTES, true)
+            });
         }
     }
 
@@ -556,25 +606,14 @@ impl World {
         let Some((address, _)) = self.regions.address(page) else {
             return;
         };
-        if self.uffd.poison(address, PAGE_BYTES).stop.is_some() {
+        let poisoned = self.patiently(address, |uffd| uffd.poison(address, PAGE_BYTES));
+        let unwanted = self.change_at(address) == Some(Change::Removed);
+        if poisoned.stop.is_some() && !unwanted {
             crate::start::fatal(&[
                 "outpage: a page could not be read back and this kernel cannot signal it; the program ends",
             ]);
         }
         let _ = self.uffd.wake(address, PAGE_BYTES);
-    }
-}
-
-/// Repeats what the kernel could not do while it was changing the mapping.
-fn patiently(mut act: impl FnMut() -> Outcome) -> Outcome {
-    loop {
-        match act() {
-            Outcome {
-                bytes: 0,
-                stop: Some(Stop::Again),
-            } => process::yield_now(),
-            other => return other,
-        }
     }
 }
 

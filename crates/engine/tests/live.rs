@@ -124,12 +124,7 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
     let pages = (2 * LIMIT / 4096) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let at = engine.call(Call::Mmap {
-        addr: 0,
-        len: pages * 4096,
-        prot,
-        flags,
-    });
+    let at = engine.mmap(0, pages * 4096, prot, flags);
     if at < 0 {
         return Err(format!("mmap: {at}"));
     }
@@ -211,7 +206,9 @@ fn forks(engine: &'static Engine, words: &[u64], pages: usize) -> Result<(), Str
     exact(0, pinned)?;
     // In place of the stack, which is brought in first; the main thread's own is not managed.
     let stack = pages - 200;
-    let ticket = engine.fork_prepare(addr + stack * 4096, thread_block());
+    let ticket = engine
+        .fork_prepare(addr + stack * 4096, thread_block())
+        .map_err(|error| format!("the fork is refused: {error}"))?;
     // Nobody serves faults: nothing that is managed may be touched but the thread's block.
     let missing = Pagemap::open().ok().and_then(|pagemap| {
         (stack - 8..stack + 3).find(|page| {
@@ -231,24 +228,19 @@ fn forks(engine: &'static Engine, words: &[u64], pages: usize) -> Result<(), Str
 /// Calls that the kernel refuses cost no byte.
 fn refused(engine: &Engine, addr: usize, words: &[u64]) -> Result<(), String> {
     let len = words.len() * 8;
-    let advise = |advice| engine.call(Call::Madvise { addr, len, advice });
-    let remap = |flags, new_addr| {
-        let (old, old_len, new_len) = (addr, len / 2, len / 2);
-        engine.call(Call::Mremap {
-            old,
-            old_len,
-            new_len,
-            flags,
-            new_addr,
-        })
-    };
+    let advise = |advice| engine.madvise(addr, len, advice);
+    let remap = |flags, new_addr| engine.mremap(addr, len / 2, len / 2, flags, new_addr);
     engine.call(Call::Mlock { addr, len: 4096 });
+    // SAFETY: locks a page of this test's.
+    unsafe { libc::mlock(addr as *const _, 4096) };
     let results = [
         advise(libc::MADV_REMOVE),
         advise(libc::MADV_DONTNEED),
         remap(libc::MREMAP_FIXED, addr + len / 2),
         remap(libc::MREMAP_FIXED | libc::MREMAP_MAYMOVE, addr + len / 4),
     ];
+    // SAFETY: unlocks it.
+    unsafe { libc::munlock(addr as *const _, 4096) };
     engine.call(Call::Munlock { addr, len: 4096 });
     let wrong = |&page: &usize| words[page * WORDS_A_PAGE] != mark(page, 4);
     if let Some(page) = (0..len / 4096).find(wrong) {
@@ -267,11 +259,7 @@ fn discard(engine: &Engine, words: &mut [u64], pages: usize) -> Result<(), Strin
     let half = pages / 2;
     let addr = words.as_mut_ptr() as usize;
     refused(engine, addr, words)?;
-    engine.call(Call::Madvise {
-        addr,
-        len: half * 4096,
-        advice: libc::MADV_DONTNEED,
-    });
+    engine.madvise(addr, half * 4096, libc::MADV_DONTNEED);
     for page in 0..pages {
         let expected = if page < half { 0 } else { mark(page, 4) };
         if words[page * WORDS_A_PAGE] != expected {
@@ -280,13 +268,7 @@ fn discard(engine: &Engine, words: &mut [u64], pages: usize) -> Result<(), Strin
     }
     let flags = libc::MREMAP_MAYMOVE;
     let len = (pages - half) * 4096;
-    let moved = engine.call(Call::Mremap {
-        old: addr + half * 4096,
-        old_len: len,
-        new_len: 2 * len,
-        flags,
-        new_addr: 0,
-    });
+    let moved = engine.mremap(addr + half * 4096, len, 2 * len, flags, 0);
     if moved < 0 {
         return Err(format!("mremap: {moved}"));
     }

@@ -28,9 +28,9 @@ impl Bench {
             required: Features::MOVE,
             optional: Features::NONE,
         };
-        let uffd = match Uffd::open(&wanted) {
-            Ok(uffd) => uffd,
-            Err(why) => {
+        let [uffd, own] = match [Uffd::open(&wanted), Uffd::open(&wanted)] {
+            [Ok(uffd), Ok(own)] => [uffd, own],
+            [Err(why), _] | [_, Err(why)] => {
                 process::say(&["SKIPPED: ", &why.to_string()]);
                 return None;
             }
@@ -42,11 +42,19 @@ impl Bench {
         }
         let frames = Frames::new(pages).unwrap();
         let (start, len) = frames.span();
-        uffd.register(start, len, Mode::write_protect()).unwrap();
+        own.register(start, len, Mode::write_protect()).unwrap();
         uffd.register(area.start(), area.len(), Mode::missing())
             .unwrap();
         let (pagemap, memory) = (Pagemap::open().unwrap(), Memory::open().unwrap());
-        let mut world = World::new(uffd, frames, pages, Mechanism::Move, pagemap, memory, 1);
+        let mut world = World::new(
+            [uffd, own],
+            frames,
+            pages,
+            Mechanism::Move,
+            pagemap,
+            memory,
+            1,
+        );
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let end = area.start() + area.len();
         let region = world.regions.add(area.start(), end, prot, false);

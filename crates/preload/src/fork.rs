@@ -6,17 +6,19 @@
 //! pointer and thread block, and rests while the kernel copies. The child has one thread, this
 //! one, and no pager: before it touches anything else it starts its own. All signals are blocked
 //! meanwhile, for no handler of the program may run then.
+//!
+//! Nor may the kernel touch memory for the program then: it would wait for the resting pager, or find zeroes in the child.
+//! So what `clone` and `clone3` are to write, or to set for the child, is done here once the pager runs ([`Copied`]).
 
-use core::arch::asm;
-use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::arch::naked_asm;
+use core::ffi::{c_int, c_long};
 
+use outpage_engine::call::Call;
 use outpage_engine::{Engine, Ticket};
-use outpage_sys::arena::Held;
-use outpage_sys::futex::{self, Scope};
-use outpage_sys::own;
+use outpage_sys::{own, process};
 
 use crate::mode::{self, Path};
+use crate::order::Order;
 use crate::raw::{self, SignalsBlocked, thread_pointer};
 use crate::{ARENA, budget, share, threads, trace};
 
@@ -35,10 +37,14 @@ pub fn fork(original: impl Fn() -> isize) -> isize {
             result
         }
         Path::Managed(engine) => {
-            let _turn = Turn::take();
-            let ticket = prepare(engine, thread_pointer());
+            let _order = Order::take();
+            let ticket = match prepare(engine, thread_pointer()) {
+                Ok(ticket) => ticket,
+                Err(refused) => return refused,
+            };
             let result = with_heap_held(&original);
             if result == 0 {
+                Order::forget_in_child();
                 engine.fork_child(ticket);
                 threads::forget_births();
             } else {
@@ -56,31 +62,9 @@ fn with_heap_held(original: impl Fn() -> isize) -> isize {
 }
 
 /// Brings the pager to rest, with the caller's stack mapped.
-fn prepare(engine: &'static Engine, tls: usize) -> Ticket {
+fn prepare(engine: &'static Engine, tls: usize) -> Result<Ticket, isize> {
     let here = 0u8;
     engine.fork_prepare((&raw const here) as usize, tls)
-}
-
-/// Threads that fork a managed process take turns: its pager rests for one at a time.
-struct Turn;
-
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-
-impl Turn {
-    fn take() -> Self {
-        while TAKEN.swap(1, Ordering::SeqCst) == 1 {
-            futex::wait(&TAKEN, 1, None, Scope::Process);
-        }
-        Self
-    }
-}
-
-impl Drop for Turn {
-    /// In the parent and, in its copy, in the child.
-    fn drop(&mut self) {
-        TAKEN.store(0, Ordering::SeqCst);
-        futex::wake(&TAKEN, 1, Scope::Process);
-    }
 }
 
 /// In the child of a process in direct mode: it counts for itself.
@@ -92,157 +76,192 @@ fn start_direct_child() {
     budget::restart();
 }
 
-/// libc's `clone`: entry, stack, flags, argument, then the variadic part.
-pub type CloneFn = unsafe extern "C" fn(
-    extern "C" fn(*mut c_void) -> c_int,
-    usize,
-    c_int,
-    *mut c_void,
-    usize,
-    usize,
-    usize,
-) -> c_int;
-
-/// What the program wants to run in the child.
-#[derive(Clone, Copy)]
-pub struct Child {
-    /// `int (*)(void *)`.
-    pub entry: usize,
-    /// End of its stack.
-    pub stack: usize,
-    /// The argument of `entry`.
-    pub argument: usize,
+/// `struct clone_args` of include/uapi/linux/sched.h, in its largest version (Linux 5.7).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct CloneArgs {
+    pub flags: u64,
+    pub pidfd: u64,
+    pub child_tid: u64,
+    pub parent_tid: u64,
+    pub exit_signal: u64,
+    pub stack: u64,
+    pub stack_size: u64,
+    pub tls: u64,
+    pub set_tid: u64,
+    pub set_tid_size: u64,
+    pub cgroup: u64,
 }
 
-/// The other arguments of clone.
-pub struct CloneRest {
-    /// Flags, without `CLONE_VM`.
-    pub flags: c_int,
-    /// Where the parent finds the child's number.
-    pub ptid: usize,
-    /// The child's thread block, with `CLONE_SETTLS`.
-    pub tls: usize,
-    /// Where the child finds its number.
-    pub ctid: usize,
+/// `CLONE_ARGS_SIZE_VER0`: the kernel takes no less.
+pub const CLONE_ARGS_MIN: usize = 64;
+/// `MAX_PID_NS_LEVEL` of include/linux/pid_namespace.h: longest list of numbers for the child.
+const SET_TID_MAX: usize = 32;
+
+/// A child with a copy of the memory, as `clone` or `clone3` was asked for it.
+pub struct Copied {
+    /// The call it was asked by, and is made by: a filter may allow one of the two only.
+    number: c_long,
+    args: CloneArgs,
+    /// Bytes of the structure that the caller passed.
+    size: usize,
 }
 
-/// What the child finds on its first stack. Parent and child each take out a copy of their own.
-struct Start {
-    child: Child,
-    signals: u64,
-    managed: Option<(&'static Engine, Ticket, Turn)>,
-    /// The lock on the allocator.
-    heap: Held<'static>,
-}
-
-/// Room for the child's first steps, in bytes: starting a pager included.
-const FIRST_STACK_BYTES: usize = 256 << 10;
-
-/// clone with a copy of the memory, at a function and a stack that the program names.
-///
-/// The stack may be paged out, so the child starts on one of ours and changes over when its pager
-/// runs. Returns the child's number or a negative error number.
-pub fn clone(original: CloneFn, child: Child, rest: &CloneRest) -> isize {
-    if child.entry == 0 || child.stack == 0 {
-        return -(libc::EINVAL as isize);
-    }
-    let _trace = trace::begin(trace::Hook::Fork);
-    let signals = SignalsBlocked::new();
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
-    // SAFETY: a fresh mapping replaces nothing.
-    let space = unsafe { raw::mmap(0, FIRST_STACK_BYTES, prot, flags, -1, 0) };
-    if space < 0 {
-        return space;
-    }
-    // The count of a direct hook goes on until the clone is done.
-    let path = mode::enter();
-    let managed = if let Path::Managed(engine) = path {
-        let turn = Turn::take();
-        let tls = if rest.flags & libc::CLONE_SETTLS != 0 {
-            rest.tls
-        } else {
-            thread_pointer()
+impl Copied {
+    /// By `clone`, of which `flags` hold the signal; `stack` is the end of the child's, or 0.
+    pub fn by_clone(flags: usize, stack: usize, ptid: usize, ctid: usize, tls: usize) -> Self {
+        const SIGNAL: usize = 0xff;
+        let args = CloneArgs {
+            flags: (flags & !SIGNAL) as u64,
+            exit_signal: (flags & SIGNAL) as u64,
+            // The two share an argument, and exclude each other.
+            pidfd: ptid as u64,
+            parent_tid: ptid as u64,
+            child_tid: ctid as u64,
+            stack: stack as u64,
+            tls: tls as u64,
+            ..CloneArgs::default()
         };
-        Some((engine, prepare(engine, tls), turn))
-    } else {
-        None
-    };
-    let start = (space as usize + FIRST_STACK_BYTES - size_of::<Start>()) & !15;
-    let at = start as *mut Start;
-    let record = Start {
-        child,
-        managed,
-        signals: signals.before(),
-        heap: ARENA.hold(),
-    };
-    // SAFETY: the record lies in the fresh mapping, aligned, and is taken out again; `original` is
-    // libc's own function, here with a stack of ours for the program's child.
-    let (result, record) = unsafe {
-        at.write(record);
-        let pid = original(
-            child_main,
-            start,
-            rest.flags,
-            at.cast(),
-            rest.ptid,
-            rest.tls,
-            rest.ctid,
-        );
-        let result = if pid == -1 {
-            -*libc::__errno_location() as isize
-        } else {
-            pid as isize
-        };
-        (result, at.read())
-    };
-    drop(record.heap);
-    if let Some((engine, ticket, _turn)) = record.managed {
-        engine.fork_parent(ticket, result as i32);
-    }
-    // SAFETY: the parent's copy of the stack that only the child uses.
-    unsafe { raw::munmap(space as usize, FIRST_STACK_BYTES) };
-    result
-}
-
-/// The child of [`clone`]: on its first stack, signals blocked.
-extern "C" fn child_main(start: *mut c_void) -> c_int {
-    // SAFETY: written by the parent before the memory was copied; the parent takes out its own copy.
-    let start = unsafe { start.cast::<Start>().read() };
-    drop(start.heap);
-    match start.managed {
-        Some((engine, ticket, _turn)) => {
-            engine.fork_child(ticket);
-            threads::forget_births();
+        let size = size_of::<CloneArgs>();
+        Self {
+            number: libc::SYS_clone,
+            args,
+            size,
         }
-        None if mode::current() == mode::Mode::Direct => start_direct_child(),
-        None => {}
     }
-    trace::unlock_in_child();
-    raw::set_signals(&start.signals, None);
-    let Child {
-        entry,
-        stack,
-        argument,
-    } = start.child;
-    // SAFETY: what libc's clone does: calls the program's function on the program's stack, then
-    // ends the process with its result, the pager's threads included.
-    unsafe {
-        asm!(
-            "mov rsp, {stack}",
-            "xor ebp, ebp",
-            "call {entry}",
-            "mov edi, eax",
-            "mov eax, {exit}",
-            "syscall",
-            "ud2",
-            stack = in(reg) stack & !15,
-            entry = in(reg) entry,
-            in("rdi") argument,
-            exit = const libc::SYS_exit_group,
-            options(noreturn),
-        )
+
+    /// By `clone3`; `None` where the kernel will refuse the structure, or knows more of it than is known here.
+    ///
+    /// # Safety
+    /// `size` bytes lie at `args`, as the program says.
+    pub unsafe fn by_clone3(args: usize, size: usize) -> Option<Self> {
+        if args == 0 || !(CLONE_ARGS_MIN..=size_of::<CloneArgs>()).contains(&size) {
+            return None;
+        }
+        let mut copy = CloneArgs::default();
+        let to = (&raw mut copy).cast::<u8>();
+        // SAFETY: the caller's promise; the copy has room for `size` bytes.
+        unsafe { to.copy_from_nonoverlapping(args as *const u8, size) };
+        Some(Self {
+            number: libc::SYS_clone3,
+            args: copy,
+            size,
+        })
     }
+
+    /// The end of the stack that the child is to go on with; 0 for a copy of this one.
+    pub fn stack(&self) -> usize {
+        (self.args.stack + self.args.stack_size) as usize
+    }
+
+    fn wants(&self, flag: c_int) -> bool {
+        self.args.flags & flag as u32 as u64 != 0
+    }
+
+    /// Makes the child, which goes on with a copy of this stack. Returns as the kernel does.
+    pub fn make(&self) -> isize {
+        let mut pidfd: c_int = -1;
+        let mut set_tid = [0 as c_int; SET_TID_MAX];
+        let kernel = self.for_kernel(&raw mut pidfd, &mut set_tid);
+        let result = fork(|| kernel.call());
+        if result == 0 {
+            self.settle_child();
+        } else if result > 0 {
+            self.settle_parent(result as c_int, pidfd);
+        }
+        result
+    }
+
+    /// What the kernel is asked for: nothing that has it read or write the program's memory meanwhile.
+    fn for_kernel(&self, pidfd: *mut c_int, set_tid: &mut [c_int; SET_TID_MAX]) -> Self {
+        let ours = libc::CLONE_SETTLS
+            | libc::CLONE_PARENT_SETTID
+            | libc::CLONE_CHILD_SETTID
+            | libc::CLONE_CHILD_CLEARTID;
+        let mut args = self.args;
+        args.flags &= !(ours as u32 as u64);
+        (args.stack, args.stack_size) = (0, 0);
+        (args.tls, args.child_tid, args.parent_tid) = (0, 0, 0);
+        args.pidfd = pidfd as u64;
+        let count = args.set_tid_size as usize;
+        if args.set_tid != 0 && (1..=SET_TID_MAX).contains(&count) {
+            // SAFETY: the program says that so many numbers lie there.
+            let list = unsafe { core::slice::from_raw_parts(args.set_tid as *const c_int, count) };
+            set_tid[..count].copy_from_slice(list);
+            args.set_tid = set_tid.as_ptr() as u64;
+        }
+        Self { args, ..*self }
+    }
+
+    fn call(&self) -> isize {
+        let a = &self.args;
+        let words = if self.number == libc::SYS_clone3 {
+            [(&raw const *a) as usize, self.size, 0, 0, 0, 0]
+        } else {
+            let flags = (a.flags | a.exit_signal) as usize;
+            [flags, 0, a.pidfd as usize, 0, 0, 0]
+        };
+        // SAFETY: a child with a copy of the memory, on a copy of this stack.
+        unsafe { raw::call(self.number, words) }
+    }
+
+    fn settle_parent(&self, pid: c_int, pidfd: c_int) {
+        if self.wants(libc::CLONE_PARENT_SETTID) {
+            store(self.args.parent_tid, pid);
+        }
+        if self.wants(libc::CLONE_PIDFD) {
+            store(self.args.pidfd, pidfd);
+        }
+    }
+
+    /// In the child, whose pager runs.
+    fn settle_child(&self) {
+        let word = self.args.child_tid;
+        if self.wants(libc::CLONE_CHILD_SETTID) {
+            store(word, process::tid().0 as c_int);
+        }
+        if self.wants(libc::CLONE_CHILD_CLEARTID) {
+            if let Path::Managed(engine) = mode::enter() {
+                let addr = word as usize;
+                engine.call(Call::KeepWord { addr });
+            }
+            // SAFETY: names the word that the program named.
+            unsafe { raw::call(libc::SYS_set_tid_address, [word as usize, 0, 0, 0, 0, 0]) };
+        }
+        if self.wants(libc::CLONE_SETTLS) {
+            let args = [ARCH_SET_FS, self.args.tls as usize, 0, 0, 0, 0];
+            // SAFETY: nothing of ours uses thread-locals from here on; the program asked for it.
+            unsafe { raw::call(libc::SYS_arch_prctl, args) };
+        }
+    }
+}
+
+/// Of include/uapi/asm/prctl.h (arch_prctl(2)).
+const ARCH_SET_FS: usize = 0x1002;
+
+/// Writes where the program said, if it named a place.
+fn store(at: u64, value: c_int) {
+    if at != 0 {
+        // SAFETY: the program names the place of a number; the kernel would write it.
+        unsafe { (at as *mut c_int).write_unaligned(value) };
+    }
+}
+
+/// The child of libc's `clone`: calls the program's function on the program's stack, then ends the process with its
+/// result, the pager's threads included, as libc's own does.
+#[unsafe(naked)]
+pub unsafe extern "C" fn enter(entry: usize, argument: usize, stack: usize) -> ! {
+    naked_asm!(
+        "and rdx, -16",
+        "mov rsp, rdx",
+        "xor ebp, ebp",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "mov edi, eax",
+        "mov eax, {exit}",
+        "syscall",
+        "ud2",
+        exit = const libc::SYS_exit_group,
+    )
 }

@@ -56,7 +56,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 35] {
+pub fn entries() -> [Entry; 36] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -72,6 +72,7 @@ pub fn entries() -> [Entry; 35] {
         entry!(c"setsockopt", setsockopt, true),
         entry!(c"clone", clone, true, Some(&CLONE_ORIGINAL)),
         entry!(c"posix_madvise", posix_madvise, true),
+        entry!(c"process_madvise", process_madvise, false),
         entry!(c"pkey_mprotect", pkey_mprotect, false),
         entry!(c"execveat", execveat, false),
         entry!(c"fexecve", fexecve, false),
@@ -166,6 +167,16 @@ extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         return 0;
     }
     -memory::madvise(addr, len, advice) as c_int
+}
+
+extern "C" fn process_madvise(
+    pidfd: c_int,
+    parts: *const libc::iovec,
+    count: usize,
+    advice: c_int,
+    flags: u32,
+) -> isize {
+    c_result(memory::process_madvise(pidfd, parts, count, advice, flags))
 }
 
 extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
@@ -489,7 +500,7 @@ unsafe extern "C" fn clone() -> c_int {
     )
 }
 
-/// libc's `clone` with a copy of the memory: a fork.
+/// libc's `clone` with a copy of the memory: a fork. The result as libc has it.
 unsafe extern "C" fn clone_copying(
     entry: usize,
     stack: usize,
@@ -499,19 +510,13 @@ unsafe extern "C" fn clone_copying(
     tls: usize,
     ctid: usize,
 ) -> c_int {
-    let original = CLONE_ORIGINAL.load(Ordering::Acquire);
-    let child = fork::Child {
-        entry,
-        stack,
-        argument,
-    };
-    // SAFETY: the trampoline to libc's `clone`, whose signature this is.
-    let original: fork::CloneFn = unsafe { core::mem::transmute(original) };
-    let rest = fork::CloneRest {
-        flags,
-        ptid,
-        tls,
-        ctid,
-    };
-    c_result(fork::clone(original, child, &rest)) as c_int
+    if entry == 0 || stack == 0 {
+        return c_result(-(libc::EINVAL as isize)) as c_int;
+    }
+    let copied = fork::Copied::by_clone(flags as u32 as usize, stack, ptid, ctid, tls);
+    match copied.make() {
+        // SAFETY: the child, whose pager runs, where the program wants it.
+        0 => unsafe { fork::enter(entry, argument, stack) },
+        result => c_result(result) as c_int,
+    }
 }

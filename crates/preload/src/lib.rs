@@ -7,6 +7,7 @@
 //! | `hooks` | the hooks: libc's functions as the program calls them |
 //! | `memory` | what they do with memory, by mode |
 //! | `mode` | direct, starting, managed |
+//! | `order` | one change of the address space at a time |
 //! | `budget`, `share` | what direct mode counts, and what the session lends |
 //! | `fork`, `exec` | processes that come from this one |
 //! | `threads` | threads that begin and end, and the CPUs that they may use |
@@ -31,6 +32,7 @@ mod lifecycle;
 mod loaded;
 mod memory;
 mod mode;
+mod order;
 mod patch;
 mod pins;
 mod raw;

@@ -1,19 +1,23 @@
 //! The program's memory calls, with the kernel's own results (errors negative).
 //!
-//! In `Direct` mode a call is counted and made; in `Managed` mode whatever concerns private anonymous
-//! memory is posted to the pager, which makes the call in the program's stead. What is not managed:
+//! In `Direct` mode a call is counted and made. In `Managed` mode it is made too, one thread at a time ([`Order`]), and the
+//! pager learns of what is new; the kernel itself tells it of what is unmapped, moved or emptied. What is not managed:
 //!
-//! - file mappings and shared memory, private file mappings included: the calling thread makes those;
+//! - file mappings and shared memory, private file mappings included;
 //! - `MAP_HUGETLB`: its pages cannot be moved one by one, and never leave RAM anyway;
 //! - `MAP_GROWSDOWN`: the kernel moves its start without telling anybody.
 //!
 //! `MAP_STACK` has no effect in the kernel; thread stacks are managed like other memory.
 
+use core::ffi::CStr;
+
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
+use outpage_sys::{fd, process};
 
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
+use crate::order::Order;
 use crate::{lifecycle, raw, trace};
 
 /// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
@@ -85,32 +89,17 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     };
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::mmap(addr, len, prot, flags, fd, off) };
-    let result = run(bytes, direct, |engine| match kind {
-        Kind::Pageable => engine.call(Call::Mmap {
-            addr,
-            len,
-            prot,
-            flags,
-        }),
-        _ if replaces(flags) && manages(engine, addr, len) => {
-            // The range stays reserved until the kernel maps over it, in one step: a hole would be
-            // an invitation to other threads' mappings.
-            match engine.call(Call::Replace { addr, len }) {
-                0 => direct(),
-                refused => refused,
-            }
+    let result = run(bytes, direct, |engine| {
+        let _order = Order::take();
+        match kind {
+            Kind::Pageable => engine.mmap(addr, len, prot, flags),
+            _ => direct(),
         }
-        _ => direct(),
     });
     if result >= 0 {
         trace.mapped(result as usize, len, anonymous);
     }
     result
-}
-
-/// Whether the mapping takes the place of what is there.
-fn replaces(flags: i32) -> bool {
-    flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE != libc::MAP_FIXED_NOREPLACE
 }
 
 /// munmap(2).
@@ -119,11 +108,8 @@ pub fn munmap(addr: usize, len: usize) -> isize {
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::munmap(addr, len) };
     let result = run(none, direct, |engine| {
-        if manages(engine, addr, len) {
-            engine.call(Call::Munmap { addr, len })
-        } else {
-            direct()
-        }
+        let _order = Order::take();
+        engine.munmap(addr, len)
     });
     if result == 0 {
         trace.unmapped(addr, len);
@@ -150,18 +136,8 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: 
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_mremap, args) };
     let result = run(bytes, direct, |engine| {
-        let onto = flags & libc::MREMAP_FIXED != 0 && manages(engine, new_addr, new_len);
-        if onto || manages(engine, old, old_len.max(1)) {
-            engine.call(Call::Mremap {
-                old,
-                old_len,
-                new_len,
-                flags,
-                new_addr,
-            })
-        } else {
-            direct()
-        }
+        let _order = Order::take();
+        engine.mremap(old, old_len, new_len, flags, new_addr)
     });
     if result >= 0 {
         trace.moved(old, old_len, result as usize, new_len, keeps_old);
@@ -176,7 +152,7 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
     let direct = || unsafe { raw::call(libc::SYS_madvise, [addr, len, advice as usize, 0, 0, 0]) };
     run(none, direct, |engine| {
         if manages(engine, addr, len) {
-            engine.call(Call::Madvise { addr, len, advice })
+            engine.madvise(addr, len, advice)
         } else {
             direct()
         }
@@ -237,7 +213,10 @@ pub fn brk(addr: usize, before: usize) -> isize {
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_brk, [addr, 0, 0, 0, 0, 0]) };
     let bytes = || addr.saturating_sub(before) as u64;
-    let result = run(bytes, direct, |engine| engine.call(Call::Brk { addr }));
+    let result = run(bytes, direct, |engine| {
+        let _order = Order::take();
+        engine.brk(addr)
+    });
     trace.break_moved(before, result as usize);
     result
 }
@@ -246,6 +225,76 @@ pub fn brk(addr: usize, before: usize) -> isize {
 pub fn current_break() -> usize {
     // SAFETY: 0 is never a valid break: this only asks.
     unsafe { raw::call(libc::SYS_brk, [0; 6]) as usize }
+}
+
+/// process_madvise(2): where the process is this one, as so many calls to madvise. That stops at the first
+/// error, which counts only if nothing was done before.
+pub fn process_madvise(
+    pidfd: i32,
+    parts: *const libc::iovec,
+    count: usize,
+    advice: i32,
+    flags: u32,
+) -> isize {
+    let args = [
+        pidfd as usize,
+        parts as usize,
+        count,
+        advice as usize,
+        flags as usize,
+        0,
+    ];
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_process_madvise, args) };
+    let managed = matches!(mode::enter(), Path::Managed(_));
+    if !managed || flags != 0 || parts.is_null() || count > VECTOR_MAX || !is_own(pidfd) {
+        return direct();
+    }
+    // The kernel says whether it takes this advice for the caller itself.
+    // SAFETY: as above, of nothing.
+    let allowed = unsafe {
+        let nothing = [args[0], args[1], 0, args[3], args[4], 0];
+        raw::call(libc::SYS_process_madvise, nothing)
+    };
+    if allowed < 0 {
+        return allowed;
+    }
+    let mut done = 0;
+    for i in 0..count {
+        // SAFETY: the program says that `count` parts lie there.
+        let part = unsafe { parts.add(i).read() };
+        let result = madvise(part.iov_base as usize, part.iov_len, advice);
+        if result < 0 {
+            return if done > 0 { done } else { result };
+        }
+        done += part.iov_len as isize;
+    }
+    done
+}
+
+/// `UIO_MAXIOV` of include/uapi/linux/uio.h.
+const VECTOR_MAX: usize = 1024;
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_PROCESS` of include/uapi/linux/pidfd.h (Linux 6.14).
+const PIDFD_SELF: [i32; 2] = [-10_000, -10_001];
+
+/// Whether a descriptor of a process is one of this process; false when that cannot be told.
+fn is_own(pidfd: i32) -> bool {
+    if PIDFD_SELF.contains(&pidfd) {
+        return true;
+    }
+    let mut path = [0; 40];
+    let Ok(number) = u32::try_from(pidfd) else {
+        return false;
+    };
+    fd::numbered(&mut path, b"/proc/self/fdinfo/", number, b"");
+    let mut text = [0; 512];
+    let read = CStr::from_bytes_until_nul(&path)
+        .ok()
+        .and_then(|path| fd::open(path, libc::O_RDONLY).ok())
+        .and_then(|file| fd::read(file.number(), &mut text).ok());
+    let text = core::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or("");
+    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
+    pid.and_then(|pid| pid.trim().parse().ok()) == Some(process::pid())
 }
 
 /// Whether the pager has to be asked about `len` bytes at `addr`.

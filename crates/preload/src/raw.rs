@@ -78,11 +78,6 @@ impl SignalsBlocked {
         set_signals(&ALL_SIGNALS, Some(&mut before));
         Self(before)
     }
-
-    /// The mask before, for a child that starts elsewhere.
-    pub fn before(&self) -> u64 {
-        self.0
-    }
 }
 
 impl Drop for SignalsBlocked {

@@ -114,11 +114,6 @@ pub fn begin(hook: Hook) -> Tracing {
     Tracing(Some(signals))
 }
 
-/// In a child that `clone` made while its parent held the lock.
-pub fn unlock_in_child() {
-    LOCKED.store(false, Ordering::Release);
-}
-
 /// Counts a hook.
 pub fn count(hook: Hook) {
     if is_on() {

@@ -3,7 +3,7 @@
 //! Three rules hold for everything here:
 //!
 //! - **No libc state.** Every call is a bare system call ([`raw::syscall6`]); nothing reads `errno`,
-//!   nothing allocates, nothing takes a lock that the program may hold. So all of it works on a
+//!   nothing allocates (but [`uffd`] room for messages read too soon), nothing takes a lock that the program may hold. So all of it works on a
 //!   thread that glibc does not know ([`thread`]) and inside the hooks of a preloaded library.
 //! - **Typed outcomes.** A call that can stop half-way says how far it came and why
 //!   ([`uffd::Outcome`]); the rest return [`raw::Errno`] as a value.
@@ -20,6 +20,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("outpage-sys supports x86-64 Linux only");
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 

@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -221,15 +222,19 @@ pub fn set_name(address: usize, len: usize, name: &CStr) -> Result<(), Errno> {
 }
 
 /// Writes to the page at `address` what it holds, in one atomic step: a page that a fork left shared
-/// becomes this process's own, by a copy if anybody else still has it.
+/// becomes this process's own, by a copy if anybody else still has it. Returns whether that was done.
 ///
-/// The page must be writable, as any write must; a missing one faults, so the caller makes sure of it.
-pub fn make_exclusive(address: usize) {
-    // SAFETY: a locked or with 0 changes no byte, whoever else writes; the crate's rule on addresses. In
-    // assembly, for compilers turn such an operation on an atomic into a mere read.
-    unsafe {
-        core::arch::asm!("lock or byte ptr [{at}], 0", at = in(reg) address, options(nostack));
-    }
+/// The kernel does it (`FUTEX_WAKE_OP`, futex(2)): a page that is gone or may not be written is refused with
+/// `EFAULT`, where an instruction of the caller's would fault and wait for itself.
+#[must_use]
+pub fn make_exclusive(address: usize) -> bool {
+    /// Or with 0; the comparison, with 0 for equality, decides about a wake-up of nobody.
+    const OR_NOTHING: usize = (libc::FUTEX_OP_OR as usize) << 28;
+    let own = AtomicU32::new(0);
+    let op = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let (first, word) = (own.as_ptr() as usize, address & !(size_of::<u32>() - 1));
+    // SAFETY: an or with 0 changes no byte, whoever else writes; the crate's rule on addresses.
+    unsafe { syscall6(libc::SYS_futex, first, op, 0, 0, word, OR_NOTHING) }.is_ok()
 }
 
 /// This process's memory as a file: reads ranges without access rights (`PROT_NONE`) too.
@@ -253,10 +258,8 @@ impl Memory {
 
     /// Copies from `address` on; returns the bytes copied, fewer when the mapping ends.
     ///
-    /// A page that is missing in a registered range faults like any other: the caller would wait for itself.
-    ///
     /// # Errors
-    /// `EIO` where nothing is mapped, or where the kernel forbids access against the protection.
+    /// `EIO` where nothing is mapped, where a page is missing in a registered range, or where the kernel forbids access against the protection.
     pub fn read(&self, address: usize, buffer: &mut [u8]) -> Result<usize, Errno> {
         fd::pread(self.0.number(), buffer, address as u64)
     }

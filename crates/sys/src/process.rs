@@ -25,6 +25,14 @@ pub fn pid() -> u32 {
     unsafe { syscall3(libc::SYS_getpid, 0, 0, 0) }.unwrap_or(0) as u32
 }
 
+/// Whether there is a task of this number: a thread of this process or another process.
+#[must_use]
+pub fn task_exists(tid: Tid) -> bool {
+    // SAFETY: signal 0 is no signal: this only asks.
+    let asked = unsafe { syscall3(libc::SYS_tkill, tid.0 as usize, 0, 0) };
+    asked != Err(Errno::ESRCH)
+}
+
 /// Lets other threads run.
 pub fn yield_now() {
     // SAFETY: takes nothing.

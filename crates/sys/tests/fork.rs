@@ -14,7 +14,7 @@ fn pages_shared_by_fork_are_busy_until_they_are_made_exclusive() {
     let child = fork_idle_child();
     poke(world.page(2), 33);
     assert_eq!(world.out(0), [Busy, Busy, Moved, Busy]);
-    map::make_exclusive(world.page(0));
+    assert!(map::make_exclusive(world.page(0)));
     assert_eq!(world.out::<2>(0), [Moved, Busy]);
     end_child(child);
     assert_eq!(
@@ -22,7 +22,7 @@ fn pages_shared_by_fork_are_busy_until_they_are_made_exclusive() {
         [Busy],
         "the kernel does not notice that the child is gone"
     );
-    map::make_exclusive(world.page(1));
+    assert!(map::make_exclusive(world.page(1)));
     assert_eq!(world.out::<1>(1), [Moved]);
     let found = [0, 1, 2].map(|index| peek(world.frame(index)));
     assert_eq!((found, peek(world.page(3))), ([1, 2, 33], 4));

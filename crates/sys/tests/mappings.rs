@@ -140,7 +140,7 @@ fn a_mapping_moves_with_its_content() {
 fn making_a_page_exclusive_keeps_its_content() {
     let mut area = area(1);
     area.bytes_mut(0, 1)[0] = 0xa5;
-    map::make_exclusive(area.start());
+    assert!(map::make_exclusive(area.start()));
     assert_eq!(area.bytes(0, 1), [0xa5]);
 }
 

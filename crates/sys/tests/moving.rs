@@ -11,7 +11,7 @@ use outpage_sys::fd;
 use outpage_sys::map;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::MoveOutcome::{Absent, Busy, Exists, Moved, Refused};
-use outpage_sys::uffd::{Message, MoveMode, Stop};
+use outpage_sys::uffd::{MoveMode, Stop};
 
 #[test]
 fn pages_move_out_and_back_with_their_content() {
@@ -198,16 +198,19 @@ fn no_update_is_lost_while_pages_come_and_go() {
         // SAFETY: inside the program's area, to which there is no reference.
         unsafe { (world.page(index) as *mut u8).write_bytes(0, PAGE_BYTES) };
     }
+    let start = world.program.start();
     let counter = |page: usize, writer: usize| {
-        let address = world.page(page) + (writer * 8 + page * 64) % PAGE_BYTES;
+        let address = start + page * PAGE_BYTES + (writer * 8 + page * 64) % PAGE_BYTES;
         // SAFETY: aligned, inside the area, accessed only as an atomic.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }
     };
     let (stop, moved_out) = (AtomicBool::new(false), AtomicU64::new(0));
-    let counts: Vec<u64> = thread::scope(|threads| {
-        let pager = threads.spawn(|| {
+    let (counts, _world): (Vec<u64>, World) = thread::scope(|threads| {
+        let (ended, moves) = (&stop, &moved_out);
+        let pager = threads.spawn(move || {
             let _loud = AbortOnPanic;
-            serve_and_evict(&world, &stop, &moved_out);
+            serve_and_evict(&world, ended, moves);
+            world
         });
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -229,8 +232,7 @@ fn no_update_is_lost_while_pages_come_and_go() {
             .map(|writer| writer.join().unwrap())
             .collect();
         stop.store(true, Ordering::Relaxed);
-        pager.join().unwrap();
-        counts
+        (counts, pager.join().unwrap())
     });
     for (writer, rounds) in counts.into_iter().enumerate() {
         for page in 0..PAGES {
@@ -258,14 +260,10 @@ impl Drop for AbortOnPanic {
 fn serve_and_evict(world: &World, stop: &AtomicBool, moved_out: &AtomicU64) {
     const RUN: usize = 16;
     let pages = world.program.len() / PAGE_BYTES;
-    let mut messages = [Message::default(); 8];
     let mut turn = 0;
     while !stop.load(Ordering::Relaxed) {
-        let count = world.uffd.read_messages(&mut messages).unwrap();
-        for message in &messages[..count] {
-            let Message::Fault(fault) = message else {
-                panic!("{message:?}")
-            };
+        world.uffd.gather().unwrap();
+        while let Some(fault) = world.uffd.next_fault() {
             let index = (fault.address - world.program.start()) / PAGE_BYTES;
             let [outcome] = world.back::<1>(index);
             if outcome != Moved {
@@ -298,7 +296,8 @@ fn a_fault_is_served_by_a_move() {
     world.fill(1);
     assert_eq!(world.out(0), [Moved]);
     thread::scope(|threads| {
-        let reader = threads.spawn(|| peek(world.page(0)));
+        let page = world.page(0);
+        let reader = threads.spawn(move || peek(page));
         next_fault(&world.uffd);
         assert_eq!(world.back(0), [Moved]);
         assert_eq!(reader.join().unwrap(), 1);

@@ -6,7 +6,7 @@ use outpage_store::Frame;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, Stop};
 
-use super::{GAP_MAX, Mechanism, World, out_of_memory, patiently};
+use super::{GAP_MAX, Mechanism, World, out_of_memory};
 use crate::frames::Place;
 
 impl World {
@@ -26,16 +26,25 @@ impl World {
                     Ok(places) => places.start,
                     Err(error) => out_of_memory(error),
                 };
-                let address = self.regions.address(page).map_or(0, |a| a.0);
-                let read = self.memory.read(address, self.frames.content_mut(place));
-                assert!(
-                    read == Ok(PAGE_BYTES),
-                    "page {page:?} at {address:#x} cannot be read: {read:?}"
-                );
+                self.copy_out(page, place);
                 copies.push(place);
                 place
             });
             frames.push(self.frames.frame(place));
+        }
+    }
+
+    /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
+    /// whatever the frame holds: nobody will read it.
+    fn copy_out(&mut self, page: PageNo, place: Place) {
+        let Some((address, _)) = self.regions.address(page) else {
+            return;
+        };
+        let content = self.frames.content_mut(place);
+        if self.memory.read(address, content) != Ok(PAGE_BYTES) {
+            // It may have moved, in which case the message about it waits.
+            self.uffd.let_change_pass();
+            let _ = self.memory.read(self.uffd.moved_to(address), content);
         }
     }
 
@@ -88,17 +97,27 @@ impl World {
             return self.staged.insert(page, place);
         }
         if let Some((address, _)) = self.regions.address(page) {
-            let mode = CopyMode {
-                write_protect: true,
-                dont_wake: false,
-            };
-            let from = self.frames.address(place);
-            let copied = patiently(|| self.uffd.copy(address, from, PAGE_BYTES, mode));
-            // Whatever else stops it has taken the page away. This would lose it.
-            if copied.stop == Some(Stop::NoMemory) {
-                out_of_memory(Errno::ENOMEM);
-            }
+            self.copy_protected(address, place);
         }
         self.frames.set_free(place);
+    }
+
+    /// Copies `place` to the program, protected. A mapping that moves away meanwhile is followed.
+    fn copy_protected(&self, mut address: usize, place: Place) {
+        let mode = CopyMode {
+            write_protect: true,
+            dont_wake: false,
+        };
+        let from = self.frames.address(place);
+        loop {
+            let copied = self.patiently(address, |uffd| uffd.copy(address, from, PAGE_BYTES, mode));
+            let moved = self.uffd.moved_to(address);
+            match copied.stop {
+                // Whatever else stops it has taken the page away. This would lose it.
+                Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+                Some(Stop::Again) if moved != address => address = moved,
+                _ => return,
+            }
+        }
     }
 }

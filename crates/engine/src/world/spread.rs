@@ -66,7 +66,7 @@ impl World {
         let bytes = segment.pages * PAGE_BYTES;
         // Whatever it answers, the page tables tell what came.
         let _ = self
-            .uffd
+            .own_uffd
             .move_pages(to, segment.address, bytes, with_holes(false));
         let came = self.there(to, segment.pages);
         let mut next = 0;
@@ -97,8 +97,9 @@ impl World {
         for i in pages {
             if came[i] {
                 self.put_back(segment.at(i), places.at(i));
+            } else {
+                self.frames.set_empty(places.at(i));
             }
-            self.frames.set_empty(places.at(i));
         }
     }
 
@@ -114,26 +115,28 @@ impl World {
     }
 
     /// A page came along that nobody named: something mapped it behind the pager's back.
-    fn put_back(&mut self, address: usize, place: Place) {
-        let mut report = [MoveOutcome::Absent];
-        let from = self.frames.address(place);
-        self.uffd.move_run(
-            address,
-            from,
-            MoveMode::default(),
-            &mut report,
-            &self.pagemap,
-        );
-        assert!(
-            report[0] == MoveOutcome::Moved,
-            "the page at {address:#x} cannot be put back: {report:?}"
-        );
+    fn put_back(&mut self, mut address: usize, place: Place) {
+        loop {
+            let mut report = [MoveOutcome::Absent];
+            let from = self.frames.address(place);
+            let how = MoveMode::default();
+            self.uffd
+                .move_run(address, from, how, &mut report, &self.pagemap);
+            let moved = self.uffd.moved_to(address);
+            match report[0] {
+                MoveOutcome::Moved => return self.frames.set_empty(place),
+                MoveOutcome::Changing if moved != address => address = moved,
+                // Unmapped or emptied at this moment: the page is not wanted.
+                MoveOutcome::Changing => return self.frames.set_free(place),
+                other => panic!("the page at {address:#x} cannot be put back: {other:?}"),
+            }
+        }
     }
 
     /// Puts the staged pages of `runs`, which lie as those of [`Self::detach`] and are [in step](Self::in_step), back into the
     /// program and adds how each fared to `out`. If a page of them is `awaited`, who waits there goes on.
     pub fn map(&mut self, runs: &[PageRange], awaited: bool, out: &mut Vec<PageOutcome>) {
-        if runs.len() == 1 || !self.map_at_once(runs, awaited, out) {
+        if runs.len() == 1 || !self.is_calm() || !self.map_at_once(runs, awaited, out) {
             for &run in runs {
                 self.map_run(run, awaited, out);
             }

@@ -21,18 +21,25 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         "cmp rdi, {vfork}",
         "je 5f",
         "cmp rdi, {clone3}",
-        "je 5f",
+        "je 6f",
         "lea rax, [rip + {routed_bits}]",
         "bt qword ptr [rax], rdi",
         "jnc 2f",
         "jmp {routed}",
-        // clone: a fork if it copies the memory and stays on the stack.
+        // clone: a fork if it copies the memory.
         "3:",
         "test rsi, {vm}",
         "jnz 5f",
-        "test rdx, rdx",
-        "jz {routed}",
-        "jmp 2f",
+        "jmp {copying}",
+        // clone3: what the kernel refuses for its size or place is left to it.
+        "6:",
+        "test rsi, rsi",
+        "jz 2f",
+        "cmp rdx, {least}",
+        "jb 2f",
+        "test dword ptr [rsi], {vm}",
+        "jnz 5f",
+        "jmp {copying}",
         // A child that shares the memory, or may.
         "5:",
         "push rdi",
@@ -70,6 +77,8 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         clone = const libc::SYS_clone,
         routed_bits = sym ROUTED,
         routed = sym routed,
+        copying = sym copying,
+        least = const fork::CLONE_ARGS_MIN,
         vm = const CLONE_VM,
         vfork = const libc::SYS_vfork,
         clone3 = const libc::SYS_clone3,
@@ -92,6 +101,65 @@ extern "C" fn before_child(number: c_long, flags: usize, word: usize) {
     };
     let clears = flags & CLEARS_WORD as usize != 0;
     threads::before_sharing_child(if clears { word } else { 0 });
+}
+
+/// A child with a copy of the memory, by number. One that has a stack of its own returns there, with the caller's registers.
+#[unsafe(naked)]
+unsafe extern "C" fn copying() -> c_long {
+    naked_asm!(
+        // What the child is to find again.
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "sub rsp, 8",
+        "call {make}",
+        "add rsp, 8",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        // In the second register: where the child goes on, 0 for here.
+        "test rdx, rdx",
+        "cmovnz rsp, rdx",
+        "ret",
+        make = sym make_copy,
+    )
+}
+
+/// A result, and the stack to go on with; returned in two registers.
+#[repr(C)]
+struct Made {
+    result: c_long,
+    stack: usize,
+}
+
+extern "C" fn make_copy(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> Made {
+    let copied = if number == libc::SYS_clone {
+        Some(fork::Copied::by_clone(a, b, c, d, e))
+    } else {
+        // SAFETY: the program says that the structure lies there.
+        unsafe { fork::Copied::by_clone3(a, b) }
+    };
+    let Some(copied) = copied else {
+        // A structure that is larger than any known: no memory is managed in such a child.
+        // SAFETY: the program's own call.
+        let result = unsafe { raw::call(number, [a, b, c, d, e, 0]) };
+        return Made {
+            result: c_result(result) as c_long,
+            stack: 0,
+        };
+    };
+    let result = copied.make();
+    let stack = if result == 0 { copied.stack() } else { 0 };
+    Made {
+        result: c_result(result) as c_long,
+        stack,
+    }
 }
 
 extern "C" fn c_failed(result: isize) -> isize {
@@ -117,6 +185,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_mlockall,
         libc::SYS_munlockall,
         libc::SYS_fork,
+        libc::SYS_process_madvise,
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_vmsplice,
@@ -163,6 +232,9 @@ unsafe extern "C" fn routed(
         libc::SYS_munlock => memory::munlock(a, b),
         libc::SYS_mlockall => memory::mlockall(s(a)),
         libc::SYS_munlockall => memory::munlockall(),
+        libc::SYS_process_madvise => {
+            memory::process_madvise(s(a), b as *const libc::iovec, c, s(d), e as u32)
+        }
         libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
         libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
         libc::SYS_execve => {
@@ -196,7 +268,7 @@ unsafe extern "C" fn routed(
             // SAFETY: the program's own call.
             unsafe { raw::call(number, [a, b, c, d, e, f]) }
         }
-        // SAFETY: the program's own fork or clone, on the same stack with a copy of the memory.
+        // SAFETY: the program's own fork, on the same stack with a copy of the memory.
         _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),
     };
     c_result(result) as c_long

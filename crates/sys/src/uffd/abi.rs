@@ -69,7 +69,7 @@ pub struct Transfer {
     pub done: i64,
 }
 
-/// `struct uffdio_zeropage` and `struct uffdio_poison`: `done` is bytes or a negative error number.
+/// `struct uffdio_zeropage`, `uffdio_continue` and `uffdio_poison`: `done` is bytes or a negative error number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
@@ -109,6 +109,7 @@ pub const COPY: usize = read_write::<Transfer>(0x03);
 pub const ZEROPAGE: usize = read_write::<Fill>(0x04);
 pub const MOVE: usize = read_write::<Transfer>(0x05);
 pub const WRITEPROTECT: usize = read_write::<WriteProtect>(0x06);
+pub const CONTINUE: usize = read_write::<Fill>(0x07);
 pub const POISON: usize = read_write::<Fill>(0x08);
 
 #[cfg(test)]
@@ -126,6 +127,7 @@ mod tests {
         assert_eq!(ZEROPAGE, 0xc020_aa04);
         assert_eq!(MOVE, 0xc028_aa05);
         assert_eq!(WRITEPROTECT, 0xc018_aa06);
+        assert_eq!(CONTINUE, 0xc020_aa07);
         assert_eq!(POISON, 0xc020_aa08);
         assert_eq!(DEVICE_NEW, 0xaa00);
     }

@@ -1,30 +1,37 @@
 //! userfaultfd: who is told of faults in a range, and how they are resolved.
 //!
 //! [`Uffd::open`] finds a way in and shakes hands, [`Uffd::register`] claims ranges,
-//! [`Uffd::read_messages`] decodes what threads wait for. [`Uffd::copy`] and its
+//! [`Uffd::gather`] decodes what threads wait for and what they change. [`Uffd::copy`] and its
 //! like resolve faults, each one call; [`Uffd::move_run`] moves pages whatever the kernel says half-way.
 
 mod abi;
+mod backlog;
 mod features;
 mod message;
 mod ops;
 mod run;
 
+use core::cell::RefCell;
 use core::fmt;
 
+pub use backlog::Change;
 pub use features::Features;
 pub use message::{Fault, FaultAccess, FaultKind, Message};
 pub use ops::{CopyMode, MoveMode, Outcome, Stop};
 pub use run::MoveOutcome;
 
 use crate::fd::{self, Fd};
+use crate::process;
 use crate::raw::{Errno, syscall3};
+use backlog::Backlog;
 
 /// An open userfaultfd: non-blocking, close-on-exec, after the handshake.
 #[derive(Debug)]
 pub struct Uffd {
     fd: Fd,
     features: Features,
+    /// Messages that were read while something else was under way.
+    backlog: RefCell<Backlog>,
 }
 
 /// A way to get a userfaultfd that also serves faults of the kernel itself.
@@ -146,7 +153,11 @@ impl Uffd {
         let features = wanted.required.plus(wanted.optional.common(offered));
         let fd = route.create(false).map_err(OpenError::Handshake)?;
         handshake(&fd, features).map_err(OpenError::Handshake)?;
-        Ok(Self { fd, features })
+        Ok(Self {
+            fd,
+            features,
+            backlog: RefCell::new(Backlog::new()),
+        })
     }
 
     /// The features that the handshake enabled.
@@ -194,11 +205,43 @@ impl Uffd {
         ioctl(&self.fd, abi::UNREGISTER, &mut abi::Range::new(start, len))
     }
 
-    /// Decodes the messages that wait, as many as fit; 0 when there are none (it does not block).
+    /// Reads the messages that wait, for [`Self::next_change`] and [`Self::next_fault`]; it does not block. Whoever made a change
+    /// goes on from then on.
     ///
     /// # Errors
     /// Those of read(2) except `EAGAIN`; `EINVAL` before the handshake never happens here.
-    pub fn read_messages(&self, out: &mut [Message]) -> Result<usize, Errno> {
+    pub fn gather(&self) -> Result<(), Errno> {
+        const BATCH: usize = 16;
+        let mut messages = [Message::Other; BATCH];
+        loop {
+            let got = self.read_now(&mut messages)?;
+            self.backlog.borrow_mut().put(&messages[..got]);
+            if got < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next change of the address space that was read. A fault that was read with it may be answered only with the change in
+    /// mind, so these come first.
+    #[must_use]
+    pub fn next_change(&self) -> Option<Message> {
+        self.backlog.borrow_mut().next_change()
+    }
+
+    /// The next message that something in `start..end` was unmapped, out of turn: the range that was.
+    #[must_use]
+    pub fn next_unmapping(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        self.backlog.borrow_mut().next_unmapping(start, end)
+    }
+
+    /// The next fault that was read.
+    #[must_use]
+    pub fn next_fault(&self) -> Option<Fault> {
+        self.backlog.borrow_mut().next_fault()
+    }
+
+    fn read_now(&self, out: &mut [Message]) -> Result<usize, Errno> {
         /// 2 KiB of stack.
         const BATCH: usize = 64;
         let mut text = [0u8; BATCH * abi::MESSAGE_BYTES];
@@ -212,6 +255,52 @@ impl Uffd {
             *place = Message::decode(message);
         }
         Ok(messages.len())
+    }
+
+    /// After [`Stop::Again`]: a thread that changes the address space waits until that is read, and no call
+    /// succeeds before. Reads what waits and lets that thread run.
+    pub fn let_change_pass(&self) {
+        // An error shows in the next call as well.
+        let _ = self.gather();
+        process::yield_now();
+    }
+
+    /// Reads what waits, as [`Self::gather`] does, until it meets the message that `start..end` was
+    /// removed, which is left out: the caller had that done. False if the message is not there yet.
+    #[must_use]
+    pub fn hear_removal(&self, start: usize, end: usize) -> bool {
+        let mut message = [Message::Other];
+        while let Ok(1) = self.read_now(&mut message) {
+            if message[0] == (Message::Removed { start, end }) {
+                return true;
+            }
+            self.backlog.borrow_mut().put(&message);
+        }
+        false
+    }
+
+    /// What is known to have happened to the mapping at `address` that [`Self::next_change`] did not give out yet.
+    #[must_use]
+    pub fn change_at(&self, address: usize) -> Option<Change> {
+        self.backlog.borrow().change_at(address)
+    }
+
+    /// Whether something else was moved to `address` by a change that [`Self::next_change`] did not give out yet.
+    #[must_use]
+    pub fn is_moved_onto(&self, address: usize) -> bool {
+        self.backlog.borrow().is_moved_onto(address)
+    }
+
+    /// Where what was mapped at `address` lies after the changes that [`Self::next_change`] did not give out yet.
+    #[must_use]
+    pub fn moved_to(&self, address: usize) -> usize {
+        self.backlog.borrow().moved_to(address)
+    }
+
+    /// Whether every change that was read was given out.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.backlog.borrow().is_calm()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The calls that resolve faults. Each says how far it came and why it stopped.
 
+use outpage_core::units::PAGE_BYTES;
+
 use super::{Uffd, abi, ioctl};
 use crate::raw::Errno;
 
@@ -142,6 +144,25 @@ impl Uffd {
         };
         let result = ioctl(&self.fd, request, &mut fill);
         outcome(result, fill.done, len)
+    }
+
+    /// Whether a thread is changing the address space and has not been heard yet, or has not gone on yet. `page` is
+    /// any page of private anonymous memory.
+    ///
+    /// Asks for what that memory does not have (UFFDIO_CONTINUE, Linux 5.13), which the kernel refuses by `EAGAIN`
+    /// meanwhile and otherwise by another error. Older kernels always say no.
+    #[must_use]
+    pub fn is_changing(&self, page: usize) -> bool {
+        let outcome = self.fill(abi::CONTINUE, page, PAGE_BYTES);
+        outcome.stop == Some(Stop::Again)
+    }
+
+    /// Whether `page`, which is not [changing](Self::is_changing), lies in private anonymous memory that is registered. By the same
+    /// question, which there is invalid and elsewhere finds nothing; older kernels always say yes.
+    #[must_use]
+    pub fn is_registered(&self, page: usize) -> bool {
+        let outcome = self.fill(abi::CONTINUE, page, PAGE_BYTES);
+        outcome.stop != Some(Stop::NoSource)
     }
 
     /// Write-protects the pages of a range, or takes the protection off (UFFDIO_WRITEPROTECT).

@@ -4,7 +4,6 @@ use outpage_core::units::PAGE_BYTES;
 
 use super::{MoveMode, Outcome, Stop, Uffd};
 use crate::pagemap::Pagemap;
-use crate::process;
 use crate::raw::Errno;
 
 /// What became of one page of a run.
@@ -19,6 +18,8 @@ pub enum MoveOutcome {
     Absent,
     /// It is where it was: the destination has a page already.
     Exists,
+    /// It is where it was: the mapping at the destination is changing ([`Uffd::change_at`]).
+    Changing,
     /// It is where it was: `EINVAL` for a mapping whose protection or lock differs from the other side's.
     Refused(Errno),
 }
@@ -69,9 +70,20 @@ impl Uffd {
             again_tries,
         };
         while run.at < report.len() {
-            let pages = run.span.min(report.len() - run.at);
+            let mut pages = run.span.min(report.len() - run.at);
             let skip = run.at * PAGE_BYTES;
+            // A change that was read is under way: the kernel would let pages in where they are not wanted any more.
+            if !self.is_calm() {
+                if self.change_at(dst + skip).is_some() {
+                    run.settle(report, 1, MoveOutcome::Changing);
+                    continue;
+                }
+                pages = 1;
+            }
             let outcome = self.move_pages(dst + skip, src + skip, pages * PAGE_BYTES, how);
+            if outcome.bytes == 0 && outcome.stop == Some(Stop::Again) {
+                self.let_change_pass();
+            }
             let at = run.at;
             run.take(outcome, pages, report, pagemap);
             let found_moved = outcome.bytes == 0 && run.at > at && report[at] == MoveOutcome::Moved;
@@ -105,7 +117,7 @@ impl Run {
         let verdict = match stop {
             Stop::Again if self.again_tries > 0 => {
                 self.again_tries -= 1;
-                return process::yield_now();
+                return;
             }
             Stop::Busy if self.busy_tries > 0 => {
                 self.busy_tries -= 1;

@@ -8,7 +8,7 @@ use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process;
-use outpage_sys::uffd::{Fault, Features, Message, Mode, MoveMode, MoveOutcome, Uffd, Wanted};
+use outpage_sys::uffd::{Fault, Features, Mode, MoveMode, MoveOutcome, Uffd, Wanted};
 
 /// Says that a test cannot run here, past the test runner, which hides what passing tests print.
 pub fn skipped(why: &str) {
@@ -50,7 +50,6 @@ pub fn poke(address: usize, value: u8) {
 
 /// Waits for the next message, which must be a fault.
 pub fn next_fault(uffd: &Uffd) -> Fault {
-    let mut messages = [Message::default(); 4];
     loop {
         let mut fds = [fd::PollFd {
             fd: uffd.fd(),
@@ -58,13 +57,11 @@ pub fn next_fault(uffd: &Uffd) -> Fault {
             revents: 0,
         }];
         fd::poll(&mut fds, None).unwrap();
-        match uffd.read_messages(&mut messages).unwrap() {
-            0 => {}
-            1 => match messages[0] {
-                Message::Fault(fault) => return fault,
-                other => panic!("not a fault: {other:?}"),
-            },
-            more => panic!("{more} messages where one was expected"),
+        uffd.gather().unwrap();
+        assert_eq!(uffd.next_change(), None, "not a fault");
+        if let Some(fault) = uffd.next_fault() {
+            assert_eq!(uffd.next_fault(), None, "one fault was expected");
+            return fault;
         }
     }
 }

@@ -1,0 +1,114 @@
+//! The program's memory calls, as its own threads make them: the kernel decides, and the pager learns what is new.
+//!
+//! Of what is unmapped, moved or emptied the kernel tells the pager itself (`changes`), before the call returns. Results are
+//! the kernel's, errors negative.
+//!
+//! Callers take turns ([`Engine::munmap`] included): while one call is under way no other changes mappings.
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_sys::map;
+use outpage_sys::raw::Errno;
+
+use crate::call::Call;
+use crate::serve::page_up;
+use crate::start::Engine;
+
+fn value(result: Result<usize, Errno>) -> isize {
+    result.map_or_else(|error| -(error.number() as isize), |v| v as isize)
+}
+
+fn unit(result: Result<(), Errno>) -> isize {
+    value(result.map(|()| 0))
+}
+
+impl Engine {
+    /// mmap(2) of private anonymous memory, which is managed from then on.
+    pub fn mmap(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
+        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+        let fresh = flags & fixed != libc::MAP_FIXED;
+        // Populating here would bring in pages that nobody counts.
+        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
+            Ok(start) => start,
+            Err(error) => return -(error.number() as isize),
+        };
+        let len = page_up(len);
+        let taken = self.call(Call::Take {
+            addr: start,
+            len,
+            prot,
+            fresh,
+        });
+        if taken < 0 {
+            let _ = map::munmap(start, len);
+            return taken;
+        }
+        start as isize
+    }
+
+    /// munmap(2).
+    pub fn munmap(&self, addr: usize, len: usize) -> isize {
+        unit(map::munmap(addr, len))
+    }
+
+    /// mremap(2).
+    pub fn mremap(
+        &self,
+        old: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: i32,
+        new_addr: usize,
+    ) -> isize {
+        let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
+            Ok(new) => new,
+            Err(error) => return -(error.number() as isize),
+        };
+        // The memory is there already: where it cannot be managed it stays with the kernel.
+        self.call(Call::Remapped {
+            old,
+            old_len,
+            new,
+            new_len,
+            flags,
+        });
+        new as isize
+    }
+
+    /// The system call brk: the new break, or the old one where the kernel or the pager refuses.
+    pub fn brk(&self, addr: usize) -> isize {
+        let before = map::brk(0);
+        let after = map::brk(addr);
+        let (from, to) = (page_up(before), page_up(after));
+        if from < to {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let taken = self.call(Call::Take {
+                addr: from,
+                len: to - from,
+                prot,
+                fresh: true,
+            });
+            if taken < 0 {
+                return map::brk(before) as isize;
+            }
+        }
+        after as isize
+    }
+
+    /// madvise(2). `MADV_FREE` acts at once, like `MADV_DONTNEED`.
+    pub fn madvise(&self, addr: usize, len: usize, advice: i32) -> isize {
+        let kernel_tells = matches!(
+            advice,
+            libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | libc::MADV_DONTNEED_LOCKED
+        );
+        if !kernel_tells || self.write_protects() || !addr.is_multiple_of(PAGE_BYTES) {
+            return self.call(Call::Madvise { addr, len, advice });
+        }
+        let freed = map::madvise(addr, len, advice);
+        if advice == libc::MADV_FREE && freed.is_ok() {
+            // The pager counts these pages as gone, so they must be.
+            return unit(map::madvise(addr, len, libc::MADV_DONTNEED));
+        }
+        unit(freed)
+    }
+}

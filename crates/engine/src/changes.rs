@@ -1,0 +1,291 @@
+//! Changes of the program's address space.
+//!
+//! A thread that unmaps, moves or empties managed memory makes the call itself, by whatever road: libc, a bare
+//! `syscall` instruction, another library. The kernel decides, then tells the pager (`UFFD_FEATURE_EVENT_UNMAP`, `_REMAP`,
+//! `_REMOVE`), and the thread waits until the message is read. What the kernel refuses is never heard of here, and costs nothing.
+//!
+//! From the moment it is read that thread may use the range again, so nothing of the old content is mapped there any more
+//! (`world/changing.rs`). Of memory that is new the kernel says nothing: the hooks say so ([`crate::call::Call::Take`]), and what
+//! no hook saw is found by `check`.
+
+use outpage_core::contract::Event;
+use outpage_core::page::State;
+use outpage_core::units::{Nanos, PAGE_BYTES, PageRange};
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{Change, Fault, FaultKind, Message, Mode};
+use outpage_sys::{clock, map, process};
+
+use crate::live::Live;
+use crate::regions::Region;
+
+/// How long a range that was unmapped behind the hooks' back may stay known after the kernel gave it to somebody
+/// else: the thread that unmapped it is about to tell, as soon as it runs.
+const TELLS_WITHIN: Nanos = Nanos(5_000_000_000);
+
+/// What holds for a range, as the program set it.
+#[derive(Clone, Copy, Default)]
+struct Attributes {
+    prot: i32,
+    locked: bool,
+    wiped_by_fork: bool,
+    not_forked: bool,
+}
+
+fn untold(start: usize, end: usize) -> ! {
+    let range = format!("{start:#x}-{end:#x}");
+    crate::start::fatal(&[
+        "outpage: memory was mapped over managed memory at ",
+        &range,
+        " and the kernel did not tell; the program ends",
+    ])
+}
+
+impl Live {
+    /// Attends to one message about the address space.
+    pub(crate) fn changed(&mut self, message: &Message) {
+        match *message {
+            Message::Removed { start, end } => {
+                self.drop_contents(start, end, Event::Discard);
+            }
+            Message::Unmapped { start, end } if self.is_still_mapped(start, end) => {}
+            Message::Unmapped { start, end } => self.unmapped(start, end),
+            Message::Remapped { from, to, len } => self.moved(from, to, len),
+            Message::Fault(_) | Message::Forked(_) | Message::Other => {}
+        }
+    }
+
+    /// Reads the messages that wait and attends to those about the address space; faults stay for later.
+    pub(crate) fn attend_to_changes(&mut self) {
+        self.world.uffd.let_change_pass();
+        self.attend_to_known_changes();
+    }
+
+    /// Attends to what was read; returns how much that was.
+    pub(crate) fn attend_to_known_changes(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(change) = self.world.uffd.next_change() {
+            self.changed(&change);
+            count += 1;
+        }
+        count
+    }
+
+    /// Whether a range that is said to be unmapped is as it was: the kernel says so too where a mapping was to take
+    /// its place and failed (`mmap_region` in mm/vma.c, Linux 6.12).
+    fn is_still_mapped(&mut self, start: usize, end: usize) -> bool {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        let first = parts.first().copied();
+        self.scratch = parts;
+        let Some(part) = first else { return false };
+        // As a rule nothing is there, and the advice is refused.
+        if map::madvise(part.start, part.end - part.start, libc::MADV_NORMAL).is_err() {
+            return false;
+        }
+        while self.world.uffd.is_changing(part.start) {
+            self.world.uffd.let_change_pass();
+        }
+        !self.world.uffd.is_moved_onto(part.start) && self.world.uffd.is_registered(part.start)
+    }
+
+    /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
+    pub(crate) fn unmapped(&mut self, start: usize, end: usize) {
+        if start >= end {
+            return;
+        }
+        self.drop_contents(start, end, Event::Unmap);
+        self.let_kept_go_in(start, end);
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.remove(start, end, &mut parts);
+        self.scratch = parts;
+    }
+
+    /// Tells the pager that the contents of `start..end` are gone. Nothing is mapped there meanwhile.
+    pub(crate) fn drop_contents(
+        &mut self,
+        start: usize,
+        end: usize,
+        event: fn(PageRange) -> Event<'static>,
+    ) {
+        self.world.changing.push((start, end, Change::Removed));
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        for part in &parts {
+            self.quiesce(part.pages());
+            self.pager.handle(clock::now(), event(part.pages()));
+            self.drive();
+        }
+        self.scratch = parts;
+        self.world.changing.pop();
+    }
+
+    /// What was managed at `from` lies at `to` now, with its registration, protections and flags.
+    fn moved(&mut self, from: usize, to: usize, len: usize) {
+        self.let_kept_go_in(from, from + len);
+        self.world.changing.push((from, from + len, Change::Moved));
+        self.await_unmapping(to, to + len);
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.remove(from, from + len, &mut parts);
+        for part in &parts {
+            self.world.regions.insert(Region {
+                start: to + (part.start - from),
+                end: to + (part.end - from),
+                pins: 0,
+                ..*part
+            });
+        }
+        self.scratch = parts;
+        self.world.changing.pop();
+    }
+
+    /// Something was moved to `start..end`: what is known there was unmapped by another thread, unseen by the hooks, which is about
+    /// to tell. Nothing else is attended to: the unmapping of where it came from may be among it.
+    fn await_unmapping(&mut self, start: usize, end: usize) {
+        let give_up = clock::now().0 + TELLS_WITHIN.0;
+        while self.manages_any(start, end - start) {
+            match self.world.uffd.next_unmapping(start, end) {
+                Some((start, end)) => self.unmapped(start, end),
+                None if clock::now().0 > give_up => untold(start, end),
+                None => self.world.uffd.let_change_pass(),
+            }
+        }
+    }
+
+    /// The kernel has mapped something at `start..end`. What was known there was unmapped, and whoever did so,
+    /// unseen by the hooks, is about to tell; or, where `found` is allowed, it was found before its mapping was told of.
+    fn make_known_room(&mut self, start: usize, end: usize, found: bool) {
+        let give_up = clock::now().0 + TELLS_WITHIN.0;
+        loop {
+            while self.world.uffd.is_changing(start) {
+                self.attend_to_changes();
+            }
+            let mut parts = std::mem::take(&mut self.scratch);
+            self.world.regions.within(start, end, &mut parts);
+            let free = parts.iter().all(|part| found && part.found);
+            self.scratch = parts;
+            if free {
+                return;
+            }
+            self.attend_to_changes();
+            if clock::now().0 > give_up {
+                untold(start, end);
+            }
+        }
+    }
+
+    /// Manages `start..end`, which is mapped; what was touched already is adopted unless it is `fresh`.
+    pub(crate) fn take(
+        &mut self,
+        start: usize,
+        end: usize,
+        prot: i32,
+        fresh: bool,
+    ) -> Result<(), Errno> {
+        let like = Attributes {
+            prot: prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC),
+            ..Attributes::default()
+        };
+        self.take_like(like, start, end, fresh)
+    }
+
+    /// The same, with what is to hold for the range. What was found of it already is taken as it is.
+    fn take_like(
+        &mut self,
+        like: Attributes,
+        start: usize,
+        end: usize,
+        fresh: bool,
+    ) -> Result<(), Errno> {
+        self.make_known_room(start, end, true);
+        let result = self.each_gap(start, end, |live, start, end| {
+            live.take_over(start, end, like.prot, like.locked)?;
+            if !fresh {
+                live.adopt(start, end);
+                live.drive();
+            }
+            Ok(())
+        });
+        self.change(start, end - start, |r| {
+            (r.prot, r.locked, r.found) = (like.prot, like.locked, false);
+            (r.wiped_by_fork, r.not_forked) = (like.wiped_by_fork, like.not_forked);
+        });
+        result
+    }
+
+    /// Manages `start..end`, which is mapped. Children of forks that no hook sees do not get it: rather no memory than
+    /// zeroes in place of what is paged out.
+    pub(crate) fn take_over(
+        &mut self,
+        start: usize,
+        end: usize,
+        prot: i32,
+        locked: bool,
+    ) -> Result<Region, Errno> {
+        map::no_huge_pages(start, end - start)?;
+        map::not_in_children(start, end - start)?;
+        self.world.uffd.register(start, end - start, Mode::both())?;
+        Ok(self.world.regions.add(start, end, prot, locked))
+    }
+
+    /// After mremap(2) moved or resized `old`, where the kernel has told of all that is not new: what was
+    /// added is managed like its neighbour, and so is what a move left behind (`MREMAP_DONTUNMAP`).
+    pub(crate) fn remapped(
+        &mut self,
+        [old, old_len]: [usize; 2],
+        [new, new_len]: [usize; 2],
+        flags: i32,
+    ) -> Result<(), Errno> {
+        let kept = old_len.min(new_len);
+        if kept == 0 {
+            return Ok(());
+        }
+        let Some(like) = self.world.regions.at(new + kept - 1) else {
+            return Ok(());
+        };
+        let like = Attributes {
+            prot: like.prot,
+            locked: like.locked,
+            wiped_by_fork: like.wiped_by_fork,
+            not_forked: like.not_forked,
+        };
+        if new_len > kept {
+            self.take_like(like, new + kept, new + new_len, false)?;
+        }
+        if flags & libc::MREMAP_DONTUNMAP != 0 {
+            self.take_like(like, old, old + old_len, false)?;
+        }
+        Ok(())
+    }
+
+    /// A fault of a page that counts as resident. Where the page is gone the program threw it away while it was
+    /// being mapped, or unheard of (write-protect), and a touch gives zeroes. Where it is protected nobody wants it to be.
+    pub(crate) fn recheck_resident(&mut self, region: &Region, fault: &Fault) {
+        let address = fault.address & !(PAGE_BYTES - 1);
+        let page = region.page(address);
+        if self.pager.state(page) != State::Resident {
+            return;
+        }
+        match fault.kind {
+            FaultKind::Missing => {
+                let gone = self.world.pagemap.page(address);
+                if gone.is_ok_and(|flags| flags.empty()) {
+                    let event = Event::Discard(PageRange::one(page));
+                    self.pager.handle(clock::now(), event);
+                    self.drive();
+                }
+            }
+            FaultKind::WriteProtect => self.world.may_be_written(address),
+        }
+    }
+
+    /// A fault in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
+    pub(crate) fn stray(&mut self, address: usize) {
+        let start = address & !(PAGE_BYTES - 1);
+        if self.world.change_at(address).is_none() {
+            self.find(start);
+        }
+        // The thread faults again, and gets the kernel's answer or the pager's.
+        let _ = self.world.uffd.wake(start, PAGE_BYTES);
+        process::yield_now();
+    }
+}

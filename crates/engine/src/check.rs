@@ -1,0 +1,101 @@
+//! The kernel's list of mappings, held against the pager's.
+//!
+//! What is unmapped, moved or emptied the kernel tells (`changes`). It says nothing of memory that is new and of protections;
+//! the hooks do, for every call through libc. A bare `syscall` instruction, or a library with calls of its own, is seen here, a
+//! tick later: memory is managed from then on, and what may be done to a range is put right.
+
+use std::ops::ControlFlow;
+
+use outpage_core::units::Nanos;
+use outpage_sys::clock;
+use outpage_sys::maps::{self, Entry};
+
+use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
+use crate::live::{Live, TICK};
+use crate::regions::Region;
+
+/// Of the pager's time, one part in so many goes into looking: reading the list takes 0.5 us a mapping.
+const SHARE: u64 = 100;
+
+/// When the list is read next, and room for it.
+#[derive(Default)]
+pub(crate) struct Check {
+    next: Nanos,
+    list: Vec<u8>,
+    found: Vec<Found>,
+}
+
+/// Something that the pager does not know, or knows otherwise.
+#[derive(Clone, Copy)]
+struct Found {
+    start: usize,
+    end: usize,
+    prot: i32,
+}
+
+impl Live {
+    /// Looks at all mappings, if it is time.
+    pub(crate) fn check_mappings(&mut self, now: Nanos) {
+        if now < self.check.next {
+            return;
+        }
+        self.look_at(|entry| entry.len() >= MAPPING_BYTES);
+        let end = clock::now();
+        let took = end.0 - now.0;
+        self.check.next = Nanos(end.0 + TICK.0.max(SHARE * took));
+    }
+
+    /// Manages what is mapped at `address`, where a fault was met though nothing is known there.
+    pub(crate) fn find(&mut self, address: usize) {
+        self.look_at(|entry| (entry.start..entry.end).contains(&address));
+    }
+
+    /// Puts right what the list says otherwise; of mappings that nobody told of those that `wanted` picks are managed.
+    fn look_at(&mut self, wanted: impl Fn(&Entry<'_>) -> bool) {
+        let mut list = std::mem::take(&mut self.check.list);
+        let mut found = std::mem::take(&mut self.check.found);
+        list.resize(LIST_BYTES, 0);
+        found.clear();
+        let statics = crate::start::statics();
+        let regions = &self.world.regions;
+        let before = self.world.is_changing();
+        // A list that cannot be read tells nothing; the next one may.
+        let _ = maps::for_each(&mut list, |entry| {
+            let known = regions.at(entry.start).is_some() || wanted(entry);
+            if entry.is_private_anonymous() && known && !is_ours(entry, statics) {
+                found.push(Found {
+                    start: entry.start,
+                    end: entry.end,
+                    prot: entry.prot,
+                });
+            }
+            ControlFlow::Continue(())
+        });
+        // What a thread is changing is in the list as it will be, and here as it was: soon the kernel tells.
+        if !before && !self.world.is_changing() {
+            for &Found { start, end, prot } in &found {
+                self.put_right(start, end, prot);
+            }
+        }
+        (self.check.list, self.check.found) = (list, found);
+    }
+
+    fn put_right(&mut self, start: usize, end: usize, prot: i32) {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        let otherwise = |part: &&Region| part.prot != prot;
+        let wrong: Vec<Region> = parts.iter().filter(otherwise).copied().collect();
+        self.scratch = parts;
+        for part in wrong {
+            self.change(part.start, part.end - part.start, |r| r.prot = prot);
+        }
+        // A mapping that is gone again, or that cannot be registered, stays with the kernel.
+        let _ = self.each_gap(start, end, |live, start, end| {
+            live.take_over(start, end, prot, false)?;
+            live.change(start, end - start, |r| r.found = true);
+            live.adopt(start, end);
+            live.drive();
+            Ok(())
+        });
+    }
+}

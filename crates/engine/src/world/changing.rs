@@ -1,0 +1,115 @@
+//! Mappings that the program changes while the pager is at work.
+//!
+//! The thread that unmaps, moves or empties memory makes the call itself; the kernel tells the pager, and that thread
+//! goes on as soon as the message is read. From then on nothing may be mapped there, or old content
+//! would come back; and what is not wanted there any more may be wanted elsewhere.
+
+use outpage_core::contract::{PageOutcome, Refusal};
+use outpage_core::units::{PageNo, PageRange};
+use outpage_sys::map;
+use outpage_sys::uffd::{Change, Outcome, Stop, Uffd};
+
+use super::World;
+use crate::frames::Place;
+
+/// The outcome of mapping a page whose mapping is moving away: it stays where it is.
+pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
+
+impl World {
+    /// What is happening to the mapping at `address`.
+    pub(crate) fn change_at(&self, address: usize) -> Option<Change> {
+        let attended = self.changing.iter();
+        attended
+            .filter(|c| (c.0..c.1).contains(&address))
+            .map(|c| c.2)
+            .next()
+            .or_else(|| self.uffd.change_at(address))
+    }
+
+    /// Whether no mapping is known to be changing.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.changing.is_empty() && self.uffd.is_calm()
+    }
+
+    /// Whether a change is known, or a thread is at one that it has not told of.
+    pub(crate) fn is_changing(&self) -> bool {
+        !self.is_calm() || self.uffd.is_changing(self.frames.span().0)
+    }
+
+    /// Has `act` map `run`, but for pages whose mapping is changing.
+    pub(super) fn but_changing(
+        &mut self,
+        run: PageRange,
+        out: &mut Vec<PageOutcome>,
+        act: impl Fn(&mut Self, PageRange, &mut Vec<PageOutcome>),
+    ) {
+        if self.is_calm() {
+            return act(self, run, out);
+        }
+        for page in run.iter() {
+            let address = self.regions.address(page).map(|found| found.0);
+            match address.and_then(|at| self.change_at(at)) {
+                None => act(self, PageRange::one(page), out),
+                Some(Change::Moved) => out.push(KEPT),
+                Some(Change::Removed) => out.push(self.give_up(page)),
+            }
+        }
+    }
+
+    fn give_up(&mut self, page: PageNo) -> PageOutcome {
+        if let Some(place) = self.staged.remove(page) {
+            self.frames.set_free(place);
+        }
+        PageOutcome::Refused(Refusal::Gone)
+    }
+
+    /// The page in `place` cannot be mapped at `address`, which is changing.
+    pub(super) fn not_now(&mut self, address: usize, place: Place) -> PageOutcome {
+        if self.change_at(address) == Some(Change::Moved) {
+            return KEPT;
+        }
+        self.frames.set_free(place);
+        PageOutcome::Refused(Refusal::Gone)
+    }
+
+    /// Repeats what the kernel could not do while the address space was changing. Ends with `Again` where what
+    /// changes is the mapping at `address`.
+    pub(super) fn patiently(&self, address: usize, act: impl Fn(&Uffd) -> Outcome) -> Outcome {
+        while self.change_at(address).is_none() {
+            let outcome = act(&self.uffd);
+            if outcome.bytes > 0 || outcome.stop != Some(Stop::Again) {
+                return outcome;
+            }
+            self.uffd.let_change_pass();
+        }
+        Outcome {
+            bytes: 0,
+            stop: Some(Stop::Again),
+        }
+    }
+
+    /// What it means that the program has no page at `address`: none was there, unless the mapping is moving.
+    pub(super) fn absent(&self, address: usize) -> PageOutcome {
+        let moving =
+            self.uffd.is_changing(address) || self.change_at(address) == Some(Change::Moved);
+        PageOutcome::Refused(if moving {
+            Refusal::Busy
+        } else {
+            Refusal::Absent
+        })
+    }
+
+    /// Throws the frames of `len` bytes of the program's away. False where the kernel refuses.
+    pub(super) fn release_in_program(&self, address: usize, len: usize) -> bool {
+        let address = match self.change_at(address) {
+            // The program has it done.
+            Some(Change::Removed) => return true,
+            Some(Change::Moved) => self.uffd.moved_to(address),
+            None => address,
+        };
+        match &self.releaser {
+            Some(releaser) => releaser.release(address, len, &self.uffd),
+            None => map::release(address, len).is_ok(),
+        }
+    }
+}
