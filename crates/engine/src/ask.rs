@@ -101,7 +101,7 @@ impl Engine {
             advice,
             libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | libc::MADV_DONTNEED_LOCKED
         );
-        if !kernel_tells || self.write_protects() || !addr.is_multiple_of(PAGE_BYTES) {
+        if !kernel_tells || !addr.is_multiple_of(PAGE_BYTES) {
             return self.call(Call::Madvise { addr, len, advice });
         }
         let freed = map::madvise(addr, len, advice);

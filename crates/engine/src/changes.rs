@@ -151,25 +151,20 @@ impl Live {
         }
     }
 
-    /// The kernel has mapped something at `start..end`. What was known there was unmapped, and whoever did so,
-    /// unseen by the hooks, is about to tell; or, where `found` is allowed, it was found before its mapping was told of.
-    fn make_known_room(&mut self, start: usize, end: usize, found: bool) {
-        let give_up = clock::now().0 + TELLS_WITHIN.0;
-        loop {
-            while self.world.uffd.is_changing(start) {
-                self.attend_to_changes();
-            }
-            let mut parts = std::mem::take(&mut self.scratch);
-            self.world.regions.within(start, end, &mut parts);
-            let free = parts.iter().all(|part| found && part.found);
-            self.scratch = parts;
-            if free {
-                return;
-            }
+    /// The kernel has mapped something at `start..end` since. What is known there was unmapped: by a thread that is about
+    /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). But what was found by a look at the
+    /// mappings (`check`) may be this very one.
+    fn make_known_room(&mut self, start: usize, end: usize) {
+        while self.world.uffd.is_changing(start) || !self.world.uffd.is_calm() {
             self.attend_to_changes();
-            if clock::now().0 > give_up {
-                untold(start, end);
-            }
+        }
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        parts.retain(|part| !part.found);
+        let stale = parts.clone();
+        self.scratch = parts;
+        for part in stale {
+            self.unmapped(part.start, part.end);
         }
     }
 
@@ -196,7 +191,7 @@ impl Live {
         end: usize,
         fresh: bool,
     ) -> Result<(), Errno> {
-        self.make_known_room(start, end, true);
+        self.make_known_room(start, end);
         let result = self.each_gap(start, end, |live, start, end| {
             live.take_over(start, end, like.prot, like.locked)?;
             if !fresh {

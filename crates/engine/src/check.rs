@@ -61,7 +61,7 @@ impl Live {
         let before = self.world.is_changing();
         // A list that cannot be read tells nothing; the next one may.
         let _ = maps::for_each(&mut list, |entry| {
-            let known = regions.at(entry.start).is_some() || wanted(entry);
+            let known = regions.any_within(entry.start, entry.end) || wanted(entry);
             if entry.is_private_anonymous() && known && !is_ours(entry, statics) {
                 found.push(Found {
                     start: entry.start,
@@ -73,11 +73,29 @@ impl Live {
         });
         // What a thread is changing is in the list as it will be, and here as it was: soon the kernel tells.
         if !before && !self.world.is_changing() {
+            self.drop_stale(&found);
             for &Found { start, end, prot } in &found {
                 self.put_right(start, end, prot);
             }
         }
         (self.check.list, self.check.found) = (list, found);
+    }
+
+    /// Gives up what is known where no memory of that kind is any more: the kernel does not tell of shmat(2) over a mapping.
+    fn drop_stale(&mut self, there: &[Found]) {
+        let mut stale = Vec::new();
+        for region in self.world.regions.all() {
+            let mut at = region.start;
+            let first = there.partition_point(|found| found.end <= at);
+            for found in there[first..].iter().take_while(|f| f.start < region.end) {
+                stale.extend((at < found.start).then_some((at, found.start)));
+                at = found.end;
+            }
+            stale.extend((at < region.end).then_some((at, region.end)));
+        }
+        for (start, end) in stale {
+            self.unmapped(start, end);
+        }
     }
 
     fn put_right(&mut self, start: usize, end: usize, prot: i32) {

@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering;
 
 use outpage_core::contract::Event;
 use outpage_store::Descriptors;
-use outpage_sys::fd::{self, Fd};
+use outpage_sys::fd::Fd;
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
 use outpage_sys::own;
 use outpage_sys::pagemap::Pagemap;
-use outpage_sys::process::{self, Tid};
+use outpage_sys::process::{self, Tid, Visible};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
-use outpage_sys::{clock, map, maps};
+use outpage_sys::{clock, map, maps, proc};
 
 use crate::adopt::LIST_BYTES;
 use crate::call::Call;
@@ -41,8 +41,15 @@ use crate::world::Mechanism;
 pub struct Ticket {
     session: Option<Fd>,
     swap: Option<Fd>,
+    /// /dev/userfaultfd, where the pager has it.
+    device: Option<Fd>,
+    /// /proc.
+    proc: Option<Fd>,
     child: Option<Reserved>,
 }
+
+/// Descriptors that a child needs at once while its pager starts: those of the ticket, and the pager's own.
+const DESCRIPTORS: u64 = 64;
 
 impl Engine {
     /// On the forking thread, with signals blocked: brings the pager to rest. Until
@@ -63,26 +70,29 @@ impl Engine {
         let Ok(Some(live)) = parked.as_deref() else {
             fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
         };
-        let session = self.copy_of(live.session.descriptor());
-        let swap = live
-            .store
-            .swap_file()
-            .and_then(|f| self.copy_of(f.as_raw_fd()));
-        Ticket {
-            session,
-            swap,
+        process::with_descriptors(DESCRIPTORS, || Ticket {
+            session: self.copy_of(live.session.descriptor()),
+            swap: (live.store.swap_file()).and_then(|f| self.copy_of(f.as_raw_fd())),
+            device: live.device.as_ref().and_then(|d| self.copy_of(d.number())),
+            proc: proc::directory().and_then(|number| self.copy_of(number)),
             child: live.fork_member,
-        }
+        })
     }
 
-    /// A descriptor of the pager's table, opened again in the caller's.
+    /// A descriptor of the pager's table, in the caller's.
     fn copy_of(&self, number: i32) -> Option<Fd> {
-        let path = format!(
-            "/proc/self/task/{}/fd/{number}\0",
-            self.tid.load(Ordering::SeqCst)
-        );
+        let tid = self.tid.load(Ordering::SeqCst);
+        if let Ok(copy) = process::descriptor_of(Tid(tid), number) {
+            return Some(copy);
+        }
+        let path = format!("self/task/{tid}/fd/{number}\0");
         let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
-        fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).ok()
+        let flags = if proc::directory() == Some(number) {
+            libc::O_PATH | libc::O_DIRECTORY
+        } else {
+            libc::O_RDWR
+        };
+        proc::open(path, flags).ok()
     }
 
     /// In the parent, after the fork returned `pid` (or a negative error): the pager goes on.
@@ -100,7 +110,15 @@ impl Engine {
         let Some(live) = live else {
             fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
         };
-        if let Err(error) = self.launch(Begin::Child(live, ticket)) {
+        // The pager's thread owns the copies in its table; those in this one are to go.
+        let copies = ticket.numbers();
+        keep_out(&live);
+        let launched = self.launch(Begin::Child(live, ticket));
+        copies
+            .into_iter()
+            .flatten()
+            .for_each(|n| drop(Fd::adopt(n)));
+        if let Err(error) = launched {
             let text = error.to_string();
             fatal(&[
                 "outpage: a forked child cannot get a pager: ",
@@ -108,6 +126,24 @@ impl Engine {
                 "; the child ends",
             ]);
         }
+    }
+}
+
+impl Ticket {
+    fn numbers(&self) -> [Option<i32>; 4] {
+        [&self.session, &self.swap, &self.device, &self.proc].map(|fd| fd.as_ref().map(Fd::number))
+    }
+}
+
+/// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`) free of what is mapped from now on: a touch is to
+/// be an error, as without Outpage.
+fn keep_out(live: &Live) {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    for region in live.world.regions.all().iter().filter(|r| r.not_forked) {
+        let len = region.end - region.start;
+        // What lies there already is the program's.
+        let _ = map::mmap(region.start, len, libc::PROT_NONE, flags, -1, 0);
     }
 }
 
@@ -170,16 +206,39 @@ pub(crate) fn revive(
     mut live: Box<Live>,
     ticket: Ticket,
 ) -> Result<Box<Live>, StartError> {
-    let session_fd = ticket.session.as_ref().map(Fd::number);
-    let swap_fd = ticket.swap.as_ref().map(Fd::number);
-    keep_only(&[engine.paths.uffd_device, session_fd, swap_fd])?;
+    process::with_descriptors(DESCRIPTORS, || {
+        let _visible = Visible::now();
+        begin_child(engine, &mut live, ticket)
+    })?;
+    live.pager.handle(clock::now(), Event::Forked);
+    live.take_share();
+    live.drive();
+    // However soon the child ends, its log says where it begins.
+    live.pager.flush(true);
+    // The thread that forked is the child's only one.
+    live.thread_begins(Tid(process::pid()));
+    Ok(live)
+}
+
+fn begin_child(
+    engine: &'static Engine,
+    live: &mut Box<Live>,
+    ticket: Ticket,
+) -> Result<(), StartError> {
+    let [session, swap, device, proc] = ticket.numbers();
+    keep_only(&[engine.paths.uffd_device, session, swap, device, proc])?;
+    if let Some(directory) = ticket.proc {
+        proc::keep_as(directory);
+    }
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
-    let ([uffd, own_uffd], mechanism) = open_uffds(engine)?;
+    mem::forget(mem::replace(&mut live.device, ticket.device));
+    let device = live.device.as_ref().map(Fd::number);
+    let ([uffd, own_uffd], mechanism) = open_uffds(engine, device)?;
     mem::forget(mem::replace(&mut live.world.uffd, uffd));
     mem::forget(mem::replace(&mut live.world.own_uffd, own_uffd));
     debug_assert!(mechanism == live.world.mechanism);
     // The parent's thread is not here.
-    live.world.releaser = live.world.releaser.is_some().then(Releaser::default);
+    live.world.releaser = Releaser::default();
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
@@ -216,15 +275,7 @@ pub(crate) fn revive(
     // Frames outside the program are shared with the parent until either writes to them, which is soon:
     // they are what pages are read into.
     live.world.cow_duplicates = live.world.frames.populated() as u64;
-    register_again(&mut live)?;
-    live.pager.handle(clock::now(), Event::Forked);
-    live.take_share();
-    live.drive();
-    // However soon the child ends, its log says where it begins.
-    live.pager.flush(true);
-    // The thread that forked is the child's only one.
-    live.thread_begins(Tid(process::pid()));
-    Ok(live)
+    register_again(live)
 }
 
 /// The child's mappings under the child's descriptor.

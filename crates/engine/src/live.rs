@@ -9,6 +9,7 @@ use outpage_core::page::{ContentHash, State};
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::clock;
+use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
 use outpage_sys::uffd::{Fault, FaultAccess};
 
@@ -88,6 +89,8 @@ pub struct Live {
     pub(crate) fork_keeps: Vec<(usize, usize)>,
     /// What stays mapped for threads.
     pub(crate) kept: Vec<Kept>,
+    /// /dev/userfaultfd, for the pagers of forked children, where it could be opened.
+    pub(crate) device: Option<Fd>,
     /// The member that the child being forked will be.
     pub(crate) fork_member: Option<crate::session::Reserved>,
     /// Frames set apart for copies and reads (write-protect mechanism).
@@ -132,6 +135,7 @@ impl Live {
             fork_asked: None,
             fork_keeps: Vec::with_capacity(4),
             kept: Vec::with_capacity(64),
+            device: None,
             fork_member: None,
             pool: 0,
         }

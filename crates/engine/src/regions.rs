@@ -119,6 +119,13 @@ impl Regions {
             .filter(|r| r.start <= address)
     }
 
+    /// Whether a region has a byte in `start..end`.
+    #[must_use]
+    pub fn any_within(&self, start: usize, end: usize) -> bool {
+        let next = self.list.get(self.position(start));
+        next.is_some_and(|region| region.start < end)
+    }
+
     /// The parts of regions within `start..end`, ascending, copied to `out`.
     pub fn within(&self, start: usize, end: usize, out: &mut Vec<Region>) {
         out.clear();

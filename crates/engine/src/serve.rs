@@ -87,11 +87,8 @@ impl Live {
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
         match advice {
-            libc::MADV_DONTNEED
-            | libc::MADV_FREE
-            | libc::MADV_REMOVE
-            | MADV_DONTNEED_LOCKED
-            | MADV_GUARD_INSTALL
+            // Of this the kernel does not tell.
+            MADV_GUARD_INSTALL
                 if addr.is_multiple_of(PAGE_BYTES) && self.manages_any(addr, len) =>
             {
                 unit(self.forget(addr, len, advice))
@@ -138,50 +135,20 @@ impl Live {
     /// part, for a fault that is served after a part is dropped may map pages of the next.
     fn forget(&mut self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
         let end = addr.saturating_add(page_up(len));
-        let mut parts = std::mem::take(&mut self.scratch);
+        let mut parts = Vec::with_capacity(8);
         self.world.regions.within(addr, end, &mut parts);
-        let locked = parts.iter().any(|part| part.locked);
-        let result = if locked
-            && matches!(
-                advice,
-                libc::MADV_DONTNEED | libc::MADV_FREE | MADV_GUARD_INSTALL
-            ) {
-            Err(Errno::EINVAL)
-        } else {
-            self.forget_parts(addr, end, &parts, advice)
-        };
-        self.scratch = parts;
-        result
-    }
-
-    fn forget_parts(
-        &mut self,
-        addr: usize,
-        end: usize,
-        parts: &[Region],
-        advice: i32,
-    ) -> Result<(), Errno> {
-        let (mut at, mut result) = (addr, Ok(()));
+        let mut result = self.each_gap(addr, end, |_, start, end| {
+            map::madvise(start, end - start, advice)
+        });
         for part in parts {
-            if at < part.start {
-                result = result.and(map::madvise(at, part.start - at, advice));
-            }
             self.quiesce(part.pages());
-            let at_once = if advice == libc::MADV_FREE {
-                libc::MADV_DONTNEED
-            } else {
-                advice
-            };
-            let forgotten = map::madvise(part.start, part.end - part.start, at_once);
+            let forgotten = map::madvise(part.start, part.end - part.start, advice);
             if forgotten.is_ok() {
                 let event = Event::Discard(part.pages());
                 self.pager.handle(clock::now(), event);
                 self.drive();
             }
-            (at, result) = (part.end, result.and(forgotten));
-        }
-        if at < end {
-            result = result.and(map::madvise(at, end - at, advice));
+            result = result.and(forgotten);
         }
         result
     }
@@ -361,6 +328,5 @@ const MADV_COLD: i32 = 20;
 const MADV_PAGEOUT: i32 = 21;
 const MADV_POPULATE_READ: i32 = 22;
 const MADV_POPULATE_WRITE: i32 = 23;
-const MADV_DONTNEED_LOCKED: i32 = 24;
 const MADV_COLLAPSE: i32 = 25;
 const MADV_GUARD_INSTALL: i32 = 102;

@@ -20,7 +20,7 @@ use outpage_sys::pagemap::Pagemap;
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options};
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
-use outpage_sys::{clock, fd, process};
+use outpage_sys::{clock, fd, proc, process};
 
 use crate::brain::{Brain, TraceFile};
 use crate::call::{Call, Calls};
@@ -227,50 +227,60 @@ pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
 }
 
 /// The descriptor for the program's memory, that for the pager's own areas, and the mechanism.
-pub(crate) fn open_uffds(engine: &Engine) -> Result<([Uffd; 2], Mechanism), StartError> {
-    let (program, mechanism) = open_uffd(engine)?;
+///
+/// By `device`, which is /dev/userfaultfd, or any other way.
+pub(crate) fn open_uffds(
+    engine: &Engine,
+    device: Option<i32>,
+) -> Result<([Uffd; 2], Mechanism), StartError> {
+    let inherited = device.or(engine.paths.uffd_device);
+    let (program, mechanism) = open_uffd(engine, inherited)?;
     // Moves to the staging area go by the descriptor that it is registered with.
     let required = match mechanism {
         Mechanism::Move => Features::MOVE,
         Mechanism::WriteProtect => Features::NONE,
     };
     let own = Uffd::open(&Wanted {
-        inherited: engine.paths.uffd_device,
+        inherited,
         required,
         optional: Features::EXACT_ADDRESS,
     });
     Ok(([program, own.map_err(StartError::Uffd)?], mechanism))
 }
 
-fn open_uffd(engine: &Engine) -> Result<(Uffd, Mechanism), StartError> {
+fn open_uffd(engine: &Engine, inherited: Option<i32>) -> Result<(Uffd, Mechanism), StartError> {
     // Since Linux 4.11.
-    let layout = Features::EVENT_UNMAP.plus(Features::EVENT_REMAP);
+    let layout = Features::EVENT_UNMAP
+        .plus(Features::EVENT_REMAP)
+        .plus(Features::EVENT_REMOVE);
     let basics = Features::THREAD_ID
         .plus(Features::PAGEFAULT_FLAG_WP)
         .plus(Features::EXACT_ADDRESS);
     let extras = basics.plus(Features::POISON).plus(Features::WP_UNPOPULATED);
     let open = |required: Features, optional| {
         Uffd::open(&Wanted {
-            inherited: engine.paths.uffd_device,
+            inherited,
             required: required.plus(layout),
             optional,
         })
         .map_err(StartError::Uffd)
     };
-    // Pages that are dropped where they are would have the pager wait for its own messages.
-    let moves = || open(Features::MOVE.plus(Features::EVENT_REMOVE), extras);
     let protect =
         || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
     match engine.config.mechanism {
-        Wish::Move => Ok((moves()?, Mechanism::Move)),
+        Wish::Move => Ok((open(Features::MOVE, extras)?, Mechanism::Move)),
         Wish::WriteProtect => protect(),
-        Wish::Auto => moves().map(|u| (u, Mechanism::Move)).or_else(|_| protect()),
+        Wish::Auto => open(Features::MOVE, extras)
+            .map(|u| (u, Mechanism::Move))
+            .or_else(|_| protect()),
     }
 }
 
 fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     keep_only(&[engine.paths.uffd_device])?;
-    let (uffds, mechanism) = open_uffds(engine)?;
+    proc::keep().map_err(os("open /proc"))?;
+    let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
+    let (uffds, mechanism) = open_uffds(engine, device.as_ref().map(fd::Fd::number))?;
     let protects = mechanism == Mechanism::WriteProtect;
     engine.write_protects.store(protects, Ordering::Release);
     let chosen = match mechanism {
@@ -309,6 +319,7 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
         total,
     ));
     live.pool = pool;
+    live.device = device;
     register_own(&live)?;
     live.take_share();
     live.set_apart();

@@ -53,7 +53,7 @@ pub struct World {
     /// The descriptor of the pager's own areas, about whose changes it needs no message.
     pub own_uffd: Uffd,
     /// Throws away pages of the program's while the pager hears of it.
-    pub(crate) releaser: Option<Releaser>,
+    pub(crate) releaser: Releaser,
     /// Changes of mappings that are being attended to: first address, first one after it, what.
     pub(crate) changing: Vec<(usize, usize, Change)>,
     /// Frames not mapped in the program.
@@ -113,7 +113,7 @@ impl World {
         Self {
             uffd,
             own_uffd,
-            releaser: (mechanism == Mechanism::Move).then(Releaser::default),
+            releaser: Releaser::default(),
             changing: Vec::with_capacity(16),
             frames,
             staged: Staged::new(limit),

@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use outpage_core::units::Nanos;
 
 use crate::clock;
+use crate::proc;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
 
 /// A descriptor that is closed when dropped.
@@ -144,8 +145,8 @@ pub fn len(fd: i32) -> Result<u64, Errno> {
 pub fn reopen(fd: i32, flags: i32) -> Result<Fd, Errno> {
     let number = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
     let mut path = [0u8; 40];
-    numbered(&mut path, b"/proc/thread-self/fd/", number, b"");
-    open(
+    numbered(&mut path, b"thread-self/fd/", number, b"");
+    proc::open(
         CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EBADF)?,
         flags,
     )

@@ -37,6 +37,7 @@ pub mod map;
 pub mod maps;
 pub mod own;
 pub mod pagemap;
+pub mod proc;
 pub mod process;
 pub mod raw;
 pub mod shared;

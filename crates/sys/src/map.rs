@@ -8,6 +8,7 @@ use outpage_core::units::PAGE_BYTES;
 
 use crate::fd::{self, Fd};
 use crate::own::{self, Fork};
+use crate::proc;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
 
 /// `prctl` option and sub-option that name an anonymous mapping (include/uapi/linux/prctl.h, Linux 5.17).
@@ -247,7 +248,7 @@ impl Memory {
     /// # Errors
     /// Those of open(2); `EACCES` for a process that made itself undumpable.
     pub fn open() -> Result<Self, Errno> {
-        fd::open(c"/proc/self/mem", libc::O_RDONLY).map(Self)
+        proc::open(c"self/mem", libc::O_RDONLY).map(Self)
     }
 
     /// The descriptor, to be kept by [`fd::close_all_except`].

@@ -2,8 +2,8 @@
 
 use core::ops::ControlFlow;
 
-use crate::fd;
 use crate::raw::Errno;
+use crate::{fd, proc};
 
 /// What a mapping is, judged by the name and inode of its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,7 +143,7 @@ pub fn for_each(
     buffer: &mut [u8],
     visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
-    let file = fd::open(c"/proc/self/maps", libc::O_RDONLY)?;
+    let file = proc::open(c"self/maps", libc::O_RDONLY)?;
     for_each_from(|space| fd::read(file.number(), space), buffer, visit)
 }
 

@@ -5,6 +5,7 @@ use core::fmt;
 use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT};
 
 use crate::fd::{self, Fd};
+use crate::proc;
 use crate::raw::Errno;
 
 /// What the kernel knows of one page of the address space.
@@ -85,7 +86,7 @@ impl Pagemap {
     /// # Errors
     /// Those of open(2).
     pub fn open() -> Result<Self, Errno> {
-        fd::open(c"/proc/self/pagemap", libc::O_RDONLY).map(Self)
+        proc::open(c"self/pagemap", libc::O_RDONLY).map(Self)
     }
 
     /// The descriptor, to be kept by [`fd::close_all_except`].

@@ -5,7 +5,8 @@ use core::ffi::CStr;
 use outpage_core::units::Nanos;
 
 use crate::fd::{self, Fd};
-use crate::raw::{Errno, syscall3};
+use crate::raw::{Errno, syscall3, syscall5};
+use crate::{own, proc, thread};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,8 +68,8 @@ pub fn cpu() -> u32 {
 #[must_use]
 pub fn cpu_of(tid: Tid) -> Option<u32> {
     let mut path = [0u8; 40];
-    fd::numbered(&mut path, b"/proc/self/task/", tid.0, b"/stat");
-    let file = fd::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
+    fd::numbered(&mut path, b"self/task/", tid.0, b"/stat");
+    let file = proc::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
     let mut text = [0u8; 512];
     let len = fd::read(file.number(), &mut text).ok()?;
     // Field 2 is the name, which can hold anything, in brackets; `processor` is field 39 (proc(5)).
@@ -98,7 +99,7 @@ pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     // From `struct linux_dirent64` of getdents64(2): its length, and its name behind a type.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
-    let directory = fd::open(c"/proc/self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let directory = proc::open(c"self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
     let mut entries = [0u8; 4096];
     loop {
         let (fd, at) = (directory.number() as usize, entries.as_mut_ptr() as usize);
@@ -187,12 +188,15 @@ pub fn say(parts: &[&str]) {
     write_line(libc::STDERR_FILENO, parts);
 }
 
-/// The same on descriptor 2 of the main thread, for a thread with a table of its own.
+/// The same on descriptor 2 of the main thread, for a thread with a table of its own; one without it has that descriptor.
 pub fn say_for_main(parts: &[&str]) {
+    if !own::contains(thread::pointer()) {
+        return say(parts);
+    }
     // Opened anew a file would have another offset, and one writer would overwrite the other.
     let reopened = || {
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOCTTY;
-        fd::open(c"/proc/self/fd/2", flags)
+        proc::open(c"self/fd/2", flags)
     };
     if let Ok(file) = descriptor_of_main(libc::STDERR_FILENO).or_else(|_| reopened()) {
         write_line(file.number(), parts);
@@ -201,13 +205,85 @@ pub fn say_for_main(parts: &[&str]) {
 
 /// A copy of descriptor `number` of the main thread, in the caller's table (Linux 5.6).
 fn descriptor_of_main(number: i32) -> Result<Fd, Errno> {
+    copy_descriptor(pid(), 0, number)
+}
+
+/// A copy of descriptor `number` of thread `tid` of this process, in the caller's table: the same open file description.
+///
+/// # Errors
+/// Those of pidfd_open(2) and pidfd_getfd(2); `EINVAL` before Linux 6.9.
+pub fn descriptor_of(tid: Tid, number: i32) -> Result<Fd, Errno> {
+    /// `PIDFD_THREAD` of include/uapi/linux/pidfd.h.
+    const THREAD: i32 = libc::O_EXCL;
+    copy_descriptor(tid.0, THREAD, number)
+}
+
+fn copy_descriptor(of: u32, flags: i32, number: i32) -> Result<Fd, Errno> {
     // SAFETY: takes numbers only.
-    let main = unsafe { syscall3(libc::SYS_pidfd_open, pid() as usize, 0, 0) }?;
-    let main = Fd::adopt(main as i32);
-    let (of, number) = (main.number() as usize, number as usize);
+    let whose = unsafe { syscall3(libc::SYS_pidfd_open, of as usize, flags as usize, 0) }?;
+    let whose = Fd::adopt(whose as i32);
+    let (of, number) = (whose.number() as usize, number as usize);
     // SAFETY: takes numbers only.
     let copy = unsafe { syscall3(libc::SYS_pidfd_getfd, of, number, 0) }?;
     Ok(Fd::adopt(copy as i32))
+}
+
+/// Runs `work` while this process may have `least` descriptors at once, as far as its hard limit or its privilege go.
+pub fn with_descriptors<R>(least: u64, work: impl FnOnce() -> R) -> R {
+    let before = descriptor_limit(None).unwrap_or([u64::MAX; 2]);
+    if before[0] >= least {
+        return work();
+    }
+    let raised = descriptor_limit(Some([least, before[1].max(least)]))
+        .or_else(|_| descriptor_limit(Some([least.min(before[1]), before[1]])));
+    let result = work();
+    if raised.is_ok() {
+        let _ = descriptor_limit(Some(before));
+    }
+    result
+}
+
+/// `RLIMIT_NOFILE` as it was, soft and hard, after setting it if `new` says so.
+fn descriptor_limit(new: Option<[u64; 2]>) -> Result<[u64; 2], Errno> {
+    let mut old = [0u64; 2];
+    let new_at = new.as_ref().map_or(0, |new| new.as_ptr() as usize);
+    let (resource, old_at) = (libc::RLIMIT_NOFILE as usize, old.as_mut_ptr() as usize);
+    // SAFETY: the kernel reads one pair of numbers and writes another.
+    unsafe { syscall5(libc::SYS_prlimit64, 0, resource, new_at, old_at, 0) }?;
+    Ok(old)
+}
+
+/// While it lives this process may look at itself in /proc, even after it changed its user (`PR_SET_DUMPABLE`, prctl(2)).
+/// Others of its user may, too: for a moment in which nothing of the program runs.
+#[must_use]
+pub struct Visible {
+    hide: bool,
+}
+
+impl Visible {
+    /// From now on.
+    pub fn now() -> Self {
+        // SAFETY: takes numbers only.
+        let state = unsafe { syscall3(libc::SYS_prctl, libc::PR_GET_DUMPABLE as usize, 0, 0) };
+        let hide = state != Ok(1);
+        if hide {
+            set_dumpable(1);
+        }
+        Self { hide }
+    }
+}
+
+impl Drop for Visible {
+    fn drop(&mut self) {
+        if self.hide {
+            set_dumpable(0);
+        }
+    }
+}
+
+fn set_dumpable(state: usize) {
+    // SAFETY: takes numbers only.
+    let _ = unsafe { syscall3(libc::SYS_prctl, libc::PR_SET_DUMPABLE as usize, state, 0) };
 }
 
 fn write_line(number: i32, parts: &[&str]) {

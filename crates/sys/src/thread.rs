@@ -58,6 +58,15 @@ pub struct Options {
     pub share_files: bool,
 }
 
+/// The calling thread's pointer to its block.
+#[must_use]
+pub fn pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the x86-64 ABI keeps the thread pointer itself at offset 0 of the fs segment.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+    pointer
+}
+
 /// A started thread. Dropping this value does not end it.
 #[derive(Debug)]
 pub struct Thread {

@@ -6,7 +6,6 @@
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PageNo, PageRange};
-use outpage_sys::map;
 use outpage_sys::uffd::{Change, Outcome, Stop, Uffd};
 
 use super::World;
@@ -107,9 +106,6 @@ impl World {
             Some(Change::Moved) => self.uffd.moved_to(address),
             None => address,
         };
-        match &self.releaser {
-            Some(releaser) => releaser.release(address, len, &self.uffd),
-            None => map::release(address, len).is_ok(),
-        }
+        self.releaser.release(address, len, &self.uffd)
     }
 }

@@ -265,18 +265,20 @@ impl Uffd {
         process::yield_now();
     }
 
-    /// Reads what waits, as [`Self::gather`] does, until it meets the message that `start..end` was
-    /// removed, which is left out: the caller had that done. False if the message is not there yet.
-    #[must_use]
-    pub fn hear_removal(&self, start: usize, end: usize) -> bool {
+    /// Reads what waits, as [`Self::gather`] does, but for what `take` keeps of each message.
+    pub fn gather_but(&self, take: &mut dyn FnMut(Message) -> [Option<Message>; 2]) {
         let mut message = [Message::Other];
         while let Ok(1) = self.read_now(&mut message) {
-            if message[0] == (Message::Removed { start, end }) {
-                return true;
-            }
-            self.backlog.borrow_mut().put(&message);
+            take(message[0])
+                .into_iter()
+                .flatten()
+                .for_each(|left| self.put_back(left));
         }
-        false
+    }
+
+    /// Has `message` given out like one that was read now.
+    pub fn put_back(&self, message: Message) {
+        self.backlog.borrow_mut().put(&[message]);
     }
 
     /// What is known to have happened to the mapping at `address` that [`Self::next_change`] did not give out yet.

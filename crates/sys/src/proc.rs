@@ -1,0 +1,62 @@
+//! /proc as the pager found it when it began.
+//!
+//! A program may change its root directory, and what it forks needs a pager as well. So the pager keeps the directory open, in
+//! its own descriptor table, and its threads go in by it; the program's own threads take the path.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use crate::fd::{self, Fd};
+use crate::raw::{Errno, syscall5};
+use crate::{own, thread};
+
+/// Longest path below /proc that is asked for, with its zero: `thread-self/fd/` and a number.
+const PATH_MAX: usize = 40;
+const PREFIX: &[u8] = b"/proc/";
+
+/// The directory's number in the pager's table; negative until it is known.
+static DIRECTORY: AtomicI32 = AtomicI32::new(-1);
+
+/// Opens the directory and keeps it, for the threads of the caller's descriptor table.
+///
+/// # Errors
+/// Those of open(2).
+pub fn keep() -> Result<(), Errno> {
+    let directory = fd::open(c"/proc", libc::O_PATH | libc::O_DIRECTORY)?;
+    keep_as(directory);
+    Ok(())
+}
+
+/// The same in a forked child, where the parent's directory is `directory`.
+pub fn keep_as(directory: Fd) {
+    DIRECTORY.store(directory.release(), Ordering::SeqCst);
+}
+
+/// The directory's number in the pager's table, if it is kept.
+#[must_use]
+pub fn directory() -> Option<i32> {
+    let number = DIRECTORY.load(Ordering::SeqCst);
+    (number >= 0).then_some(number)
+}
+
+/// Opens `path`, which is relative to /proc, as in `self/maps`.
+///
+/// # Errors
+/// Those of open(2); `ENAMETOOLONG` for more than 33 bytes.
+pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
+    let kept = directory().filter(|_| own::contains(thread::pointer()));
+    let Some(directory) = kept else {
+        let mut whole = [0; PREFIX.len() + PATH_MAX];
+        let bytes = path.to_bytes();
+        whole[..PREFIX.len()].copy_from_slice(PREFIX);
+        let place = whole.get_mut(PREFIX.len()..PREFIX.len() + bytes.len());
+        place.ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(bytes);
+        let whole = CStr::from_bytes_until_nul(&whole).map_err(|_| Errno::ENAMETOOLONG)?;
+        return fd::open(whole, flags);
+    };
+    let flags = (flags | libc::O_CLOEXEC) as usize;
+    let (directory, path) = (directory as usize, path.as_ptr() as usize);
+    // SAFETY: `path` is a valid C string for the length of the call.
+    let number = unsafe { syscall5(libc::SYS_openat, directory, path, flags, 0, 0) }?;
+    Ok(Fd::adopt(number as i32))
+}
