@@ -30,7 +30,9 @@ impl Live {
     ///
     /// The main thread's stack stays with the kernel (it grows by itself), as do the mappings that
     /// the kernel made for itself.
-    pub(crate) fn adopt_everything(&mut self) -> Result<(), StartError> {
+    ///
+    /// `advised` says that the program marked some of it for forks.
+    pub(crate) fn adopt_everything(&mut self, advised: bool) -> Result<(), StartError> {
         let mut found = Vec::with_capacity(1024);
         let mut buffer = vec![0; LIST_BYTES];
         let mut file_end = 0;
@@ -46,6 +48,12 @@ impl Live {
             ControlFlow::Continue(())
         })
         .map_err(os("read /proc/self/maps"))?;
+        // Before all of it is marked.
+        let mut marks = Vec::new();
+        if advised {
+            maps::for_each_advised(&mut buffer, |mark| marks.push(mark))
+                .map_err(os("read /proc/self/smaps"))?;
+        }
         let threads = crate::threads::now();
         for (start, end, prot) in found {
             let _ = map::madvise(start, end - start, libc::MADV_NORMAL);
@@ -54,6 +62,11 @@ impl Live {
                 self.keep_threads_in(&threads, start, end);
                 self.adopt(start, end);
             }
+        }
+        for mark in marks {
+            self.change(mark.start, mark.end - mark.start, |r| {
+                (r.not_forked, r.wiped_by_fork) = (mark.not_forked, mark.wiped);
+            });
         }
         self.drive();
         Ok(())

@@ -66,6 +66,8 @@ pub enum Call {
     Unbind { tid: u32, lasting: bool },
     /// Ends one lasting [`Call::Unbind`].
     Bind { tid: u32 },
+    /// A process that shares the memory is about to be made, which may be there when this one is gone: so shall the pager.
+    Outlive,
     /// The process ends in order: its event log, if it keeps one, is whole.
     Ending,
 }
@@ -97,6 +99,7 @@ impl Call {
             Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
             Self::Pin { addr, len } => [10, addr, len, 0, 0, 0],
             Self::Unpin { addr, len } => [11, addr, len, 0, 0, 0],
+            Self::Outlive => [2, 0, 0, 0, 0, 0],
             Self::Ending => [12, 0, 0, 0, 0, 0],
             Self::ThreadBegins { tid } => [13, tid as usize, 0, 0, 0, 0],
             Self::ThreadEnds { tid } => [14, tid as usize, 0, 0, 0, 0],
@@ -122,6 +125,7 @@ impl Call {
                 new_len: d,
                 flags: s(e),
             },
+            2 => Self::Outlive,
             3 => Self::Madvise {
                 addr: a,
                 len: b,

@@ -273,11 +273,27 @@ impl Live {
         }
     }
 
+    /// Where nothing can be found at `start` though its faults come here, somebody would fault for ever.
+    fn is_astray(&mut self, start: usize) {
+        let now = clock::now();
+        if self.world.regions.at(start).is_some() || self.astray.0 != start {
+            self.astray = (start, now);
+        } else if now.0 - self.astray.1.0 > TELLS_WITHIN.0 {
+            let at = format!("{start:#x}");
+            crate::start::fatal(&[
+                "outpage: a page at ",
+                &at,
+                " is managed and nothing is known of it; the program ends",
+            ]);
+        }
+    }
+
     /// A fault in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
     pub(crate) fn stray(&mut self, address: usize) {
         let start = address & !(PAGE_BYTES - 1);
         if self.world.change_at(address).is_none() {
             self.find(start);
+            self.is_astray(start);
         }
         // The thread faults again, and gets the kernel's answer or the pager's.
         let _ = self.world.uffd.wake(start, PAGE_BYTES);

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
 use outpage_sys::clock;
-use outpage_sys::maps::{self, Entry};
+use outpage_sys::maps::{Entry, List};
+use outpage_sys::raw::Errno;
 
 use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
 use crate::live::{Live, TICK};
@@ -21,6 +22,8 @@ const SHARE: u64 = 100;
 #[derive(Default)]
 pub(crate) struct Check {
     next: Nanos,
+    /// Opened once: a program may run out of descriptors.
+    file: Option<List>,
     list: Vec<u8>,
     found: Vec<Found>,
 }
@@ -33,7 +36,22 @@ struct Found {
     prot: i32,
 }
 
+impl Check {
+    /// In a forked child: the list is the parent's.
+    pub(crate) fn forget(&mut self) {
+        if let Some(file) = self.file.take() {
+            file.abandon();
+        }
+    }
+}
+
 impl Live {
+    /// Opens the list.
+    pub(crate) fn open_list(&mut self) -> Result<(), Errno> {
+        self.check.file = Some(List::open()?);
+        Ok(())
+    }
+
     /// Looks at all mappings, if it is time.
     pub(crate) fn check_mappings(&mut self, now: Nanos) {
         if now < self.check.next {
@@ -59,8 +77,8 @@ impl Live {
         let statics = crate::start::statics();
         let regions = &self.world.regions;
         let before = self.world.is_changing();
-        // A list that cannot be read tells nothing; the next one may.
-        let _ = maps::for_each(&mut list, |entry| {
+        let Some(file) = &self.check.file else { return };
+        let listed = file.for_each(&mut list, |entry| {
             let known = regions.any_within(entry.start, entry.end) || wanted(entry);
             if entry.is_private_anonymous() && known && !is_ours(entry, statics) {
                 found.push(Found {
@@ -72,7 +90,8 @@ impl Live {
             ControlFlow::Continue(())
         });
         // What a thread is changing is in the list as it will be, and here as it was: soon the kernel tells.
-        if !before && !self.world.is_changing() {
+        // And a list that could not be read tells nothing.
+        if listed.is_ok() && !before && !self.world.is_changing() {
             self.drop_stale(&found);
             for &Found { start, end, prot } in &found {
                 self.put_right(start, end, prot);

@@ -85,7 +85,7 @@ impl Engine {
         if let Ok(copy) = process::descriptor_of(Tid(tid), number) {
             return Some(copy);
         }
-        let path = format!("self/task/{tid}/fd/{number}\0");
+        let path = format!("{tid}/fd/{number}\0");
         let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
         let flags = if proc::directory() == Some(number) {
             libc::O_PATH | libc::O_DIRECTORY
@@ -106,6 +106,7 @@ impl Engine {
     /// In the child, before anything else touches memory: gives it a pager.
     pub fn fork_child(&'static self, ticket: Ticket) {
         own::after_fork_in_child();
+        process::outlives(None);
         let live = self.parked.lock().ok().and_then(|mut p| p.take());
         let Some(live) = live else {
             fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
@@ -241,6 +242,8 @@ fn begin_child(
     live.world.releaser = Releaser::default();
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
+    live.check.forget();
+    live.open_list().map_err(os("open /proc/self/maps"))?;
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
     mem::forget(mem::replace(&mut live.world.memory, memory));
     let session_fd = ticket

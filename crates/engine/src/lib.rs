@@ -18,6 +18,7 @@ mod fork;
 pub mod frames;
 pub mod hash;
 pub mod live;
+mod outlive;
 mod placement;
 pub mod regions;
 mod releaser;

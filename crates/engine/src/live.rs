@@ -49,6 +49,15 @@ pub(crate) struct Waiting {
     major: bool,
 }
 
+/// Why the loop ends for a while, and the slot of who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// The process is about to be forked.
+    Fork(usize),
+    /// The pager is to live on when the process ends.
+    Outlive(usize),
+}
+
 /// Everything the pager's thread owns.
 pub struct Live {
     /// The brain.
@@ -74,6 +83,8 @@ pub struct Live {
     pub(crate) detach_calls: u64,
     pub(crate) shared: crate::unmanaged::Shared,
     pub(crate) check: crate::check::Check,
+    /// The last page of which nothing was known, and since when.
+    pub(crate) astray: (usize, Nanos),
     transfers: Vec<Transfer>,
     completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
@@ -85,6 +96,12 @@ pub struct Live {
     pub(crate) waiting: Vec<Waiting>,
     stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
+    /// The slot of who wants the pager to outlive the process.
+    pub(crate) outlive_asked: Option<usize>,
+    /// It lives in a process of its own.
+    pub(crate) outlives: bool,
+    /// When it looks whether anybody else uses its memory.
+    pub(crate) next_look: Nanos,
     /// Address ranges that stay mapped until the fork is over.
     pub(crate) fork_keeps: Vec<(usize, usize)>,
     /// What stays mapped for threads.
@@ -124,6 +141,7 @@ impl Live {
             detach_calls: 0,
             shared: crate::unmanaged::Shared::default(),
             check: crate::check::Check::default(),
+            astray: (0, Nanos(0)),
             transfers: Vec::new(),
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
@@ -133,6 +151,9 @@ impl Live {
             waiting: Vec::with_capacity(64),
             stuck_since: None,
             fork_asked: None,
+            outlive_asked: None,
+            outlives: false,
+            next_look: Nanos(0),
             fork_keeps: Vec::with_capacity(4),
             kept: Vec::with_capacity(64),
             device: None,
@@ -141,8 +162,8 @@ impl Live {
         }
     }
 
-    /// Serves faults and calls until a fork is asked for; then the caller parks.
-    pub fn run_until_fork(&mut self) -> usize {
+    /// Serves faults and calls until the pager has to rest.
+    pub fn run(&mut self) -> Rest {
         let mut rounds = 0;
         loop {
             let messages = self.read_messages();
@@ -150,7 +171,10 @@ impl Live {
             self.drive();
             self.trim();
             if let Some(slot) = self.fork_asked.take() {
-                return slot;
+                return Rest::Fork(slot);
+            }
+            if let Some(slot) = self.outlive_asked.take() {
+                return Rest::Outlive(slot);
             }
             rounds = (rounds + 1) % ROUNDS;
             if rounds == 0 {
@@ -243,8 +267,8 @@ impl Live {
     fn call(&mut self, slot: usize) {
         if let Some(call) = self.calls.take(slot) {
             let result = self.serve(call, slot);
-            if self.fork_asked == Some(slot) {
-                return; // Answered by whoever parks.
+            if [self.fork_asked, self.outlive_asked].contains(&Some(slot)) {
+                return; // Answered by whoever has the pager rest.
             }
             self.calls.answer(slot, result);
         }
@@ -508,6 +532,7 @@ impl Live {
         self.world.cow_duplicates = 0;
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
+        (self.outlive_asked, self.outlives) = (None, false);
         self.fork_keeps.clear();
         self.kept.clear();
     }

@@ -28,6 +28,8 @@ pub struct Region {
     pub not_forked: bool,
     /// Nobody said that it was mapped: it was found.
     pub found: bool,
+    /// A touch is an error (`MADV_GUARD_INSTALL`): no neighbour's fault may fill it.
+    pub guarded: bool,
 }
 
 impl Region {
@@ -62,8 +64,8 @@ impl Region {
         self.end == next.start
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
             && (self.prot, self.locked, self.pins) == (next.prot, next.locked, next.pins)
-            && (self.wiped_by_fork, self.not_forked, self.found)
-                == (next.wiped_by_fork, next.not_forked, next.found)
+            && (self.wiped_by_fork, self.not_forked) == (next.wiped_by_fork, next.not_forked)
+            && (self.found, self.guarded) == (next.found, next.guarded)
     }
 }
 
@@ -180,6 +182,7 @@ impl Regions {
             wiped_by_fork: false,
             not_forked: false,
             found: false,
+            guarded: false,
         };
         self.insert(region);
         region

@@ -123,6 +123,7 @@ fn start() -> Arc<Order> {
         name: c"outpage-drop",
         stack_bytes: STACK_BYTES,
         share_files: true,
+        process: false,
     };
     let theirs = order.clone();
     if let Err(error) = thread::spawn(|order: Arc<Order>| order.work(), theirs, &options) {

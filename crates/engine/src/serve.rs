@@ -78,6 +78,10 @@ impl Live {
                 self.placement.bind(Tid(tid));
                 0
             }
+            Call::Outlive => {
+                self.outlive_asked = (!self.outlives).then_some(slot);
+                0
+            }
             Call::Ending => {
                 self.pager.ending();
                 0
@@ -91,7 +95,18 @@ impl Live {
             MADV_GUARD_INSTALL
                 if addr.is_multiple_of(PAGE_BYTES) && self.manages_any(addr, len) =>
             {
-                unit(self.forget(addr, len, advice))
+                let result = self.forget(addr, len, advice);
+                if result.is_ok() {
+                    self.change(addr, len, |r| r.guarded = true);
+                }
+                unit(result)
+            }
+            MADV_GUARD_REMOVE => {
+                let result = map::madvise(addr, len, advice);
+                if result.is_ok() {
+                    self.change(addr, len, |r| r.guarded = false);
+                }
+                unit(result)
             }
             // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
             // would have the pager wait for itself, and access hints would split mappings for nothing.
@@ -330,3 +345,4 @@ const MADV_POPULATE_READ: i32 = 22;
 const MADV_POPULATE_WRITE: i32 = 23;
 const MADV_COLLAPSE: i32 = 25;
 const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;

@@ -28,7 +28,7 @@ use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, Store
 use crate::contiguous;
 use crate::fork::Ticket;
 use crate::frames::Frames;
-use crate::live::Live;
+use crate::live::{Live, Rest};
 use crate::report;
 use crate::session::{EXTENT_SLOTS, Session, SessionError, SessionPaths};
 use crate::workers::Workers;
@@ -40,6 +40,8 @@ pub struct Setup {
     pub config: Config,
     /// Where the session and its swap file are; without them the process gets its own.
     pub paths: SessionPaths,
+    /// The program has said of some memory how it is to be forked (`MADV_DONTFORK`, `MADV_WIPEONFORK`).
+    pub advised: bool,
 }
 
 /// Why there is no pager.
@@ -93,12 +95,13 @@ pub struct Engine {
     pub(crate) tid: AtomicU32,
     pub(crate) config: Config,
     pub(crate) paths: SessionPaths,
+    advised: bool,
     write_protects: AtomicBool,
     state: AtomicU32,
     error: Mutex<Option<StartError>>,
 }
 
-static ENGINE: OnceLock<Engine> = OnceLock::new();
+pub(crate) static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 /// An address among this library's own variables, which must never be paged.
 pub(crate) fn statics() -> usize {
@@ -107,7 +110,7 @@ pub(crate) fn statics() -> usize {
 
 /// Stack of the pager's thread: measured use is below 32 KiB; reading the list of mappings and
 /// formatting an error take a few more.
-const STACK_BYTES: usize = 512 << 10;
+pub(crate) const STACK_BYTES: usize = 512 << 10;
 
 /// What a new pager thread begins with.
 pub(crate) enum Begin {
@@ -133,6 +136,7 @@ impl Engine {
             tid: AtomicU32::new(0),
             config: setup.config,
             paths: setup.paths,
+            advised: setup.advised,
             write_protects: AtomicBool::new(false),
             state: AtomicU32::new(STARTING),
             error: Mutex::new(None),
@@ -150,6 +154,7 @@ impl Engine {
             name: c"outpage",
             stack_bytes: STACK_BYTES,
             share_files: false,
+            process: false,
         };
         let thread =
             thread::spawn(pager_thread, begin, &options).map_err(os("start the pager's thread"))?;
@@ -210,8 +215,10 @@ fn pager_thread(begin: Begin) {
     live.next_tick = clock::now();
     engine.report(Ok(()));
     loop {
-        let slot = live.run_until_fork();
-        live = crate::fork::park(engine, live, slot);
+        live = match live.run() {
+            Rest::Fork(slot) => crate::fork::park(engine, live, slot),
+            Rest::Outlive(slot) => crate::outlive::move_out(engine, live, slot),
+        };
     }
 }
 
@@ -320,11 +327,12 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     ));
     live.pool = pool;
     live.device = device;
+    live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
     live.take_share();
     live.set_apart();
     live.apply_share();
-    live.adopt_everything()?;
+    live.adopt_everything(engine.advised)?;
     Ok(live)
 }
 

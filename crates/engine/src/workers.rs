@@ -24,6 +24,7 @@ impl Spawner for Workers {
             name: c"outpage-io",
             stack_bytes: STACK_BYTES,
             share_files: true,
+            process: false,
         };
         let job = Job {
             run,

@@ -119,6 +119,7 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
     let engine = Engine::start(Setup {
         config,
         paths: SessionPaths::default(),
+        advised: false,
     })
     .map_err(|e| e.to_string())?;
     let pages = (2 * LIMIT / 4096) as usize;

@@ -292,9 +292,11 @@ unsafe extern "C" fn vfork() -> c_int {
     naked_asm!(
         "sub rsp, 8",
         "xor edi, edi",
+        "mov esi, {vfork}",
         "call {before}",
         "add rsp, 8",
         "jmp qword ptr [rip + {original}]",
+        vfork = const CLONE_VM | libc::CLONE_VFORK,
         before = sym threads::before_sharing_child,
         original = sym VFORK_ORIGINAL,
     )
@@ -483,6 +485,7 @@ unsafe extern "C" fn clone() -> c_int {
         "push r9",
         "sub rsp, 8",
         "mov rdi, rax",
+        "mov esi, edx",
         "call {before}",
         "add rsp, 8",
         "pop r9",

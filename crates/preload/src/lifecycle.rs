@@ -14,7 +14,7 @@ use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, patch, pins, share, threads, trace};
+use crate::{budget, exec, hooks, loaded, memory, patch, pins, share, threads, trace};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
@@ -185,10 +185,12 @@ pub fn start_pager() {
         let setup = Setup {
             config: config.clone(),
             paths: paths.clone(),
+            advised: memory::ADVISED.load(Ordering::SeqCst),
         };
         match loaded::without_later(|| Engine::start(setup)) {
             Ok(engine) => {
                 pins::need(engine.write_protects());
+                threads::tell_of_sharers(engine);
                 Some(engine)
             }
             Err(error) if ALLOW_UNMANAGED.load(Ordering::Acquire) => {

@@ -10,6 +10,7 @@
 //! `MAP_STACK` has no effect in the kernel; thread stacks are managed like other memory.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
@@ -145,9 +146,15 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: 
     result
 }
 
+/// The program has marked memory for forks; before there is a pager nobody else remembers where.
+pub static ADVISED: AtomicBool = AtomicBool::new(false);
+
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
     let _trace = trace::begin(trace::Hook::Madvise);
+    if matches!(advice, libc::MADV_DONTFORK | libc::MADV_WIPEONFORK) {
+        ADVISED.store(true, Ordering::SeqCst);
+    }
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_madvise, [addr, len, advice as usize, 0, 0, 0]) };
     run(none, direct, |engine| {

@@ -70,6 +70,7 @@ fn member() -> Option<&'static Session> {
             name: c"outpage-member",
             stack_bytes: 64 << 10,
             share_files: false,
+            process: false,
         };
         if thread::spawn(be_member, (), &options).is_err() {
             STATE.store(FAILED, Ordering::Release);

@@ -12,7 +12,7 @@
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use outpage_core::units::Nanos;
 use outpage_engine::Engine;
@@ -87,8 +87,9 @@ fn hear_of_end() {
     }
 }
 
-/// In the child of a fork: threads that the parent was making begin there.
+/// In the child of a fork: threads that the parent was making begin there, and nobody shares its memory.
 pub fn forget_births() {
+    SHARED.store(false, Ordering::SeqCst);
     BIRTHS_NOW.iter().for_each(Birth::free);
 }
 
@@ -186,10 +187,18 @@ impl Drop for Unbound {
     }
 }
 
-/// Before a `clone` or `vfork` that shares the memory, which comes at once: no page is touched until then.
+/// Before a `clone` or `vfork` with `flags` that shares the memory, which comes at once: no page is touched until then.
 /// `word` is cleared when the child ends, unless it is 0.
-pub extern "C" fn before_sharing_child(word: usize) {
+pub extern "C" fn before_sharing_child(word: usize, flags: c_int) {
+    let outlives = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
+    let may_outlive = flags & outlives == libc::CLONE_VM;
+    if may_outlive {
+        SHARED.store(true, Ordering::SeqCst);
+    }
     if let Path::Managed(engine) = mode::enter() {
+        if may_outlive {
+            engine.call(Call::Outlive);
+        }
         if word != 0 {
             engine.call(Call::KeepWord { addr: word });
         }
@@ -198,5 +207,15 @@ pub extern "C" fn before_sharing_child(word: usize) {
             tid,
             lasting: false,
         });
+    }
+}
+
+/// A process that shares the memory was made, and may be there when this one is gone.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Tells a pager that begins of such a process.
+pub fn tell_of_sharers(engine: &Engine) {
+    if SHARED.load(Ordering::SeqCst) {
+        engine.call(Call::Outlive);
     }
 }

@@ -248,7 +248,7 @@ impl Memory {
     /// # Errors
     /// Those of open(2); `EACCES` for a process that made itself undumpable.
     pub fn open() -> Result<Self, Errno> {
-        proc::open(c"self/mem", libc::O_RDONLY).map(Self)
+        proc::open(c"thread-self/mem", libc::O_RDONLY).map(Self)
     }
 
     /// The descriptor, to be kept by [`fd::close_all_except`].

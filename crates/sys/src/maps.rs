@@ -2,8 +2,9 @@
 
 use core::ops::ControlFlow;
 
+use crate::fd::{self, Fd};
+use crate::proc;
 use crate::raw::Errno;
-use crate::{fd, proc};
 
 /// What a mapping is, judged by the name and inode of its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,15 +144,113 @@ pub fn for_each(
     buffer: &mut [u8],
     visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
-    let file = proc::open(c"self/maps", libc::O_RDONLY)?;
-    for_each_from(|space| fd::read(file.number(), space), buffer, visit)
+    List::open()?.for_each(buffer, visit)
+}
+
+/// The list, open: it can be read again and again when no more descriptors are to be had.
+#[derive(Debug)]
+pub struct List(Fd);
+
+impl List {
+    /// Opens /proc/self/maps.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn open() -> Result<Self, Errno> {
+        proc::open(c"thread-self/maps", libc::O_RDONLY).map(Self)
+    }
+
+    /// As [`for_each`].
+    ///
+    /// # Errors
+    /// As [`for_each`].
+    pub fn for_each(
+        &self,
+        buffer: &mut [u8],
+        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Errno> {
+        let mut offset = 0;
+        let read = |space: &mut [u8]| {
+            let got = fd::pread(self.0.number(), space, offset)?;
+            offset += got as u64;
+            Ok(got)
+        };
+        for_each_from(read, buffer, visit)
+    }
+
+    /// Forgets a list whose descriptor belongs to another process or table: nothing is closed.
+    pub fn abandon(self) {
+        let _ = self.0.release();
+    }
+}
+
+/// What of /proc/self/smaps concerns forks, for a range that is marked so: left out of children, or empty there (`MADV_DONTFORK`,
+/// `MADV_WIPEONFORK`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advised {
+    /// First byte.
+    pub start: usize,
+    /// First byte after it.
+    pub end: usize,
+    /// Left out.
+    pub not_forked: bool,
+    /// Empty.
+    pub wiped: bool,
+}
+
+/// Calls `visit` with every mapping that is marked. Slow: the kernel looks at every page table.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn for_each_advised(buffer: &mut [u8], mut visit: impl FnMut(Advised)) -> Result<(), Errno> {
+    let file = proc::open(c"thread-self/smaps", libc::O_RDONLY)?;
+    let mut last = (0, 0);
+    each_line(
+        |space| fd::read(file.number(), space),
+        buffer,
+        |line| {
+            if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+                let has = |flag: &[u8]| flags.split(|&byte| byte == b' ').any(|f| f == flag);
+                let (not_forked, wiped) = (has(b"dc"), has(b"wf"));
+                if not_forked || wiped {
+                    let (start, end) = last;
+                    visit(Advised {
+                        start,
+                        end,
+                        not_forked,
+                        wiped,
+                    });
+                }
+            } else if let Some(entry) = Entry::parse(line) {
+                last = (entry.start, entry.end);
+            }
+            ControlFlow::Continue(())
+        },
+    )
 }
 
 /// As [`for_each`], from any source of text: `source` fills a slice and returns how many bytes, 0 at the end.
 fn for_each_from(
-    mut source: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+    source: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
     buffer: &mut [u8],
     mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    let mut wrong = false;
+    each_line(source, buffer, |line| match Entry::parse(line) {
+        Some(entry) => visit(&entry),
+        None => {
+            wrong = true;
+            ControlFlow::Break(())
+        }
+    })?;
+    if wrong { Err(Errno::EIO) } else { Ok(()) }
+}
+
+/// Calls `visit` with every line of a text, without its end.
+fn each_line(
+    mut source: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+    buffer: &mut [u8],
+    mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
     let mut filled = 0;
     loop {
@@ -162,9 +261,9 @@ fn for_each_from(
         filled += got;
         let mut at = 0;
         while let Some(len) = buffer[at..filled].iter().position(|&byte| byte == b'\n') {
-            let entry = Entry::parse(&buffer[at..at + len]).ok_or(Errno::EIO)?;
+            let line = &buffer[at..at + len];
             at += len + 1;
-            if visit(&entry).is_break() {
+            if visit(line).is_break() {
                 return Ok(());
             }
         }

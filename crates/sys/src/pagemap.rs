@@ -86,7 +86,7 @@ impl Pagemap {
     /// # Errors
     /// Those of open(2).
     pub fn open() -> Result<Self, Errno> {
-        proc::open(c"self/pagemap", libc::O_RDONLY).map(Self)
+        proc::open(c"thread-self/pagemap", libc::O_RDONLY).map(Self)
     }
 
     /// The descriptor, to be kept by [`fd::close_all_except`].

@@ -1,6 +1,7 @@
 //! What concerns the process and its threads as a whole.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use outpage_core::units::Nanos;
 
@@ -68,7 +69,7 @@ pub fn cpu() -> u32 {
 #[must_use]
 pub fn cpu_of(tid: Tid) -> Option<u32> {
     let mut path = [0u8; 40];
-    fd::numbered(&mut path, b"self/task/", tid.0, b"/stat");
+    fd::numbered(&mut path, b"", tid.0, b"/stat");
     let file = proc::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
     let mut text = [0u8; 512];
     let len = fd::read(file.number(), &mut text).ok()?;
@@ -95,11 +96,16 @@ pub fn robust_list(tid: Tid) -> Result<usize, Errno> {
 ///
 /// # Errors
 /// Those of opening and reading `/proc/self/task`.
-pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+pub fn each_thread(visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    each_numbered(c"self/task", visit)
+}
+
+/// Calls `visit` with every task that has an entry in a directory of /proc.
+fn each_numbered(path: &CStr, mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     // From `struct linux_dirent64` of getdents64(2): its length, and its name behind a type.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
-    let directory = proc::open(c"self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let directory = proc::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
     let mut entries = [0u8; 4096];
     loop {
         let (fd, at) = (directory.number() as usize, entries.as_mut_ptr() as usize);
@@ -205,7 +211,7 @@ pub fn say_for_main(parts: &[&str]) {
 
 /// A copy of descriptor `number` of the main thread, in the caller's table (Linux 5.6).
 fn descriptor_of_main(number: i32) -> Result<Fd, Errno> {
-    copy_descriptor(pid(), 0, number)
+    copy_descriptor(program(), 0, number)
 }
 
 /// A copy of descriptor `number` of thread `tid` of this process, in the caller's table: the same open file description.
@@ -312,12 +318,67 @@ pub fn die(parts: &[&str]) -> ! {
     kill()
 }
 
-/// Kills the whole process as [`die`] does, without a word.
+/// Kills the whole process as [`die`] does, without a word; and every other that shares the memory, if the caller is a task of
+/// its own ([`outlives`]).
 pub fn kill() -> ! {
+    if program() != pid() {
+        let _ = each_sharer(|task| {
+            // SAFETY: takes numbers only.
+            let _ = unsafe { syscall3(libc::SYS_kill, task.0 as usize, libc::SIGKILL as usize, 0) };
+        });
+    }
     loop {
         // SAFETY: takes numbers only.
         let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
     }
+}
+
+/// Ends the caller's process, which is one of its own, in order.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: takes a number only.
+        let _ = unsafe { syscall3(libc::SYS_exit_group, 0, 0, 0) };
+    }
+}
+
+/// The process whose memory the caller, a process of its own, serves; 0 while they are one.
+static PROGRAM: AtomicU32 = AtomicU32::new(0);
+
+/// Says that the pager lives in a process of its own from now on, beside `program`; `None` that it does not, as in a forked child.
+pub fn outlives(program: Option<u32>) {
+    PROGRAM.store(program.unwrap_or(0), Ordering::SeqCst);
+}
+
+/// The process whose memory the pager serves.
+#[must_use]
+pub fn program() -> u32 {
+    match PROGRAM.load(Ordering::SeqCst) {
+        0 => pid(),
+        other => other,
+    }
+}
+
+/// Whether no other process uses the caller's memory, as far as /proc shows it: one look at every process.
+#[must_use]
+pub fn has_memory_alone() -> bool {
+    let mut alone = true;
+    let seen = each_sharer(|_| alone = false);
+    seen.is_ok() && alone
+}
+
+/// Calls `visit` with every other process that shares the caller's memory, as far as /proc shows it (kcmp(2)).
+fn each_sharer(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    /// Of include/uapi/linux/kcmp.h.
+    const KCMP_VM: usize = 1;
+    let me = pid();
+    each_numbered(c".", |task| {
+        let pids = [me as usize, task.0 as usize];
+        // SAFETY: takes numbers only.
+        let same = unsafe { syscall5(libc::SYS_kcmp, pids[0], pids[1], KCMP_VM, 0, 0) };
+        if task.0 != me && same == Ok(0) {
+            visit(task);
+        }
+    })
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub struct Options {
     pub stack_bytes: usize,
     /// Use the creator's descriptor table, rather than a copy of it.
     pub share_files: bool,
+    /// A process of its own that shares the memory, rather than a thread of this one: it does not end with it. It sends no
+    /// signal at its end, so that no ordinary wait(2) meets it.
+    pub process: bool,
 }
 
 /// The calling thread's pointer to its block.
@@ -101,16 +104,21 @@ impl Thread {
         self.alive().load(Ordering::Acquire) != 0
     }
 
-    /// Waits for its end and unmaps its stack.
-    pub fn join(self) {
+    /// Waits for its end.
+    pub fn await_end(&self) {
         loop {
             let alive = self.alive().load(Ordering::Acquire);
             if alive == 0 {
-                break;
+                return;
             }
             // The kernel wakes with the scope "any process".
             futex::wait(self.alive(), alive, None, Scope::System);
         }
+    }
+
+    /// Waits for its end and unmaps its stack.
+    pub fn join(self) {
+        self.await_end();
         drop(core::mem::ManuallyDrop::into_inner(self.block));
     }
 
@@ -228,11 +236,14 @@ unsafe fn start(
     } else {
         0
     };
+    let member = if options.process {
+        0
+    } else {
+        libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM
+    };
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM
+        | member
         | libc::CLONE_SETTLS
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID

@@ -16,6 +16,7 @@ const OPTIONS: Options = Options {
     name: c"outpage-test",
     stack_bytes: 64 << 10,
     share_files: false,
+    process: false,
 };
 
 /// Runs `work` on a raw thread and returns what it returned. `work` itself was made by the creator.
@@ -169,6 +170,7 @@ fn a_worker_can_share_its_creators_descriptors() {
         let options = Options {
             name: c"worker",
             share_files: true,
+            process: false,
             ..OPTIONS
         };
         thread::spawn(open, (), &options).unwrap().join();

@@ -97,10 +97,11 @@ extern "C" fn before_child(number: c_long, flags: usize, word: usize) {
             let [flags, _, word] = unsafe { (flags as *const [usize; 3]).read_unaligned() };
             (flags, word)
         }
+        libc::SYS_vfork => ((libc::CLONE_VM | libc::CLONE_VFORK) as usize, 0),
         _ => (0, 0),
     };
     let clears = flags & CLEARS_WORD as usize != 0;
-    threads::before_sharing_child(if clears { word } else { 0 });
+    threads::before_sharing_child(if clears { word } else { 0 }, flags as c_int);
 }
 
 /// A child with a copy of the memory, by number. One that has a stack of its own returns there, with the caller's registers.
@@ -259,7 +260,7 @@ unsafe extern "C" fn routed(
         | libc::SYS_preadv
         | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
         libc::SYS_set_tid_address => {
-            threads::before_sharing_child(a);
+            threads::before_sharing_child(a, libc::CLONE_THREAD);
             // SAFETY: the program's own call.
             unsafe { raw::call(number, [a, b, c, d, e, f]) }
         }

@@ -1,0 +1,96 @@
+//! A pager that outlives its process.
+//!
+//! A process that shares the memory of another (`CLONE_VM`, and neither a thread nor waited for as by vfork) may be there when that
+//! one has ended or executed another program, and threads end with their process. So before such a process is made the pager
+//! comes to rest, as for a fork, and goes on in a task of its own: a process without a name of its own for wait(2), which shares
+//! the memory and the pager's descriptors, and ends when nobody else uses the memory any more.
+//!
+//! The thread that it leaves behind watches it: a pager that dies takes the program along, never its pages.
+
+use std::sync::atomic::Ordering;
+
+use outpage_core::units::Nanos;
+use outpage_store::Descriptors;
+use outpage_sys::process;
+use outpage_sys::thread::{self, Options};
+
+use crate::live::{Live, Rest};
+use crate::start::{ENGINE, Engine, STACK_BYTES, fatal};
+
+/// How often the pager looks whether it is alone: a look costs 2 us a process of the machine.
+const LOOK: Nanos = Nanos(1_000_000_000);
+
+/// On the pager's thread: hands the pager over. Returns it where it cannot be, which is answered as if it were: then it ends with
+/// the process, and so does whoever shares the memory.
+pub(crate) fn move_out(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+    loop {
+        live.attend_to_changes();
+        live.quiesce_all();
+        if live.world.is_calm() {
+            break;
+        }
+    }
+    live.outlives = true;
+    process::outlives(Some(process::pid()));
+    // The thread's own copy of the descriptors goes on to be used by both.
+    let options = Options {
+        name: c"outpage",
+        stack_bytes: STACK_BYTES,
+        share_files: true,
+        process: true,
+    };
+    match thread::spawn(live_on, (live, slot), &options) {
+        Ok(task) => {
+            engine.tid.store(task.tid().0, Ordering::SeqCst);
+            task.await_end();
+            fatal(&["outpage: the pager ended before the program; the program ends"])
+        }
+        Err(error) => fatal(&[
+            "outpage: cannot start a pager for processes that share their memory: ",
+            error.text(),
+            "; the program ends",
+        ]),
+    }
+}
+
+/// The life of the pager in its own process.
+fn live_on((mut live, slot): (Box<Live>, usize)) {
+    let engine = ENGINE.get().expect("set before the first thread");
+    // Rings and workers belong to the process that made them.
+    if let Err(error) = live.store.reopen_after_fork(Descriptors::Copied) {
+        let text = error.to_string();
+        fatal(&[
+            "outpage: the pager cannot go on in a process of its own: ",
+            &text,
+        ]);
+    }
+    live.world.releaser = crate::releaser::Releaser::default();
+    live.calls.answer(slot, 0);
+    live.resolve_bell(slot);
+    loop {
+        live = match live.run() {
+            Rest::Fork(slot) => crate::fork::park(engine, live, slot),
+            Rest::Outlive(slot) => {
+                live.calls.answer(slot, 0);
+                live.resolve_bell(slot);
+                live
+            }
+        };
+    }
+}
+
+impl Live {
+    /// Ends the pager's own process when nobody else uses the memory.
+    pub(crate) fn end_if_alone(&mut self, now: Nanos) {
+        if !self.outlives || now < self.next_look {
+            return;
+        }
+        self.next_look = Nanos(now.0 + LOOK.0);
+        if process::has_memory_alone() {
+            self.pager.flush(true);
+            // An error leaves the entry to whoever next looks for the dead.
+            let _ = self.session.leave();
+            process::exit();
+        }
+    }
+}
