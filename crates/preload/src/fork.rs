@@ -89,7 +89,7 @@ fn start_direct_child() {
     mode::forget_other_threads();
     threads::forget_births();
     share::forget();
-    budget::restart();
+    budget::restart_in_child();
 }
 
 /// libc's `clone`: entry, stack, flags, argument, then the variadic part.
