@@ -206,11 +206,11 @@ pub fn start_pager() {
 /// Says that this process gets no pager; returns if it may run without a limit.
 ///
 /// A program that goes on alone would take what the limit keeps for others. But one that left its
-/// session's reach, or found it full, can do nothing about it, and one without a session has no others.
+/// session's reach, or found it full, can do nothing about it.
 fn go_on_without(error: &StartError) {
     if let StartError::Session(SessionError::Unreachable | SessionError::Full) = error {
         say(format_args!("{error}: this process runs without a limit"));
-    } else if share::is_alone() || ALLOW_UNMANAGED.load(Ordering::Acquire) {
+    } else if ALLOW_UNMANAGED.load(Ordering::Acquire) {
         say(format_args!("cannot page, runs without a limit: {error}"));
     } else {
         let (pid, error) = (process::pid().to_string(), error.to_string());

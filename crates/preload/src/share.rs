@@ -55,11 +55,6 @@ pub fn raise_to(have: u64, need: u64, step: u64) -> Result<u64, SessionError> {
     Ok((lent * PAGE_BYTES as u64).max(have))
 }
 
-/// Whether this process has the limit for itself.
-pub fn is_alone() -> bool {
-    PATHS.load(Ordering::Acquire).is_null()
-}
-
 /// Whether something is lent to this process that it could give back.
 pub fn is_member() -> bool {
     IS_MEMBER.load(Ordering::Acquire)
