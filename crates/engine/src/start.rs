@@ -346,7 +346,7 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
 
 fn open_session(engine: &Engine) -> Result<Session, StartError> {
     match &engine.paths.session {
-        Some(path) => Session::open(path).map_err(StartError::Session),
+        Some(_) => engine.paths.open().map_err(StartError::Session),
         None => {
             let config = &engine.config;
             let made = Session::create(config.limit_pages(), config.swap_cap_bytes());

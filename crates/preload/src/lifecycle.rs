@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism};
-use outpage_engine::session::SessionPaths;
-use outpage_engine::{Engine, Setup};
+use outpage_engine::session::{SessionError, SessionPaths};
+use outpage_engine::{Engine, Setup, StartError};
 use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
@@ -136,7 +136,7 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     pins::need(config.mechanism == Mechanism::WriteProtect);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
-    budget::restart();
+    budget::start();
     if let Some(file) = find("OUTPAGE_TRACE_HOOKS") {
         trace::start(file);
     }
@@ -179,38 +179,51 @@ fn threads() -> usize {
 pub fn start_pager() {
     let _signals = SignalsBlocked::new();
     mode::start(|| {
-        share::leave();
         // SAFETY: set by the constructor before there was a hook, and never freed.
         let (config, paths) = unsafe { &*SETTINGS.load(Ordering::Acquire) };
         let setup = Setup {
             config: config.clone(),
             paths: paths.clone(),
         };
-        match loaded::without_later(|| Engine::start(setup)) {
+        let started = match budget::refusal() {
+            Some(error) => Err(StartError::Session(error)),
+            None => loaded::without_later(|| Engine::start(setup)),
+        };
+        match started {
             Ok(engine) => {
                 pins::need(engine.write_protects());
                 Some(engine)
             }
-            Err(error) if ALLOW_UNMANAGED.load(Ordering::Acquire) => {
-                say(format_args!("cannot page, runs without a limit: {error}"));
-                None
-            }
-            // A program that goes on alone would take what the limit keeps for others.
             Err(error) => {
-                let pid = process::pid().to_string();
-                let error = error.to_string();
-                let remedy =
-                    "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
-                process::die(&[
-                    "outpage: ",
-                    &pid,
-                    ": cannot page, the program ends: ",
-                    &error,
-                    remedy,
-                ])
+                go_on_without(&error);
+                share::leave();
+                None
             }
         }
     });
+}
+
+/// Says that this process gets no pager; returns if it may run without a limit.
+///
+/// A program that goes on alone would take what the limit keeps for others. But one that left its
+/// session's reach, or found it full, can do nothing about it.
+fn go_on_without(error: &StartError) {
+    if let StartError::Session(SessionError::Unreachable | SessionError::Full) = error {
+        say(format_args!("{error}: this process runs without a limit"));
+    } else if ALLOW_UNMANAGED.load(Ordering::Acquire) {
+        say(format_args!("cannot page, runs without a limit: {error}"));
+    } else {
+        let (pid, error) = (process::pid().to_string(), error.to_string());
+        let remedy =
+            "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
+        process::die(&[
+            "outpage: ",
+            &pid,
+            ": cannot page, the program ends: ",
+            &error,
+            remedy,
+        ])
+    }
 }
 
 /// Writes one line to descriptor 2, with the process's number.

@@ -5,7 +5,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::fd::{self, Fd};
-use crate::raw::{Errno, syscall3, syscall5, syscall6};
+use crate::raw::{Errno, check, syscall3, syscall5, syscall6};
 
 /// Locks byte `index` of `file` as [`crate::shared::lock_byte`] does, waiting until it is free.
 ///
@@ -247,6 +247,34 @@ fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
     Ok(old)
 }
 
+/// Makes a copy of this process, which calls `child` and ends with the exit code that it returns; returns
+/// the copy's process id.
+///
+/// The copy has all descriptors, no thread but this one, and the default action for every signal. What
+/// the caller still has to write, or to do at its exit, the copy does not.
+///
+/// # Errors
+/// Those of fork(2).
+pub fn fork(child: impl FnOnce() -> u8) -> Result<u32, Errno> {
+    // SAFETY: takes nothing. libc's function, which leaves its heap usable in the copy.
+    match unsafe { libc::fork() } {
+        // SAFETY: the calling thread's errno.
+        -1 => check(-unsafe { *libc::__errno_location() } as isize).map(|_| 0),
+        0 => {
+            for signal in 1..=64 {
+                // SIGKILL and SIGSTOP cannot be changed.
+                let _ = action(signal, Some(DEFAULT));
+            }
+            let code = child();
+            loop {
+                // SAFETY: ends the process, and touches no memory.
+                let _ = unsafe { syscall3(libc::SYS_exit_group, usize::from(code), 0, 0) };
+            }
+        }
+        pid => Ok(pid as u32),
+    }
+}
+
 /// Sends `signal` to process `pid`.
 ///
 /// # Errors
@@ -308,6 +336,31 @@ mod tests {
         let other = fd::reopen(file.number(), libc::O_RDWR).unwrap();
         wait_lock_byte(file.number(), 3).unwrap();
         assert_eq!(crate::shared::is_locked(other.number(), 3), Ok(true));
+    }
+
+    #[test]
+    fn a_copy_ends_with_its_code_and_dies_of_signals() {
+        let wait = |pid: u32| {
+            let mut status = 0;
+            // SAFETY: waits for a child of this test's own.
+            let got = unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+            assert_eq!(got, pid as i32);
+            std::process::ExitStatus::from_raw(status)
+        };
+        assert_eq!(wait(fork(|| 7).unwrap()).code(), Some(7));
+        let waits = fork(|| {
+            loop {
+                futex_for_ever();
+            }
+        });
+        let waits = waits.unwrap();
+        send(waits, libc::SIGTERM).unwrap();
+        assert_eq!(wait(waits).signal(), Some(libc::SIGTERM));
+    }
+
+    fn futex_for_ever() {
+        let word = core::sync::atomic::AtomicU32::new(0);
+        crate::futex::wait(&word, 0, None, crate::futex::Scope::Process);
     }
 
     #[test]

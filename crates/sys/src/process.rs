@@ -39,6 +39,14 @@ pub fn yield_now() {
     let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
 }
 
+/// Whether this process has a thread `tid`, one that is ending included.
+#[must_use]
+pub fn has_thread(tid: Tid) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let asked = unsafe { syscall3(libc::SYS_tgkill, pid() as usize, tid.0 as usize, 0) };
+    asked != Err(Errno::ESRCH)
+}
+
 /// CPU time, user and system, of all children that ended and were waited for, and of theirs, in steps
 /// of 1 us.
 #[must_use]

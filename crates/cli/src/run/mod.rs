@@ -45,6 +45,9 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let mut running = plan.start(&args.program()[0], &args.program()[1..], allow)?;
     let status = wait::wait(&mut running.child, &signals)?;
     let outcome = Outcome::of(&running.session, began.elapsed());
+    if let Err(error) = running.session.check() {
+        eprintln!("outpage: {error}; what it counted may be wrong");
+    }
     // Dying by a signal runs no destructors: the session must be let go before.
     drop(running);
     if !config.quiet {

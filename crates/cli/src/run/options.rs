@@ -52,7 +52,7 @@ pub struct Args {
     /// No closing summary
     #[arg(long, short)]
     quiet: bool,
-    /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit
+    /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit [env: OUTPAGE_ALLOW_UNMANAGED=1]
     #[arg(long)]
     allow_unmanaged: bool,
     /// Seeded store faults: seed=7,read=100,write=50 of 1000
@@ -79,8 +79,9 @@ impl Args {
 
     /// Whether a program that cannot be managed may run.
     #[must_use]
-    pub const fn allow_unmanaged(&self) -> bool {
+    pub fn allow_unmanaged(&self) -> bool {
         self.allow_unmanaged
+            || std::env::var_os("OUTPAGE_ALLOW_UNMANAGED").is_some_and(|value| value == "1")
     }
 
     /// The configuration: what the options say, else the environment, else the defaults.

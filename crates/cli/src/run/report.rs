@@ -48,7 +48,8 @@ impl Outcome {
     /// Whether any page ever left the program.
     #[must_use]
     pub const fn paged(&self) -> bool {
-        self.counts.detached_pages + self.counts.page_outs + self.counts.major_faults > 0
+        let c = &self.counts;
+        c.detached_pages > 0 || c.page_outs > 0 || c.major_faults > 0
     }
 
     /// The summary, each line ended.
@@ -164,7 +165,7 @@ impl Outcome {
         map.insert("limit_bytes".into(), json!(config.memory_bytes));
         map.insert(
             "peak_bytes".into(),
-            json!(self.peak_pages * PAGE_BYTES as u64),
+            json!(self.peak_pages.saturating_mul(PAGE_BYTES as u64)),
         );
         for (name, _, value) in self.counts.fields() {
             map.insert(name.into(), json!(value));
@@ -316,7 +317,7 @@ fn rates(cache: &SwapCache) -> [(&'static str, Option<f64>); 4] {
 }
 
 fn pages_size(pages: u64) -> String {
-    format_size(pages * PAGE_BYTES as u64)
+    format_size(pages.saturating_mul(PAGE_BYTES as u64))
 }
 
 /// `1234567` as `1,234,567`.

@@ -1,11 +1,10 @@
 //! Starting a program under a limit.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::rc::Rc;
 
 use outpage_engine::config::{Config, Mechanism};
@@ -17,6 +16,7 @@ use outpage_sys::launch::set_inherited;
 use super::program::Program;
 use super::{check, shim};
 use crate::error::{CliError, code};
+use crate::keeper;
 
 /// What the write-protect mechanism cannot see.
 const UNSEEN: &str =
@@ -96,12 +96,13 @@ impl Plan {
     ) -> Result<Running, CliError> {
         let (session, file) = Session::create(self.config.limit_pages(), self.swap.cap_bytes())?;
         session.hold_for_launcher()?;
-        let keeper = keep(&file, &self.swap)?;
-        let path = |number: i32| CString::new(format!("/proc/{keeper}/fd/{number}")).ok();
+        let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
+        let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
             session: path(file.number()),
             swap: path(self.swap.as_raw_fd()),
             uffd_device: self.device.as_ref().map(|device| device.number()),
+            keeper: Some(keeper),
         };
         let mut command = Command::new(&self.program.path);
         command.arg0(name).args(arguments);
@@ -153,36 +154,5 @@ impl Plan {
             let list = shim::prepended(self.shim.as_os_str(), std::env::var_os("LD_PRELOAD"));
             command.env("LD_PRELOAD", list);
         }
-    }
-}
-
-/// Starts the keeper with the two descriptors and waits until it holds the session; returns its pid.
-fn keep(session: &Fd, swap: &SwapFile) -> Result<u32, CliError> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
-    let numbers = [session.number(), swap.as_raw_fd()];
-    let inherit = |on: bool| {
-        numbers
-            .iter()
-            .try_for_each(|&number| set_inherited(number, on))
-    };
-    inherit(true).map_err(|e| CliError::os("hand the session to its keeper", e))?;
-    let keeper = Command::new(program)
-        .args(["keeper", "--session", &session.number().to_string()])
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    inherit(false).map_err(|e| CliError::os("take back the session", e))?;
-    let mut keeper = keeper.map_err(|e| CliError::os("start the session's keeper", e))?;
-    let mut ready = [0];
-    let answer = keeper.stdout.as_mut().map(|out| out.read_exact(&mut ready));
-    match answer {
-        Some(Ok(())) => Ok(keeper.id()),
-        _ => Err(CliError::new(
-            code::OS,
-            "the session's keeper ended at once",
-        )),
     }
 }
