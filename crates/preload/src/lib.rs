@@ -35,6 +35,7 @@ mod patch;
 mod pins;
 mod raw;
 mod refs;
+mod sanitizer;
 mod share;
 mod target;
 mod threads;

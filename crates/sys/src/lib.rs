@@ -20,7 +20,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("outpage-sys supports x86-64 Linux only");
 
-#[cfg(test)]
+// For `launch` alone, which starts programs; the rest does without.
 extern crate std;
 
 /// Constants for the flag arguments of this crate (`O_DIRECT`, `MADV_DONTNEED`, `POLLIN`).
