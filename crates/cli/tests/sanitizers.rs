@@ -12,11 +12,11 @@ const SOURCE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.
     int main(void) { unsigned sum = 0; char *p = malloc(32 << 20); memset(p, 3, 32 << 20);\n\
     for (int i = 0; i < 32 << 20; i += 64) sum += p[i]; free(p); printf(\"%u\\n\", sum); return 0; }\n";
 
-/// The program, built by `compiler` with `flag`; `None`, loudly, where that cannot be.
+/// The program, built by `compiler` with `flag` (no `=` in its name, which env(1) would take for a setting); `None`, loudly, where that cannot be.
 fn built(directory: &Path, compiler: &str, flag: &str) -> Option<PathBuf> {
     let (source, program) = (
         directory.join("a.c"),
-        directory.join(format!("{compiler}{flag}")),
+        directory.join(format!("{compiler}{}", flag.replace('=', "-"))),
     );
     fs::write(&source, SOURCE).expect("write");
     let done = Command::new(compiler)
