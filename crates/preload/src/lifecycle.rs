@@ -14,7 +14,7 @@ use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, patch, pins, share, threads, trace};
+use crate::{budget, exec, hooks, loaded, patch, pins, sanitizer, share, threads, trace};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
@@ -81,6 +81,7 @@ enum Reason {
     Config(ConfigError),
     Patch(patch::Refusal),
     NoBreak,
+    Sanitizer(&'static str),
 }
 
 impl Display for Reason {
@@ -89,6 +90,7 @@ impl Display for Reason {
             Self::Config(error) => error.fmt(f),
             Self::Patch(refusal) => refusal.fmt(f),
             Self::NoBreak => f.write_str("libc has no __curbrk"),
+            Self::Sanitizer(name) => write!(f, "it is built with {name}"),
         }
     }
 }
@@ -115,6 +117,9 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     // Loaded by dlopen, the program runs already.
     if !preloaded {
         return Ok(());
+    }
+    if let Some(name) = sanitizer::name() {
+        return Err(Reason::Sanitizer(name));
     }
     if !hooks::find_break() {
         return Err(Reason::NoBreak);

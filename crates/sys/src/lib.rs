@@ -21,7 +21,7 @@
 compile_error!("outpage-sys supports x86-64 Linux only");
 
 extern crate alloc;
-#[cfg(test)]
+// For `launch` alone, which starts programs; the rest does without.
 extern crate std;
 
 /// Constants for the flag arguments of this crate (`O_DIRECT`, `MADV_DONTNEED`, `POLLIN`).

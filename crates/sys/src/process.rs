@@ -51,8 +51,18 @@ pub fn has_thread(tid: Tid) -> bool {
 /// of 1 us.
 #[must_use]
 pub fn children_cpu() -> Nanos {
+    cpu_time(libc::RUSAGE_CHILDREN)
+}
+
+/// CPU time, user and system, of this process, in steps of 1 us.
+#[must_use]
+pub fn own_cpu() -> Nanos {
+    cpu_time(libc::RUSAGE_SELF)
+}
+
+fn cpu_time(who: i32) -> Nanos {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-    let (who, at) = (libc::RUSAGE_CHILDREN as usize, usage.as_mut_ptr() as usize);
+    let (who, at) = (who as usize, usage.as_mut_ptr() as usize);
     // SAFETY: `at` is a writable rusage.
     let _ = unsafe { syscall3(libc::SYS_getrusage, who, at, 0) };
     // SAFETY: an rusage is numbers, for which zeroes are values too.
@@ -235,7 +245,8 @@ fn write_line(number: i32, parts: &[&str]) {
     let _ = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
 }
 
-/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell).
+/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell;
+/// [`kill`] says what becomes of process 1).
 ///
 /// SIGKILL because threads of the program can be blocked in faults that nobody will ever resolve, and
 /// no handler of the program may run on memory whose content is gone.
@@ -244,11 +255,18 @@ pub fn die(parts: &[&str]) -> ! {
     kill()
 }
 
+/// Exit code of a process that no SIGKILL of its own reaches: what a shell makes of that signal.
+const KILLED: usize = 128 + libc::SIGKILL as usize;
+
 /// Kills the whole process as [`die`] does, without a word.
+///
+/// The kernel keeps a pid namespace's process 1 from killing itself: that one exits with code 137.
 pub fn kill() -> ! {
+    // SAFETY: takes numbers only.
+    let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
     loop {
-        // SAFETY: takes numbers only.
-        let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
+        // SAFETY: ends all threads, those that wait for a page included, and never returns.
+        let _ = unsafe { syscall3(libc::SYS_exit_group, KILLED, 0, 0) };
     }
 }
 

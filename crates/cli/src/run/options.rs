@@ -46,10 +46,10 @@ pub struct Args {
     /// Who does the swap file's I/O: auto, uring, pool
     #[arg(long, value_name = "NAME")]
     store: Option<StoreKind>,
-    /// Write all counters to this file as JSON when the program has ended
+    /// Write all counters to this file as JSON, every 2 seconds and when the program has ended
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// No closing summary
+    /// No closing summary, and no word about a run that waits for its pages
     #[arg(long, short)]
     quiet: bool,
     /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit [env: OUTPAGE_ALLOW_UNMANAGED=1]

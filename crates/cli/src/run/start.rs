@@ -55,18 +55,6 @@ impl Plan {
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
         let mechanism = check::userfaultfd(&config, device.as_deref())?;
-        if let Some(file) = &config.stats {
-            let made = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(file);
-            made.map_err(|e| {
-                CliError::new(
-                    code::IO,
-                    format!("cannot write --stats {}: {e}", file.display()),
-                )
-            })?;
-        }
         Ok(Self {
             config,
             mechanism,
@@ -153,6 +141,8 @@ impl Plan {
         {
             let list = shim::prepended(self.shim.as_os_str(), std::env::var_os("LD_PRELOAD"));
             command.env("LD_PRELOAD", list);
+            let options = std::env::var_os("ASAN_OPTIONS");
+            command.env("ASAN_OPTIONS", shim::asan_options(options));
         }
     }
 }
