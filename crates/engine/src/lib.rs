@@ -11,6 +11,7 @@ mod budget;
 pub mod call;
 pub mod config;
 mod contiguous;
+pub mod encryption;
 mod fork;
 pub mod frames;
 pub mod hash;
