@@ -27,10 +27,13 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Says "ready" on stdout, then waits for the end of the session.
 ///
+/// Holds the key of the swap file in RAM meanwhile and wipes it then.
+///
 /// # Errors
-/// When the descriptor is no session.
+/// When the descriptor is no session, or its key cannot be held.
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     let session = Session::from_fd(args.session)?;
+    let key = session.hold_key()?;
     // The launcher made this process for the purpose, so it leads no group and this cannot fail.
     let _ = launch::new_session();
     let _ = std::env::set_current_dir("/");
@@ -40,6 +43,9 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     loop {
         session.wait_members_gone()?;
         if !in_use() {
+            if let Some(key) = key {
+                key.wipe();
+            }
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(SEARCH_INTERVAL);

@@ -23,6 +23,7 @@ pub struct Outcome {
     waits: Waits,
     objects: ObjectUses,
     mechanism: Mechanism,
+    encrypted: bool,
     /// Most frames that the whole tree held, in pages.
     peak_pages: u64,
     elapsed: Duration,
@@ -39,6 +40,7 @@ impl Outcome {
             waits: session.waits(),
             objects: session.object_uses(objects::LISTED_MAX),
             mechanism: session.mechanism(),
+            encrypted: session.has_key(),
             peak_pages: session.peak_pages(),
             elapsed,
             still_running: session.members().count(),
@@ -59,10 +61,15 @@ impl Outcome {
             return format!("outpage: the program stayed within its {limit}; nothing was paged\n");
         }
         let mut text = format!(
-            "outpage: limit {limit}, peak {} in RAM and {} in swap ({}, page-out {}, read-ahead {})\n",
+            "outpage: limit {limit}, peak {} in RAM and {} in swap ({}, {}, page-out {}, read-ahead {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
+            if self.encrypted {
+                "encrypted"
+            } else {
+                "not encrypted"
+            },
             config.pageout,
             config.readahead,
         );
@@ -161,6 +168,7 @@ impl Outcome {
         map.insert("exit_signal".into(), json!(status.signal()));
         map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
         map.insert("mechanism".into(), json!(self.mechanism.name()));
+        map.insert("encrypted".into(), json!(self.encrypted));
         map.insert("limit_bytes".into(), json!(config.memory_bytes));
         map.insert(
             "peak_bytes".into(),
@@ -343,6 +351,7 @@ mod tests {
             waits: Waits::default(),
             objects: ObjectUses::default(),
             mechanism: Mechanism::Move,
+            encrypted: true,
             peak_pages: 65536,
             elapsed: Duration::from_millis(2500),
             still_running: 0,
@@ -384,6 +393,7 @@ mod tests {
         let text = outcome(busy()).summary(&Config::new(256 << 20));
         for part in [
             "limit 256 MiB, peak 256 MiB",
+            "(move, encrypted, page-out",
             "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
             "1 page: 8, 64-127: 312",
             "18,000 pages (70.3 MiB) in 1,200 reads",
@@ -437,6 +447,7 @@ mod tests {
         let status = ExitStatus::from_raw(9);
         let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], status);
         assert_eq!(value["page_outs"], 20_000);
+        assert_eq!(value["encrypted"], true);
         assert_eq!(value["exit_signal"], 9);
         assert_eq!(value["exit_code"], Value::Null);
         assert_eq!(value["peak_bytes"], 256 << 20);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
-use outpage_engine::config::{Config, Mechanism};
+use outpage_engine::config::{Config, Encrypt, Mechanism};
 use outpage_engine::session::{Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
@@ -30,6 +30,7 @@ pub struct Plan {
     shim: PathBuf,
     swap: SwapFile,
     device: Option<Rc<Fd>>,
+    unencrypted: Option<String>,
 }
 
 /// A program that runs under a limit.
@@ -46,11 +47,12 @@ impl Plan {
     /// # Errors
     /// The first thing wrong, with its remedy.
     pub fn new(
-        config: Config,
+        mut config: Config,
         program: Program,
         device: Option<impl Into<Rc<Fd>>>,
     ) -> Result<Self, CliError> {
         let device = device.map(Into::into);
+        let unencrypted = check::encryption(&mut config)?;
         check::container(&config)?;
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
@@ -74,6 +76,7 @@ impl Plan {
             shim,
             swap,
             device,
+            unencrypted,
         })
     }
 
@@ -81,7 +84,7 @@ impl Plan {
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let unseen = (self.mechanism == Mechanism::WriteProtect).then(|| UNSEEN.to_owned());
         let swap = self.swap.warnings().map(|warning| warning.to_string());
-        swap.chain(unseen)
+        swap.chain(unseen).chain(self.unencrypted.clone())
     }
 
     /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.
@@ -96,6 +99,9 @@ impl Plan {
     ) -> Result<Running, CliError> {
         let (session, file) = Session::create(self.config.limit_pages(), self.swap.cap_bytes())?;
         session.hold_for_launcher()?;
+        // Until the keeper holds it.
+        let key = (self.config.encrypt == Encrypt::On).then(|| session.draw_key());
+        let _key = key.transpose()?;
         let keeper = keep(&file, &self.swap)?;
         let path = |number: i32| CString::new(format!("/proc/{keeper}/fd/{number}")).ok();
         let paths = SessionPaths {
