@@ -41,6 +41,9 @@ pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError
 }
 
 /// The life of the keeper; returns its exit code.
+///
+/// It holds the key of the swap file in RAM meanwhile, with a lock of its own, for a copy inherits none, and
+/// wipes it then.
 fn keep(file: i32, swap: i32) -> u8 {
     // Among the others is what the launcher's lock hangs on, and its standard streams.
     let alone = fd::close_all_except(&[file, swap]);
@@ -60,6 +63,7 @@ fn keep(file: i32, swap: i32) -> u8 {
 
 fn wait_for_end(file: i32) -> Result<(), CliError> {
     let session = Session::from_fd(file)?;
+    let key = session.hold_key()?;
     // A launcher that is gone already has processes to keep the session for all the same.
     session.wait_launcher_gone()?;
     loop {
@@ -69,6 +73,9 @@ fn wait_for_end(file: i32) -> Result<(), CliError> {
             Err(error) => return Err(error.into()),
         }
         if !in_use() {
+            if let Some(key) = key {
+                key.wipe();
+            }
             return Ok(());
         }
         std::thread::sleep(SEARCH_INTERVAL);

@@ -32,6 +32,7 @@ mod check;
 mod counters;
 mod direct;
 mod extents;
+mod key;
 mod latency;
 mod layout;
 mod limit;
@@ -43,6 +44,7 @@ mod share;
 
 pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
+pub use key::HeldKey;
 pub use latency::{Histogram, Latencies, Latency, Waits};
 pub use layout::State;
 use layout::{Layout, Ledger, MAGIC, Member, VERSION};
@@ -179,7 +181,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Os`].
     pub fn create(limit_pages: u64, swap_cap: u64) -> Result<(Self, Fd), SessionError> {
-        let file = shared::create(c"outpage-session", size_of::<Layout>() as u64)
+        let file = shared::create(c"outpage-session", key::FILE_BYTES)
             .map_err(os("create the session"))?;
         let mut session = Self::map(reopened(file.number())?)?;
         let layout = session.layout();

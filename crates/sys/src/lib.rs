@@ -45,6 +45,7 @@ pub mod own;
 pub mod pagemap;
 pub mod process;
 pub mod raw;
+pub mod secret;
 pub mod shared;
 pub mod thread;
 pub mod uffd;

@@ -40,7 +40,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
         plan.warnings()
             .for_each(|warning| eprintln!("outpage: {warning}"));
     }
-    let stats = Stats::begin(args, &config)?;
+    let stats = Stats::begin(args, &config, plan.encrypts())?;
     let signals = wait::take_signals()?;
     let began = Instant::now();
     let adjust = |command: &mut Command| {
@@ -74,7 +74,7 @@ fn attend<'a>(
     began: Instant,
     stats: &Stats<'a>,
 ) -> Result<(ExitStatus, Watch), CliError> {
-    let Running { child, session } = running;
+    let Running { child, session, .. } = running;
     let config = stats.config;
     let mut watch = Watch::new(child.id(), began, config.memory_bytes, !config.quiet);
     let status = wait::wait_looking(child, signals, || {
@@ -99,7 +99,7 @@ struct Stats<'a> {
 impl<'a> Stats<'a> {
     /// Writes the first counters, all zero: whoever ends the launcher at once finds them, and what keeps
     /// them from being written is said now.
-    fn begin(args: &Args, config: &'a Config) -> Result<Self, CliError> {
+    fn begin(args: &Args, config: &'a Config, encrypts: bool) -> Result<Self, CliError> {
         let words = args.program().iter();
         let file = config.stats.as_deref().map(StatsFile::new).transpose()?;
         let this = Self {
@@ -108,7 +108,7 @@ impl<'a> Stats<'a> {
             words: words.map(|a| a.to_string_lossy().into_owned()).collect(),
         };
         if this.is_rewritable() {
-            this.write(&Outcome::before(), None)?;
+            this.write(&Outcome::before(encrypts), None)?;
         }
         Ok(this)
     }

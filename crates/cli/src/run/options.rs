@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use outpage_engine::config::{
-    self, ClusterWindow, Config, Mechanism, ReadAhead, StoreFaults, StoreKind,
+    self, ClusterWindow, Config, Encrypt, Mechanism, ReadAhead, StoreFaults, StoreKind,
 };
 
 use crate::error::{CliError, code};
@@ -46,6 +46,9 @@ pub struct Args {
     /// Who does the swap file's I/O: auto, uring, pool
     #[arg(long, value_name = "NAME")]
     store: Option<StoreKind>,
+    /// Whether pages are encrypted in the swap file, with a key of this run alone: on, off, auto (on where the CPU has AES instructions)
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, default_missing_value = "on")]
+    encrypt: Option<Encrypt>,
     /// Write all counters to this file as JSON, every 2 seconds and when the program has ended
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -108,6 +111,7 @@ impl Args {
         set(&mut config.cluster_window, self.cluster_window);
         set(&mut config.mechanism, self.mechanism);
         set(&mut config.store, self.store);
+        set(&mut config.encrypt, self.encrypt);
         config.swap_cap = self.swap_cap.or(config.swap_cap);
         config.window_pages = self.window.or(config.window_pages);
         config.chunk_pages = self.chunk.or(config.chunk_pages);

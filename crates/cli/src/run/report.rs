@@ -25,6 +25,7 @@ pub struct Outcome {
     waits: Waits,
     objects: ObjectUses,
     mechanism: Mechanism,
+    encrypted: bool,
     /// Most frames that the whole tree held, in pages.
     peak_pages: u64,
     elapsed: Duration,
@@ -36,12 +37,13 @@ pub struct Outcome {
 impl Outcome {
     /// A run that has not begun.
     #[must_use]
-    pub fn before() -> Self {
+    pub fn before(encrypted: bool) -> Self {
         Self {
             counts: Counts::default(),
             waits: Waits::default(),
             objects: ObjectUses::default(),
             mechanism: Mechanism::Auto,
+            encrypted,
             peak_pages: 0,
             elapsed: Duration::ZERO,
             still_running: 0,
@@ -59,6 +61,7 @@ impl Outcome {
             waits: session.waits(),
             objects: session.object_uses(objects::LISTED_MAX),
             mechanism: session.mechanism(),
+            encrypted: session.has_key(),
             peak_pages: session.peak_pages(),
             elapsed,
             still_running: session.members().count(),
@@ -102,10 +105,15 @@ impl Outcome {
             )
         });
         let text = format!(
-            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, page-out {}, read-ahead {})\n",
+            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
+            if self.encrypted {
+                "encrypted"
+            } else {
+                "not encrypted"
+            },
             config.pageout,
             config.readahead,
         );
@@ -220,6 +228,7 @@ impl Outcome {
         map.insert("exit_signal".into(), json!(status.and_then(|s| s.signal())));
         map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
         map.insert("mechanism".into(), json!(self.mechanism.name()));
+        map.insert("encrypted".into(), json!(self.encrypted));
         map.insert("limit_bytes".into(), json!(config.memory_bytes));
         map.insert(
             "peak_bytes".into(),
@@ -413,7 +422,7 @@ mod tests {
             mechanism: Mechanism::Move,
             peak_pages: 65536,
             elapsed: Duration::from_millis(2500),
-            ..Outcome::before()
+            ..Outcome::before(true)
         }
     }
 
@@ -482,7 +491,7 @@ mod tests {
 
     #[test]
     fn the_json_of_a_run_that_lasts_says_so() {
-        let value = Outcome::before().json(&Config::new(256 << 20), &["sort".into()], None);
+        let value = Outcome::before(false).json(&Config::new(256 << 20), &["sort".into()], None);
         assert_eq!(value["complete"], false);
         assert_eq!(
             (&value["exit_code"], &value["exit_signal"]),
@@ -496,6 +505,7 @@ mod tests {
         let text = outcome(busy()).summary(&Config::new(256 << 20));
         for part in [
             "limit 256 MiB, peak 256 MiB",
+            "(move, encrypted, page-out",
             "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
             "1 page: 8, 64-127: 312",
             "18,000 pages (70.3 MiB) in 1,200 reads",
@@ -550,6 +560,7 @@ mod tests {
         let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], Some(status));
         assert_eq!(value["complete"], true);
         assert_eq!(value["page_outs"], 20_000);
+        assert_eq!(value["encrypted"], true);
         assert_eq!(value["exit_signal"], 9);
         assert_eq!(value["exit_code"], Value::Null);
         assert_eq!(value["peak_bytes"], 256 << 20);

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::rc::Rc;
 
-use outpage_engine::config::{Config, Mechanism};
-use outpage_engine::session::{Session, SessionPaths};
+use outpage_engine::config::{Config, Encrypt, Mechanism};
+use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
 use outpage_sys::launch::set_inherited;
@@ -30,6 +30,7 @@ pub struct Plan {
     shim: PathBuf,
     swap: SwapFile,
     device: Option<Rc<Fd>>,
+    unencrypted: Option<String>,
 }
 
 /// A program that runs under a limit.
@@ -38,6 +39,8 @@ pub struct Running {
     pub child: Child,
     /// Its session: counters, members.
     pub session: Session,
+    /// The key of its swap file, in RAM already before the keeper holds it.
+    _key: Option<HeldKey>,
 }
 
 impl Plan {
@@ -46,11 +49,12 @@ impl Plan {
     /// # Errors
     /// The first thing wrong, with its remedy.
     pub fn new(
-        config: Config,
+        mut config: Config,
         program: Program,
         device: Option<impl Into<Rc<Fd>>>,
     ) -> Result<Self, CliError> {
         let device = device.map(Into::into);
+        let unencrypted = check::encryption(&mut config)?;
         check::container(&config)?;
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
@@ -62,6 +66,7 @@ impl Plan {
             shim,
             swap,
             device,
+            unencrypted,
         })
     }
 
@@ -69,7 +74,12 @@ impl Plan {
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let unseen = (self.mechanism == Mechanism::WriteProtect).then(|| UNSEEN.to_owned());
         let swap = self.swap.warnings().map(|warning| warning.to_string());
-        swap.chain(unseen)
+        swap.chain(unseen).chain(self.unencrypted.clone())
+    }
+
+    /// Whether pages will be encrypted in the swap file.
+    pub fn encrypts(&self) -> bool {
+        self.config.encrypt == Encrypt::On
     }
 
     /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.
@@ -84,6 +94,8 @@ impl Plan {
     ) -> Result<Running, CliError> {
         let (session, file) = Session::create(self.config.limit_pages(), self.swap.cap_bytes())?;
         session.hold_for_launcher()?;
+        let key = self.encrypts().then(|| session.draw_key());
+        let key = key.transpose()?;
         let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
         let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
@@ -110,7 +122,11 @@ impl Plan {
                 format!("{} cannot be executed: {e}", self.program.path.display()),
             )
         })?;
-        Ok(Running { child, session })
+        Ok(Running {
+            child,
+            session,
+            _key: key,
+        })
     }
 
     fn set_environment(&self, command: &mut Command, paths: &SessionPaths) {
