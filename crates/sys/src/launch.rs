@@ -240,6 +240,7 @@ pub fn die_of(signal: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
     #[test]
