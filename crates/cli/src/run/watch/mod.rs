@@ -79,6 +79,10 @@ impl Watch {
             return;
         };
         let counts = session.totals();
+        // Damaged counters say nothing; the user is told at the end.
+        if session.check().is_err() {
+            return;
+        }
         let mut worked = Duration::ZERO;
         // Before the first page-in there is nothing to judge.
         if counts.page_ins > 0 {

@@ -73,15 +73,17 @@ pub struct Looks {
 impl Looks {
     /// Looks at processes `pids` of `session`.
     pub fn look(&mut self, session: &Session, pids: &[u32]) {
-        let lent = session.reserved_pages() * outpage_core::units::PAGE_BYTES as u64;
-        let overhead = session.totals().overhead_bytes;
+        // A program gone wrong may have written any number there.
+        let page = outpage_core::units::PAGE_BYTES as u64;
+        let lent = session.reserved_pages().saturating_mul(page);
+        let lent = lent.saturating_add(session.totals().overhead_bytes);
         let mut seen = Vec::new();
         for &pid in pids {
             seen.extend(tree::resident(pid).map(|memory| (pid, memory)));
         }
-        let allowed = lent + overhead + PROCESS_BYTES * seen.len() as u64;
+        let allowed = lent.saturating_add(PROCESS_BYTES * seen.len() as u64);
         let now = if needs_care(&seen, allowed) {
-            carefully(&seen, lent + overhead)
+            carefully(&seen, lent)
         } else {
             summed(&seen)
         };
@@ -133,7 +135,7 @@ fn carefully(seen: &[(u32, Resident)], lent: u64) -> Unpaged {
         }
     }
     at.huge += huge_shared;
-    at.private = managed.saturating_sub(lent + processes * PROCESS_BYTES);
+    at.private = managed.saturating_sub(lent.saturating_add(processes * PROCESS_BYTES));
     at.all = at.shared + at.huge + at.unlimited + at.private;
     at.resident = managed + at.shared + at.huge + at.unlimited;
     at
