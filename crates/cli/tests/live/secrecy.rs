@@ -150,18 +150,22 @@ fn the_keeper_holds_the_key_in_ram() {
     });
 }
 
-/// The keeper that the processes of `launcher` have in their environment.
+/// The keeper that `launcher` made, which is a copy of it, once it waits for the end.
 fn keeper_of(launcher: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"));
     let children = children.expect("children");
-    let numbers = children
+    let mut numbers = children
         .split_whitespace()
         .map(|n| n.parse().expect("a number"));
-    let is_keeper = |pid: &u32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|&byte| byte == 0).nth(1) == Some(b"keeper")
-    };
-    numbers.into_iter().find(is_keeper).expect("a keeper")
+    let stat = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).expect("a child");
+    let keeper = numbers
+        .find(|&pid| stat(pid).contains("(outpage)"))
+        .expect("a keeper");
+    // It sleeps nowhere before.
+    while !stat(keeper).contains(") S ") {
+        std::thread::yield_now();
+    }
+    keeper
 }
 
 /// Without RAM to lock: refused where encryption was asked for, told where it is the default.
