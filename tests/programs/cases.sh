@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The programs: prepare_NAME makes inputs in $work/data, run_NAME runs the program behind ${wrap[@]} in
 # an empty directory; its standard output and the files it leaves there are what is compared.
-# Sourced by run.sh, which sets these:
+# Sourced by run.sh, traces.sh and services.sh, which set these:
 # shellcheck disable=SC2154
 
 ns2_demo=/usr/share/doc/ns2/examples/tcl/ex/wireless-pkt-demo.tcl
@@ -81,27 +81,36 @@ prepare_redis() {
         for (i = 0; i < n; i++) printf "SET key:%012d %s\n", i, value }' >"$work/data/load"
 }
 
-run_redis() {
-    local keys socket server status=0 count
-    keys=$(size 400000 60000) count=$(size 200000 30000)
+# Starts redis-server with the options $@ on $work/data/socket; $server is its job.
+start_redis() {
     # A socket in a directory of our own: no port to collide with.
     socket=$work/data/socket
     rm -f "$socket" "$work/data/pid"
     "${wrap[@]}" redis-server --port 0 --unixsocket "$socket" --unixsocketperm 700 --pidfile "$work/data/pid" \
-        --save '' --appendonly no --enable-debug-command local --daemonize no >&2 &
+        --save '' --enable-debug-command local --daemonize no "$@" >&2 &
     server=$!
-    while ! redis-cli -s "$socket" ping >/dev/null 2>&1; do
-        kill -0 $server || return 1
+    until redis-cli -s "$socket" ping 2>/dev/null | grep -q PONG; do
+        kill -0 "$server" || return 1
         sleep 0.05
     done
+}
+
+stop_redis() {
+    kill -TERM "$(cat "$work/data/pid")"
+    wait "$server"
+}
+
+run_redis() {
+    local keys socket server status=0 count
+    keys=$(size 400000 60000) count=$(size 200000 30000)
+    start_redis --appendonly no || return 1
     {
         redis-cli -s "$socket" --pipe <"$work/data/load" >&2 &&
             redis-benchmark -s "$socket" -q -n "$count" -r "$keys" -c 20 GET key:__rand_int__ >&2 &&
             redis-benchmark -s "$socket" -q -n "$count" -r "$keys" -c 20 SETRANGE key:__rand_int__ 100 xxxx >&2 &&
             redis-cli -s "$socket" DBSIZE && redis-cli -s "$socket" DEBUG DIGEST
     } || status=1
-    kill -TERM "$(cat "$work/data/pid")"
-    wait $server || status=1
+    stop_redis || status=1
     return $status
 }
 

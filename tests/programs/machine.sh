@@ -1,11 +1,21 @@
 # shellcheck shell=bash
 # The machine: Debian packages, memory cgroups (version 1 or 2), the kernel's swap file; and undoing it all.
-# Sourced by run.sh, traces.sh and ../../workloads/jbb/three.sh, which set these:
+# Sourced by run.sh, traces.sh, compare.sh and ../../workloads/jbb/three.sh, which set these:
 # shellcheck disable=SC2154
 
 lacks() {
     echo "${0##*/}: $1" >&2
     exit 69
+}
+
+wrong() {
+    echo "${0##*/}: $1; see ${0##*/} --help" >&2
+    exit 64
+}
+
+# Checks that the value $2 of the option $1 is a whole number.
+number() {
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || wrong "$1 needs a whole number above 0, not '$2'"
 }
 
 # What has to be there for a program: "command-or-file=package ...".
@@ -19,8 +29,18 @@ needs() {
     java) echo javac=openjdk-17-jdk-headless ;;
     sqlite) echo sqlite3=sqlite3 ;;
     ns2) echo ns=ns2 "$ns2_demo=ns2-examples" ;;
-    redis) echo redis-server=redis-server redis-benchmark=redis-tools ;;
+    redis*) echo redis-server=redis-server redis-benchmark=redis-tools ;;
     gcc) echo gcc=gcc /usr/include/stdlib.h=libc6-dev ;;
+    stress) echo stress-ng=stress-ng ;;
+    kernel)
+        echo /usr/src/linux-source-6.12.tar.xz=linux-source-6.12 cc=gcc make=make
+        echo /usr/include/sys/capability.h=libcap-dev /usr/include/numa.h=libnuma-dev
+        ;;
+    postgres*) echo pg_createcluster=postgresql-common "${postgres:-/usr/lib/postgresql}/initdb=postgresql" setpriv=util-linux ;;
+    chromium*) echo chromium=chromium setpriv=util-linux ;;
+    asan-gcc*) echo gcc=gcc /usr/include/stdlib.h=libc6-dev ;;
+    asan-clang*) echo clang=clang "$(clang -print-file-name=libclang_rt.asan-x86_64.a 2>/dev/null)=libclang-rt-14-dev" ;;
+    posix) echo apt-get=apt dpkg-source=dpkg-dev cc=gcc ;;
     esac
 }
 

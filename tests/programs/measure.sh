@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # One run of one program on one side.
-# Sourced by run.sh, which sets and reads these:
+# Sourced by run.sh and compare.sh, which set and read these:
 # shellcheck disable=SC2154,SC2034
 
-run_pid='' run_end='' run_digest='' run_seconds='' run_peak_kib=0
+run_pid='' run_end='' run_status='' run_digest='' run_seconds='' run_peak_kib=0
 
 # Anonymous memory of the cgroup in bytes, what is in swap not included, into $anon.
 read_anon() {
@@ -14,11 +14,17 @@ read_anon() {
     done <"$cgroup/memory.stat"
 }
 
-# The command line in front of the program on side $1 with a limit of $2 KiB, into $wrap.
+# What stands between the cgroup and Outpage, for programs that do not run as root.
+as_user=()
+
+# The command line in front of the program on side $1 with a limit of $2 KiB, into $wrap. $3 a mechanism.
 set_wrap() {
     # shellcheck disable=SC2016
-    wrap=(sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$cgroup")
-    [ "$1" != outpage ] || wrap+=("$outpage" run --quiet --memory "$2K" --swap "$swap_dir" --stats "$work/stats" --)
+    wrap=(sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$cgroup" "${as_user[@]}")
+    [ "$1" = outpage ] || return 0
+    wrap+=("$outpage" run --quiet --memory "$2K" --swap "$swap_dir" --stats "$work/stats")
+    [ -z "${3-}" ] || wrap+=(--mechanism "$3")
+    wrap+=(--)
 }
 
 now_ms() {
@@ -43,11 +49,35 @@ watch_run() {
     run_peak_kib=$((peak >> 10))
 }
 
+# Runs the command $@ in $work/out and watches it.
+#
+# Sets run_end (ok, oom, or that it took too long), run_status, run_seconds and run_peak_kib.
+watched() {
+    local started
+    rm -rf "$work/out" "$work/stats" "$work/err"
+    mkdir "$work/out" || lacks "cannot write to $work"
+    # For whoever the program runs as.
+    : >"$work/stats" && chmod 666 "$work/stats"
+    started=$(now_ms)
+    (
+        trap - EXIT
+        cd "$work/out" && "$@"
+    ) >"$work/out/stdout" 2>"$work/err" &
+    run_pid=$!
+    run_end=ok
+    watch_run || run_end="ended after $timeout s"
+    wait "$run_pid"
+    run_status=$?
+    run_pid=''
+    run_seconds=$(awk -v ms=$(($(now_ms) - started)) 'BEGIN { printf "%.1f", ms / 1000 }')
+    [ "$(oom_kills)" = 0 ] || run_end=oom
+}
+
 # Runs $1 on side $2 (free, outpage, kernel) with a limit of $3 KiB.
 #
-# Sets run_end (ok, oom, or what went wrong), run_digest, run_seconds and run_peak_kib.
+# Sets run_digest and what watched sets; run_end is then also an exit status.
 measure() {
-    local wrap started status kib=$3
+    local wrap kib=$3
     # shellcheck disable=SC2119
     case $2 in
     kernel) swap_on && make_cgroup "$kib" swap ;;
@@ -57,22 +87,8 @@ measure() {
     # measured peak, which also counts private pages of files, such as the JVM's class archive.
     [ "$2" != outpage ] || kib=$((kib - kib / 32 - 3072))
     set_wrap "$2" "$kib"
-    rm -rf "$work/out" "$work/stats" "$work/err"
-    mkdir "$work/out"
-    started=$(now_ms)
-    (
-        trap - EXIT
-        cd "$work/out" && "run_$1"
-    ) >"$work/out/stdout" 2>"$work/err" &
-    run_pid=$!
-    run_end=ok
-    watch_run || run_end="ended after $timeout s"
-    wait "$run_pid"
-    status=$?
-    run_pid=''
-    run_seconds=$(awk -v ms=$(($(now_ms) - started)) 'BEGIN { printf "%.1f", ms / 1000 }')
-    [ "$(oom_kills)" = 0 ] || run_end=oom
-    [ "$run_end" != ok ] || [ "$status" = 0 ] || run_end="exit status $status"
+    watched "run_$1"
+    [ "$run_end" != ok ] || [ "$run_status" = 0 ] || run_end="exit status $run_status"
     run_digest=$(cd "$work/out" && find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
     remove_cgroup
     [ "$2" != kernel ] || swap_off

@@ -48,15 +48,6 @@ chosen=()
 quick=0 rounds=1 part=50 timeout=900 swap_dir=/var/tmp keep_going=0
 outpage=${CARGO_TARGET_DIR:-$here/../../target}/release/outpage
 
-wrong() {
-    echo "run.sh: $1; see run.sh --help" >&2
-    exit 64
-}
-
-number() {
-    [[ $2 =~ ^[1-9][0-9]*$ ]] || wrong "$1 needs a whole number above 0, not '$2'"
-}
-
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds | --part | --timeout | --swap | --outpage) [ $# -gt 1 ] || wrong "$1 needs a value" ;;

@@ -39,11 +39,6 @@ Exit status: 0 all is well; 1 a program failed; 64 wrong option; 69 the machine 
 END
 }
 
-wrong() {
-    echo "traces.sh: $1; see traces.sh --help" >&2
-    exit 64
-}
-
 all=(sort numpy java sqlite ns2 redis gcc pool)
 words=()
 swap_dir=/var/tmp

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
-use crate::{bench, demo, disk, doctor, keeper, paper, replay, run, sim, trace, workload};
+use crate::{bench, demo, disk, doctor, paper, replay, run, sim, trace, workload};
 
 /// Runs a program in less RAM than it needs.
 #[derive(Debug, Parser)]
@@ -42,7 +42,4 @@ pub enum Command {
     /// Run one of the bundled programs
     #[command(hide = true)]
     Workload(workload::Args),
-    /// Keep a session's descriptors open
-    #[command(hide = true)]
-    Keeper(keeper::Args),
 }

@@ -1,46 +1,82 @@
-//! `outpage keeper`: a process that keeps a session's descriptors open after the launcher is gone.
+//! The keeper: a process that keeps a session's descriptors open after the launcher is gone.
 //!
 //! Programs find their session as `/proc/KEEPER/fd/N`. Daemons outlive the launcher, so the
-//! descriptors must too: this process ends when the launcher and every process of the tree have.
+//! descriptors must too: this process ends when the launcher and every process of the tree have. It is a
+//! copy of the launcher: to execute this program once more would take longer than all else at the start.
 
+use std::ffi::CString;
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use outpage_engine::session::Session;
-use outpage_sys::launch;
+use outpage_engine::session::{Keeper, Session, SessionError};
+use outpage_sys::{fd, launch, libc};
 
-use crate::error::CliError;
-
-/// Options of `outpage keeper`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Descriptor of the session
-    #[arg(long)]
-    session: i32,
-}
+use crate::error::{CliError, code};
 
 /// How often /proc is searched for processes that have not joined, once the launcher is gone.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Says "ready" on stdout, then waits for the end of the session.
+/// Room for an environment; longer ones are read in pieces.
+const ENVIRONMENT_BYTES: usize = 64 << 10;
+
+/// Starts the keeper of `session`, whose memfd and swap file have these numbers in this process, and there
+/// too.
 ///
 /// # Errors
-/// When the descriptor is no session.
-pub fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let session = Session::from_fd(args.session)?;
-    // The launcher made this process for the purpose, so it leads no group and this cannot fail.
+/// [`code::OS`]; [`code::UNAVAILABLE`] where /proc is not this pid namespace's.
+pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError> {
+    let pid = launch::fork(|| keep(file, swap))
+        .map_err(|e| CliError::os("start the session's keeper", e))?;
+    let Some(keeper) = Keeper::of(pid) else {
+        // It would end by itself as well, but not before this process.
+        let _ = launch::send(pid, libc::SIGKILL);
+        return Err(CliError::new(
+            code::UNAVAILABLE,
+            "/proc does not show the processes of this pid namespace: mount it there (mount -t proc proc /proc)",
+        ));
+    };
+    session.keep(keeper);
+    Ok(keeper)
+}
+
+/// The life of the keeper; returns its exit code.
+///
+/// It holds the key of the swap file in RAM meanwhile, with a lock of its own, for a copy inherits none, and
+/// wipes it then.
+fn keep(file: i32, swap: i32) -> u8 {
+    // Among the others is what the launcher's lock hangs on, and its standard streams.
+    let alone = fd::close_all_except(&[file, swap]);
+    // Later descriptors must not become standard streams. They take the lowest numbers.
+    let streams: Vec<_> = (0..3)
+        .filter_map(|_| fd::open(c"/dev/null", libc::O_RDWR).ok())
+        .collect();
+    // The launcher may lead its group, but not this copy, so this cannot fail.
     let _ = launch::new_session();
     let _ = std::env::set_current_dir("/");
+    let ended = alone
+        .map_err(|e| CliError::os("close the launcher's descriptors", e))
+        .and_then(|()| wait_for_end(file));
+    drop(streams);
+    ended.map_or_else(|error| error.code, |()| 0)
+}
+
+fn wait_for_end(file: i32) -> Result<(), CliError> {
+    let session = Session::from_fd(file)?;
+    let key = session.hold_key()?;
     // A launcher that is gone already has processes to keep the session for all the same.
-    let _ = std::io::stdout().write_all(b"ready\n");
     session.wait_launcher_gone()?;
     loop {
-        session.wait_members_gone()?;
+        // A session that is damaged says nothing about its members: they end by themselves.
+        match session.wait_members_gone() {
+            Ok(()) | Err(SessionError::Damaged(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
         if !in_use() {
-            return Ok(ExitCode::SUCCESS);
+            if let Some(key) = key {
+                key.wipe();
+            }
+            return Ok(());
         }
         std::thread::sleep(SEARCH_INTERVAL);
     }
@@ -50,21 +86,43 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
 /// that its parent has just started.
 fn in_use() -> bool {
     let needle = format!("OUTPAGE_SESSION=/proc/{}/fd/", std::process::id());
-    let uses = |entry: fs::DirEntry| {
-        let number = entry.file_name().as_bytes().iter().all(u8::is_ascii_digit);
+    let mut room = vec![0; ENVIRONMENT_BYTES];
+    let mut uses = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.as_bytes().iter().all(u8::is_ascii_digit);
         // Zombies have an empty environment; other users' processes cannot be read and are not ours.
         number
-            && fs::read(entry.path().join("environ"))
-                .is_ok_and(|env| has_variable(&env, needle.as_bytes()))
+            && CString::new(entry.path().join("environ").into_os_string().as_bytes())
+                .is_ok_and(|path| has_variable(&path, needle.as_bytes(), &mut room))
     };
-    fs::read_dir("/proc").is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(uses)))
+    fs::read_dir("/proc").is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(&mut uses)))
 }
 
-/// Whether an environment block has an entry that starts with `start`.
-fn has_variable(block: &[u8], start: &[u8]) -> bool {
-    block
-        .split(|&byte| byte == 0)
-        .any(|entry| entry.starts_with(start))
+/// Whether the environment in the file at `path` has an entry that starts with `start`, which is much
+/// shorter than `room`.
+fn has_variable(path: &CString, start: &[u8], room: &mut [u8]) -> bool {
+    let Ok(file) = fd::open(path, libc::O_RDONLY) else {
+        return false;
+    };
+    // What an entry that is cut off by the end of a piece begins with is moved to the next one's start.
+    let mut kept = 0;
+    while let Ok(got @ 1..) = fd::read(file.number(), &mut room[kept..]) {
+        let piece = &room[..kept + got];
+        if piece
+            .split(|&byte| byte == 0)
+            .any(|entry| entry.starts_with(start))
+        {
+            return true;
+        }
+        let entry = piece
+            .iter()
+            .rposition(|&byte| byte == 0)
+            .map_or(0, |at| at + 1);
+        let begun = entry..piece.len().min(entry + start.len());
+        kept = begun.len();
+        room.copy_within(begun, 0);
+    }
+    false
 }
 
 #[cfg(test)]
@@ -73,9 +131,18 @@ mod tests {
 
     #[test]
     fn variables_are_found_at_the_start_of_an_entry_only() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("environ");
         let block = b"A=1\0OUTPAGE_SESSION=/proc/7/fd/3\0B=OUTPAGE_SESSION=/proc/8/fd/3\0";
-        assert!(has_variable(block, b"OUTPAGE_SESSION=/proc/7/fd/"));
-        assert!(!has_variable(block, b"OUTPAGE_SESSION=/proc/8/fd/"));
-        assert!(!has_variable(b"", b"OUTPAGE_SESSION=/proc/8/fd/"));
+        fs::write(&path, block).expect("write");
+        let path = CString::new(path.as_os_str().as_bytes()).expect("path");
+        // In one piece, and in many.
+        for len in [4096, 64, 41, 40] {
+            let mut room = vec![0; len];
+            let mut has = |start: &[u8]| has_variable(&path, start, &mut room);
+            assert!(has(b"OUTPAGE_SESSION=/proc/7/fd/"), "{len}");
+            assert!(!has(b"OUTPAGE_SESSION=/proc/8/fd/"), "{len}");
+            assert!(has(b"A=") && !has(b"=1"), "{len}");
+        }
     }
 }

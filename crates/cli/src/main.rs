@@ -59,7 +59,6 @@ fn main() -> ExitCode {
         Command::Workload(args) => workload::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),
-        Command::Keeper(args) => keeper::run(&args),
     };
     done.unwrap_or_else(|error| report(&error))
 }

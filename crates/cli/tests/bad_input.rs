@@ -78,6 +78,11 @@ fn options() {
         64,
         &["tape", "auto, uring, pool"],
     );
+    refused(
+        &run_with(&with("--encrypt", "rot13")),
+        64,
+        &["rot13", "auto, on, off"],
+    );
     refused(&run_with(&with("--window", "0")), 64, &["'0'", "1 to 256"]);
     refused(
         &run_with(&with("--window", "257")),

@@ -4,11 +4,12 @@ use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES};
-use outpage_sys::clock;
+use outpage_sys::{clock, process};
 
 use crate::contiguous;
 use crate::live::Live;
 use crate::session::Counts;
+use crate::start::fatal;
 use crate::world::Mechanism;
 
 impl Live {
@@ -50,6 +51,7 @@ impl Live {
     /// Every 100 ms while there are events: forked processes, the shared budget, counters.
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.end_if_alone(now);
+        self.require_whole_session();
         self.free_kept_slots();
         self.let_ended_threads_go();
         self.set_apart();
@@ -61,6 +63,14 @@ impl Live {
         self.check_mappings(now);
         self.publish();
         self.pager.flush(true);
+    }
+
+    /// What the processes share divides the limit and the swap file: without it nothing is certain.
+    fn require_whole_session(&self) {
+        if let Err(error) = self.session.check() {
+            let (pid, why) = (process::pid().to_string(), error.to_string());
+            fatal(&["outpage: ", &pid, ": ", &why, "; the program ends"]);
+        }
     }
 
     fn rebalance(&mut self) {

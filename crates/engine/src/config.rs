@@ -16,6 +16,7 @@
 //! | `OUTPAGE_CLUSTER_WINDOW` | `--cluster-window` | `kernel` or `paper` |
 //! | `OUTPAGE_MECHANISM` | `--mechanism` | `auto`, `move` or `write-protect` |
 //! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
+//! | `OUTPAGE_ENCRYPT` | `--encrypt` | `auto`, `on` or `off` |
 //! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
 //! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
 //! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay; where there is one, as that of a program that executed another, to `path.PID.1` and so on |
@@ -148,6 +149,19 @@ named! {
     }
 }
 
+named! {
+    /// Whether pages are encrypted in the swap file.
+    Encrypt {
+        /// [`Encrypt::On`] where the CPU has instructions for AES and RAM can be locked for the key, else [`Encrypt::Off`].
+        #[default]
+        Auto = "auto",
+        /// They are, with a key of the run alone.
+        On = "on",
+        /// They are not.
+        Off = "off",
+    }
+}
+
 /// Declares the store faults: one field and one key each.
 macro_rules! store_faults {
     ($($(#[$doc:meta])* $key:ident: $type:ty),+ $(,)?) => {
@@ -230,6 +244,8 @@ pub struct Config {
     pub mechanism: Mechanism,
     /// Who does the I/O.
     pub store: StoreKind,
+    /// Whether pages are encrypted in the swap file.
+    pub encrypt: Encrypt,
     /// File that gets the counters as JSON.
     pub stats: Option<PathBuf>,
     /// No closing summary.
@@ -258,6 +274,7 @@ impl Config {
             cluster_window: ClusterWindow::Kernel,
             mechanism: Mechanism::Auto,
             store: StoreKind::Auto,
+            encrypt: Encrypt::Auto,
             stats: None,
             quiet: false,
             faults: None,
@@ -293,6 +310,7 @@ impl Config {
             ("OUTPAGE_CLUSTER_WINDOW", self.cluster_window.name().into()),
             ("OUTPAGE_MECHANISM", self.mechanism.name().into()),
             ("OUTPAGE_STORE", self.store.name().into()),
+            ("OUTPAGE_ENCRYPT", self.encrypt.name().into()),
         ];
         let mut optional = |name, value: Option<OsString>| vars.extend(value.map(|v| (name, v)));
         optional(
@@ -352,6 +370,7 @@ impl Config {
             text_var(&var, "OUTPAGE_CLUSTER_WINDOW", str::parse)?.unwrap_or_default();
         config.mechanism = text_var(&var, "OUTPAGE_MECHANISM", str::parse)?.unwrap_or_default();
         config.store = text_var(&var, "OUTPAGE_STORE", str::parse)?.unwrap_or_default();
+        config.encrypt = text_var(&var, "OUTPAGE_ENCRYPT", str::parse)?.unwrap_or_default();
         config.record_each = text_var(&var, "OUTPAGE_RECORD_EACH", parse_flag)?.unwrap_or(false);
         config.quiet = text_var(&var, "OUTPAGE_QUIET", parse_flag)?.unwrap_or(false);
         config.faults = text_var(&var, "OUTPAGE_FAULTS", str::parse)?;
@@ -459,6 +478,7 @@ mod tests {
             cluster_window: ClusterWindow::Paper,
             mechanism: Mechanism::WriteProtect,
             store: StoreKind::Pool,
+            encrypt: Encrypt::On,
             stats: Some("/tmp/stats.json".into()),
             quiet: true,
             faults: Some(StoreFaults {
@@ -503,6 +523,7 @@ mod tests {
             ("OUTPAGE_CHUNK", "0", "1 to 1024"),
             ("OUTPAGE_MECHANISM", "magic", "write-protect"),
             ("OUTPAGE_STORE", "tape", "uring"),
+            ("OUTPAGE_ENCRYPT", "rot13", "auto, on, off"),
             ("OUTPAGE_QUIET", "maybe", "1"),
             ("OUTPAGE_FAULTS", "read", "seed=N"),
             ("OUTPAGE_SWAP_CAP", "1M", "16 MiB"),

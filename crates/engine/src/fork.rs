@@ -26,6 +26,7 @@ use outpage_sys::{clock, map, maps, proc};
 use crate::adopt::LIST_BYTES;
 use crate::call::Call;
 use crate::contiguous;
+use crate::encryption;
 use crate::live::Live;
 use crate::placement::Placement;
 use crate::regions::Region;
@@ -259,12 +260,13 @@ fn begin_child(
         .swap
         .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
+    encryption::lock_again().map_err(StartError::Encryption)?;
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
     if mechanism == Mechanism::Move {
         contiguous::none_in_child();
-        live.pool = 0;
+        live.pool = contiguous::kept();
     }
     if live.pager.traces() {
         live.pager.branch(start::child_trace(&engine.config));

@@ -14,6 +14,7 @@ mod changes;
 mod check;
 pub mod config;
 mod contiguous;
+pub mod encryption;
 mod fork;
 pub mod frames;
 pub mod hash;

@@ -5,39 +5,53 @@
 //! holder bits. Joining, forking and burying take one lock, and all locks here are open file
 //! description locks, which the kernel releases when their holder dies.
 //!
-//! Liveness: a member holds byte `i` of the memfd locked through a description that only its pager
-//! thread has, so the lock is gone after exit, a signal, and exec, and does not pass through fork.
+//! Liveness: a member with a pager holds byte `i` of the memfd locked through a description that only its
+//! pager thread has, so the lock is gone after exit, a signal, and exec, and does not pass through fork. A
+//! member in direct mode holds nothing, for the program must not notice: its number and start, as the
+//! session's /proc has them, say whether it lives.
 //!
 //! The memfd is reached through the environment ([`SessionPaths`]), as `/proc/PID/fd/N` of a keeper
 //! process that outlives the launcher for as long as members live.
+//!
+//! Every process of the tree can write here, a program gone wrong included. So nothing that is read is
+//! believed: what a process knows of itself it keeps a copy of, whatever is used as a place or a length is
+//! checked, and what cannot be ([`Session::check`]) ends the process with a line.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::CStr;
 use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::libc;
 use outpage_sys::raw::Errno;
-use outpage_sys::shared;
+use outpage_sys::shared::{self, Mapped};
 
+mod check;
 mod counters;
+mod direct;
 mod extents;
+mod key;
 mod latency;
 mod layout;
 mod limit;
 mod liveness;
 mod objects;
+mod paths;
 mod roster;
 mod share;
 
 pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
+pub use key::HeldKey;
 pub use latency::{Histogram, Latencies, Latency, Waits};
 pub use layout::State;
 use layout::{Layout, Ledger, MAGIC, Member, VERSION};
 pub use objects::{ObjectUse, ObjectUses};
+pub use paths::{Keeper, SessionPaths};
 
-/// Most processes with a pager at once.
+/// Most processes at once that have a part of the limit.
 pub const MEMBERS_MAX: usize = 512;
 
 /// Bytes of the memfd that are locked: member `i` has byte `i`; then these.
@@ -78,6 +92,12 @@ pub enum SessionError {
     Full,
     /// The entry reserved for this forked child is somebody else's by now.
     Expired,
+    /// This process changed its user, root directory or namespaces: the session is out of its reach.
+    Unreachable,
+    /// The keeper is gone, and with it the way to the session.
+    KeeperGone,
+    /// The shared memory holds what no process of this version writes.
+    Damaged(&'static str),
 }
 
 impl fmt::Display for SessionError {
@@ -87,6 +107,17 @@ impl fmt::Display for SessionError {
             Self::Foreign => write!(f, "the session belongs to another version of outpage"),
             Self::Full => write!(f, "more than {MEMBERS_MAX} processes under one limit"),
             Self::Expired => write!(f, "the parent's reservation for this child is gone"),
+            Self::Unreachable => write!(
+                f,
+                "the session cannot be reached any more, after a change of user, root directory or namespace"
+            ),
+            Self::KeeperGone => {
+                write!(f, "the session's keeper was killed: start the program anew")
+            }
+            Self::Damaged(what) => write!(
+                f,
+                "the session is damaged ({what}): a process of the program wrote to its memory"
+            ),
         }
     }
 }
@@ -101,55 +132,30 @@ fn os(what: &'static str) -> impl FnOnce(Errno) -> SessionError {
     move |errno| SessionError::Os(what, errno)
 }
 
-/// Where a process finds its session: paths and numbers that travel in the environment.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SessionPaths {
-    /// Path of the session's memfd: `OUTPAGE_SESSION`.
-    pub session: Option<CString>,
-    /// Path of the swap file: `OUTPAGE_SWAP_FD`.
-    pub swap: Option<CString>,
-    /// Number of an inherited `/dev/userfaultfd` descriptor: `OUTPAGE_UFFD_DEV`.
-    pub uffd_device: Option<i32>,
-}
-
-impl SessionPaths {
-    /// The variables.
-    #[must_use]
-    pub fn to_env(&self) -> Vec<(&'static str, OsString)> {
-        use std::os::unix::ffi::OsStringExt;
-        let text = |path: &CString| OsString::from_vec(path.as_bytes().to_vec());
-        let session = self.session.as_ref().map(|p| ("OUTPAGE_SESSION", text(p)));
-        let swap = self.swap.as_ref().map(|p| ("OUTPAGE_SWAP_FD", text(p)));
-        let device = self
-            .uffd_device
-            .map(|n| ("OUTPAGE_UFFD_DEV", n.to_string().into()));
-        [session, swap, device].into_iter().flatten().collect()
-    }
-
-    /// Reads the variables; what is absent or unusable is `None`.
-    pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Self {
-        use std::os::unix::ffi::OsStringExt;
-        let path = |name| {
-            var(name)
-                .filter(|v| !v.is_empty())
-                .and_then(|v| CString::new(v.into_vec()).ok())
-        };
-        Self {
-            session: path("OUTPAGE_SESSION"),
-            swap: path("OUTPAGE_SWAP_FD"),
-            uffd_device: var("OUTPAGE_UFFD_DEV").and_then(|v| v.to_str()?.parse().ok()),
-        }
-    }
-}
-
 /// One process's view of the session.
 ///
 /// In a forked child the view of the parent is unusable (its descriptor belongs to the parent's
 /// pager): the child calls [`Session::abandon`] on it and opens its own.
 pub struct Session {
-    layout: &'static Layout,
+    layout: Mapped<Layout>,
     locks: Fd,
     me: Option<MemberId>,
+    /// What does not change, or only this process changes, as it knows it.
+    own: Own,
+}
+
+/// A view's own copy of what is in the shared memory too.
+#[derive(Default)]
+struct Own {
+    limit_pages: u64,
+    extents_cap: u32,
+    /// Of this process's entry.
+    generation: u64,
+    held_pages: AtomicU64,
+    /// A bit for each extent that it holds.
+    extents: extents::Held,
+    /// The inode of its pid namespace, which /proc may not tell for ever.
+    namespace: OnceLock<u64>,
 }
 
 /// What can be seen of a member.
@@ -175,9 +181,9 @@ impl Session {
     /// # Errors
     /// [`SessionError::Os`].
     pub fn create(limit_pages: u64, swap_cap: u64) -> Result<(Self, Fd), SessionError> {
-        let file = shared::create(c"outpage-session", size_of::<Layout>() as u64)
+        let file = shared::create(c"outpage-session", key::FILE_BYTES)
             .map_err(os("create the session"))?;
-        let session = Self::map(reopened(file.number())?)?;
+        let mut session = Self::map(reopened(file.number())?)?;
         let layout = session.layout();
         layout.version.store(VERSION, Relaxed);
         layout.limit_pages.store(limit_pages, Relaxed);
@@ -185,15 +191,22 @@ impl Session {
             .extents_cap
             .store((swap_cap / EXTENT_BYTES).min(EXTENTS_MAX as u64), Relaxed);
         layout.magic.store(MAGIC, SeqCst);
+        session.remember()?;
         Ok((session, file))
     }
 
     /// The session at `path`.
     ///
     /// # Errors
-    /// [`SessionError::Os`]; [`SessionError::Foreign`].
+    /// [`SessionError::Os`]; [`SessionError::Foreign`]; [`SessionError::Damaged`].
     pub fn open(path: &CStr) -> Result<Self, SessionError> {
-        Self::map(fd::open(path, libc::O_RDWR).map_err(os("open the session"))?)?.checked()
+        // In another pid namespace the path may lead to anything, a device or a pipe: opening those
+        // does something.
+        let file = fd::open(path, libc::O_PATH).map_err(os("open the session"))?;
+        if fd::is_regular(file.number()) != Ok(true) {
+            return Err(SessionError::Foreign);
+        }
+        Self::from_fd(file.number())
     }
 
     /// The session behind descriptor `number`, through a description of its own.
@@ -201,29 +214,25 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn from_fd(number: i32) -> Result<Self, SessionError> {
-        Self::map(reopened(number)?)?.checked()
+        let mut session = Self::map(reopened(number)?)?;
+        session.remember()?;
+        Ok(session)
     }
 
     fn map(locks: Fd) -> Result<Self, SessionError> {
         // A mapping keeps its description, and so its locks, alive, also in forked children: the
         // description that holds the locks must not be the one that is mapped.
         let mapped = reopened(locks.number())?;
-        let layout = shared::map(mapped.number()).map_err(os("map the session"))?;
+        let layout = match shared::map(mapped.number()) {
+            Err(Errno::EINVAL) => return Err(SessionError::Foreign),
+            layout => layout.map_err(os("map the session"))?,
+        };
         Ok(Self {
             layout,
             locks,
             me: None,
+            own: Own::default(),
         })
-    }
-
-    fn checked(self) -> Result<Self, SessionError> {
-        let layout = self.layout();
-        let known = layout.magic.load(SeqCst) == MAGIC && layout.version.load(Relaxed) == VERSION;
-        if known {
-            Ok(self)
-        } else {
-            Err(SessionError::Foreign)
-        }
     }
 
     /// Forgets a view whose descriptor belongs to another process or table: nothing is closed.
@@ -231,8 +240,8 @@ impl Session {
         let _ = self.locks.release();
     }
 
-    fn layout(&self) -> &'static Layout {
-        self.layout
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     fn member(&self, id: MemberId) -> &Member {
@@ -260,5 +269,7 @@ impl Session {
     }
 }
 
+#[cfg(test)]
+mod damage;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,8 @@ use outpage_core::pager::Pager;
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead, reclaim};
 use outpage_store::{
-    Backend, BackendError, Bounced, Choice, Config as StoreConfig, Store, SwapFile, SwapFileError,
+    Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, Store,
+    SwapFile, SwapFileError,
 };
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
@@ -26,6 +27,7 @@ use crate::brain::{Brain, TraceFile};
 use crate::call::{Call, Calls};
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
 use crate::contiguous;
+use crate::encryption::{self, EncryptionError};
 use crate::fork::Ticket;
 use crate::frames::Frames;
 use crate::live::{Live, Rest};
@@ -57,6 +59,8 @@ pub enum StartError {
     Swap(SwapFileError),
     /// The store's I/O.
     Store(BackendError),
+    /// The key of the swap file.
+    Encryption(EncryptionError),
     /// Something else that the kernel refused.
     Os(&'static str, Errno),
 }
@@ -69,6 +73,7 @@ impl fmt::Display for StartError {
             Self::Session(e) => e.fmt(f),
             Self::Swap(e) => e.fmt(f),
             Self::Store(e) => e.fmt(f),
+            Self::Encryption(e) => e.fmt(f),
             Self::Os(what, e) => write!(f, "cannot {what}: {e}"),
         }
     }
@@ -298,7 +303,9 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let mut session = open_session(engine)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
-    let store = open_store(engine, open_swap(engine)?)?;
+    let cipher = encryption::cipher(engine.config.encrypt, &session);
+    let cipher = cipher.map_err(StartError::Encryption)?;
+    let store = open_store(engine, open_swap(engine)?, cipher, mechanism)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let pager = new_pager(&engine.config, slots_max)?;
@@ -325,7 +332,7 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
         engine.calls.clone(),
         total,
     ));
-    live.pool = pool;
+    live.pool = pool + contiguous::kept();
     live.device = device;
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
@@ -365,7 +372,7 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
 
 fn open_session(engine: &Engine) -> Result<Session, StartError> {
     match &engine.paths.session {
-        Some(path) => Session::open(path).map_err(StartError::Session),
+        Some(_) => engine.paths.open().map_err(StartError::Session),
         None => {
             let config = &engine.config;
             let made = Session::create(config.limit_pages(), config.swap_cap_bytes());
@@ -396,9 +403,11 @@ pub(crate) fn owned(number: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-pub(crate) fn open_store(
+fn open_store(
     engine: &Engine,
     file: SwapFile,
+    cipher: Option<&'static Cipher>,
+    mechanism: Mechanism,
 ) -> Result<Box<dyn Store + Send>, StartError> {
     let choice = match engine.config.store {
         StoreKind::Auto => Choice::Auto,
@@ -411,11 +420,30 @@ pub(crate) fn open_store(
     };
     let store =
         outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
-    let store = Box::new(Bounced::new(store, Box::new(contiguous::provide)));
-    Ok(match engine.config.faults {
+    // Below the encryption: what fails is the disk.
+    let store = match engine.config.faults {
         None => store,
         Some(faults) => crate::workers::with_faults(store, faults),
-    })
+    };
+    let provide = Box::new(contiguous::provide);
+    let Some(cipher) = cipher else {
+        return Ok(Box::new(Bounced::new(store, provide)));
+    };
+    let pages = area_pages(&engine.config, mechanism, config.request_pages_max);
+    let area = contiguous::keep(pages).map_err(os("reserve memory for what is encrypted"))?;
+    let encryption = Encryption { cipher, area };
+    Ok(Box::new(Bounced::encrypted(store, provide, encryption)))
+}
+
+/// Frames that writes are encrypted into, counted within the limit: for one transfer of the largest size. The mechanism that never
+/// has a huge page beside them gets room for as many writes as are under way, if that is a small part of the limit.
+fn area_pages(config: &Config, mechanism: Mechanism, request_pages_max: u32) -> u32 {
+    let writes = outpage_core::pager::WRITES_MAX as u64 * u64::from(chunk_pages(config));
+    let wished = match mechanism {
+        Mechanism::Move => 0,
+        Mechanism::WriteProtect => writes.min(config.limit_pages() / contiguous::SHARE),
+    };
+    request_pages_max.max(wished as u32)
 }
 
 fn chunk_pages(config: &Config) -> u32 {

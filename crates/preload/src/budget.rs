@@ -12,17 +12,19 @@
 //! Bytes that other hooks have counted and not mapped yet are added each time.
 
 use core::cell::UnsafeCell;
+use core::ffi::c_char;
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
+use outpage_engine::session::SessionError;
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::maps::{self, Kind};
 use outpage_sys::{fd, process};
 
 use crate::mode::{self, AtWork};
 use crate::raw::SignalsBlocked;
-use crate::share;
+use crate::{share, target};
 
 /// Reservations grow in steps of this size, so that a growing program asks seldom.
 const STEP_BYTES: u64 = 16 << 20;
@@ -41,8 +43,8 @@ pub fn charge(at_work: &AtWork, bytes: u64) -> bool {
     if counted <= RESERVED_BYTES.load(Ordering::SeqCst) {
         return true;
     }
-    // A child of vfork, on its parent's memory, must not start threads for it: they would end with
-    // the child. The parent's next hook finds the count as high.
+    // A child of vfork is not the process whose memory this is. The parent's next hook finds the count
+    // as high.
     process::pid() != PROCESS.load(Ordering::SeqCst) || locked(recount)
 }
 
@@ -59,7 +61,9 @@ fn recount(buffer: &mut [u8]) -> bool {
     };
     let mut reserved = RESERVED_BYTES.load(Ordering::SeqCst);
     if bytes > reserved {
-        reserved = share::raise_to(reserved, bytes, STEP_BYTES);
+        let raised = share::raise_to(reserved, bytes, STEP_BYTES);
+        remember_refusal(raised.err());
+        reserved = raised.unwrap_or(reserved);
         RESERVED_BYTES.store(reserved, Ordering::SeqCst);
     }
     if bytes > reserved {
@@ -71,6 +75,62 @@ fn recount(buffer: &mut [u8]) -> bool {
     // A difference, not a store: other hooks add to the count meanwhile.
     COUNTED_BYTES.fetch_sub(counted.saturating_sub(bytes), Ordering::SeqCst);
     bytes <= reserved
+}
+
+/// Why the session lent nothing when it was last asked; null where it did not refuse.
+static REFUSED: AtomicPtr<SessionError> = AtomicPtr::new(core::ptr::null_mut());
+
+fn remember_refusal(error: Option<SessionError>) {
+    let new = error.map_or(core::ptr::null_mut(), |error| {
+        Box::into_raw(Box::new(error))
+    });
+    let old = REFUSED.swap(new, Ordering::AcqRel);
+    if !old.is_null() {
+        // SAFETY: made from a box above, and nobody else has it after the exchange.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// Why the session lends this process nothing, if it was asked and that is so.
+///
+/// To be called by the starter, when no hook is at work.
+pub fn refusal() -> Option<SessionError> {
+    // SAFETY: null, or a box that only a hook at work takes away.
+    unsafe { REFUSED.load(Ordering::Acquire).as_ref() }.copied()
+}
+
+/// What is lent to this process, given back because another program takes its place; while this lives.
+///
+/// If the execution fails, dropping it asks for it again. What others took meanwhile the program lacks,
+/// and its next request starts the pager.
+pub struct GivenBack(());
+
+impl GivenBack {
+    /// Before the execution of `path`, as execveat(2) takes it. `None` where there is nothing to give back,
+    /// the caller is a child of vfork, or no such program can be executed: a search along `PATH` tries many.
+    pub fn before(dir: i32, path: *const c_char, flags: i32) -> Option<Self> {
+        let own = || process::pid() == PROCESS.load(Ordering::SeqCst);
+        if !share::is_member() || !own() || !target::may_execute(dir, path, flags) {
+            return None;
+        }
+        // The pager of another thread must not start from what is given back meanwhile.
+        let mode::Path::Direct(_at_work) = mode::enter() else {
+            return None;
+        };
+        locked(|_| {
+            RESERVED_BYTES.store(0, Ordering::SeqCst);
+            share::leave();
+        });
+        Some(Self(()))
+    }
+}
+
+impl Drop for GivenBack {
+    fn drop(&mut self) {
+        if let mode::Path::Direct(_at_work) = mode::enter() {
+            locked(recount);
+        }
+    }
 }
 
 /// Bytes of private writable mappings and stacks, files included, by the kernel's own count.
@@ -98,16 +158,26 @@ fn private_anonymous_bytes(buffer: &mut [u8]) -> Option<u64> {
     visited.ok().map(|()| bytes)
 }
 
-/// Called by the constructor before the first hook, and in a child that fork made.
+/// A count that is above every other: the next request has it replaced.
+const UNKNOWN: u64 = u64::MAX / 2;
+
+/// Called by the constructor before the first hook.
+pub fn start() {
+    begin(private_writable_bytes().unwrap_or(UNKNOWN));
+}
+
+/// Called in a child that fork made. Most execute a program or end before they ask for anything.
 ///
 /// The child's reservation starts empty: what it shares with its parent is charged once it grows.
-pub fn restart() {
+pub fn restart_in_child() {
+    begin(UNKNOWN);
+}
+
+fn begin(counted: u64) {
     PROCESS.store(process::pid(), Ordering::SeqCst);
     RESERVED_BYTES.store(0, Ordering::SeqCst);
-    COUNTED_BYTES.store(
-        private_writable_bytes().unwrap_or(u64::MAX / 2),
-        Ordering::SeqCst,
-    );
+    COUNTED_BYTES.store(counted, Ordering::SeqCst);
+    remember_refusal(None);
     LIST.state.store(FREE, Ordering::SeqCst);
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Every execution by libc ends in `execve` or `execveat`, that of `posix_spawn` and `system`
 //! included; an environment without the shim gets it back: in `LD_PRELOAD` before what stands
-//! there, and the `OUTPAGE_` variables unless another limit is set.
+//! there, and the `OUTPAGE_` variables unless another limit is set. `ASAN_OPTIONS` get what lets a
+//! program with AddressSanitizer start with a library preloaded.
 //!
 //! The caller may be a child of vfork, on its parent's memory: nothing is allocated on a heap, no
 //! lock is taken, and nothing static is written.
@@ -19,6 +20,12 @@ pub type Strings = *const *const c_char;
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const PREFIX: &[u8] = b"OUTPAGE_";
 const LIMIT: &[u8] = b"OUTPAGE_MEMORY=";
+const ASAN: &[u8] = b"ASAN_OPTIONS=";
+/// Without it the runtime ends the program: it wants to be the first library.
+const ANY_ORDER: &[u8] = b"verify_asan_link_order=0";
+/// The option's name: whoever set it knows why.
+const ORDER: &[u8] = b"verify_asan_link_order=";
+const OWN_ASAN: &CStr = c"ASAN_OPTIONS=verify_asan_link_order=0";
 
 /// `OUTPAGE_` variables that are carried along: more than there are.
 const CARRIED_MAX: usize = 32;
@@ -101,6 +108,9 @@ struct Found {
     preload: *const c_char,
     has_shim: bool,
     has_limit: bool,
+    /// The `ASAN_OPTIONS` entry, and whether it says something about the order of libraries.
+    asan: *const c_char,
+    has_order: bool,
 }
 
 /// # Safety
@@ -111,6 +121,8 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
         preload: core::ptr::null(),
         has_shim: false,
         has_limit: false,
+        asan: core::ptr::null(),
+        has_order: false,
     };
     // SAFETY: passed on from the caller.
     for entry in unsafe { entries(envp) } {
@@ -118,6 +130,10 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
         let text = unsafe { bytes(entry) };
         found.count += 1;
         found.has_limit |= text.starts_with(LIMIT);
+        if text.starts_with(ASAN) && found.asan.is_null() {
+            found.asan = entry;
+            found.has_order = text.windows(ORDER.len()).any(|part| part == ORDER);
+        }
         // The loader takes the first of several.
         if let Some(list) = text
             .strip_prefix(PRELOAD)
@@ -144,16 +160,19 @@ pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize
     // SAFETY: the program's own environment; a bad pointer would have failed in the kernel with
     // EFAULT, and kills the program here.
     let found = unsafe { search(envp, &own_text[PRELOAD.len()..]) };
-    if found.has_shim && found.has_limit {
+    if found.has_shim && found.has_limit && found.has_order {
         return call(envp);
     }
-    let list_bytes = if found.preload.is_null() || found.has_shim {
-        0
-    } else {
+    let mut list_bytes = 0;
+    if !found.preload.is_null() && !found.has_shim {
         // SAFETY: an entry of the environment.
-        own_text.len() + unsafe { bytes(found.preload) }.len() - PRELOAD.len() + 2
-    };
-    let pointers = found.count + CARRIED_MAX + 2;
+        list_bytes += own_text.len() + unsafe { bytes(found.preload) }.len() - PRELOAD.len() + 2;
+    }
+    if !found.asan.is_null() && !found.has_order {
+        // SAFETY: an entry of the environment.
+        list_bytes += unsafe { bytes(found.asan) }.len() + ANY_ORDER.len() + 2;
+    }
+    let pointers = found.count + CARRIED_MAX + 3;
     if pointers <= ON_STACK && list_bytes <= TEXT_ON_STACK {
         let mut array = [MaybeUninit::<*const c_char>::uninit(); ON_STACK];
         let mut text = [MaybeUninit::<u8>::uninit(); TEXT_ON_STACK];
@@ -188,39 +207,59 @@ pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize
     result
 }
 
-/// Writes the completed environment to `array`, and a joined `LD_PRELOAD` to `text`.
+/// Writes `pieces` and a null byte to `at`; returns the byte behind.
+///
+/// # Safety
+/// There is room for them.
+unsafe fn join(mut at: *mut u8, pieces: [&[u8]; 3]) -> *mut u8 {
+    for piece in pieces.into_iter().chain([&b"\0"[..]]) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            at.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+            at = at.add(piece.len());
+        }
+    }
+    at
+}
+
+/// Writes the completed environment to `array`, and a joined `LD_PRELOAD` and `ASAN_OPTIONS` to `text`.
 ///
 /// # Safety
 /// Both have room for what `found` of `envp` calls for.
-unsafe fn build(envp: Strings, found: &Found, array: *mut *const c_char, text: *mut u8) {
+unsafe fn build(envp: Strings, found: &Found, array: *mut *const c_char, mut text: *mut u8) {
     let own = OWN_PRELOAD.load(Ordering::Acquire);
     let mut preload = found.preload;
     if preload.is_null() {
         preload = own;
     } else if !found.has_shim {
+        preload = text.cast();
         // SAFETY: two C strings; the caller made room for both.
         unsafe {
-            let (own, theirs) = (bytes(own), &bytes(preload)[PRELOAD.len()..]);
-            let mut at = text;
-            for piece in [own, b":", theirs, b"\0"] {
-                at.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
-                at = at.add(piece.len());
-            }
+            let (own, theirs) = (bytes(own), &bytes(found.preload)[PRELOAD.len()..]);
+            text = join(text, [own, b":", theirs]);
         }
-        preload = text.cast();
+    }
+    let mut asan = found.asan;
+    if asan.is_null() {
+        asan = OWN_ASAN.as_ptr();
+    } else if !found.has_order {
+        asan = text.cast();
+        // SAFETY: a C string; the caller made room for it.
+        unsafe { join(text, [bytes(found.asan), b":", ANY_ORDER]) };
     }
     let mut at = array;
     let mut push = |entry: *const c_char| {
-        // SAFETY: at most `found.count` entries, those carried, one `LD_PRELOAD` and the end.
+        // SAFETY: at most `found.count` entries, those carried, `LD_PRELOAD`, `ASAN_OPTIONS` and the end.
         unsafe {
             at.write(entry);
             at = at.add(1);
         }
     };
     push(preload);
+    push(asan);
     // SAFETY: passed on from the caller.
     unsafe { entries(envp) }
-        .filter(|&entry| entry != found.preload)
+        .filter(|&entry| entry != found.preload && entry != found.asan)
         .for_each(&mut push);
     if !found.has_limit {
         for entry in &CARRIED[..CARRIED_COUNT.load(Ordering::Acquire)] {

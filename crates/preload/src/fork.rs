@@ -73,7 +73,7 @@ fn start_direct_child() {
     mode::forget_other_threads();
     threads::forget_births();
     share::forget();
-    budget::restart();
+    budget::restart_in_child();
 }
 
 /// `struct clone_args` of include/uapi/linux/sched.h, in its largest version (Linux 5.7).

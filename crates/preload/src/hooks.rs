@@ -6,6 +6,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use crate::budget::GivenBack;
 use crate::elf::Libc;
 use crate::patch::Entry;
 mod by_number;
@@ -305,6 +306,7 @@ unsafe extern "C" fn vfork() -> c_int {
 extern "C" fn execve(path: *const c_char, argv: exec::Strings, envp: exec::Strings) -> c_int {
     target::tell(libc::AT_FDCWD, path, 0);
     let _unbound = Unbound::caller();
+    let _given_back = GivenBack::before(libc::AT_FDCWD, path, 0);
     let args = |envp: exec::Strings| [path as usize, argv as usize, envp as usize, 0, 0, 0];
     // SAFETY: the program's own call with an environment that has what the shim needs.
     c_result(exec::with_environment(envp, |envp| unsafe {
@@ -321,6 +323,7 @@ extern "C" fn execveat(
 ) -> c_int {
     target::tell(dir, path, flags);
     let _unbound = Unbound::caller();
+    let _given_back = GivenBack::before(dir, path, flags);
     c_result(exec::with_environment(envp, |envp| {
         let args = [
             dir as usize,

@@ -37,6 +37,7 @@ mod patch;
 mod pins;
 mod raw;
 mod refs;
+mod sanitizer;
 mod share;
 mod target;
 mod threads;

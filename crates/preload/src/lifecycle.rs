@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism};
-use outpage_engine::session::SessionPaths;
-use outpage_engine::{Engine, Setup};
+use outpage_engine::session::{SessionError, SessionPaths};
+use outpage_engine::{Engine, Setup, StartError};
 use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, memory, patch, pins, share, threads, trace};
+use crate::{budget, exec, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
@@ -81,6 +81,7 @@ enum Reason {
     Config(ConfigError),
     Patch(patch::Refusal),
     NoBreak,
+    Sanitizer(&'static str),
 }
 
 impl Display for Reason {
@@ -89,6 +90,7 @@ impl Display for Reason {
             Self::Config(error) => error.fmt(f),
             Self::Patch(refusal) => refusal.fmt(f),
             Self::NoBreak => f.write_str("libc has no __curbrk"),
+            Self::Sanitizer(name) => write!(f, "it is built with {name}"),
         }
     }
 }
@@ -116,6 +118,9 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     if !preloaded {
         return Ok(());
     }
+    if let Some(name) = sanitizer::name() {
+        return Err(Reason::Sanitizer(name));
+    }
     if !hooks::find_break() {
         return Err(Reason::NoBreak);
     }
@@ -136,7 +141,7 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     pins::need(config.mechanism == Mechanism::WriteProtect);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
-    budget::restart();
+    budget::start();
     if let Some(file) = find("OUTPAGE_TRACE_HOOKS") {
         trace::start(file);
     }
@@ -179,7 +184,6 @@ fn threads() -> usize {
 pub fn start_pager() {
     let _signals = SignalsBlocked::new();
     mode::start(|| {
-        share::leave();
         // SAFETY: set by the constructor before there was a hook, and never freed.
         let (config, paths) = unsafe { &*SETTINGS.load(Ordering::Acquire) };
         let setup = Setup {
@@ -187,32 +191,46 @@ pub fn start_pager() {
             paths: paths.clone(),
             advised: memory::ADVISED.load(Ordering::SeqCst),
         };
-        match loaded::without_later(|| Engine::start(setup)) {
+        let started = match budget::refusal() {
+            Some(error) => Err(StartError::Session(error)),
+            None => loaded::without_later(|| Engine::start(setup)),
+        };
+        match started {
             Ok(engine) => {
                 pins::need(engine.write_protects());
                 threads::tell_of_sharers(engine);
                 Some(engine)
             }
-            Err(error) if ALLOW_UNMANAGED.load(Ordering::Acquire) => {
-                say(format_args!("cannot page, runs without a limit: {error}"));
-                None
-            }
-            // A program that goes on alone would take what the limit keeps for others.
             Err(error) => {
-                let pid = process::pid().to_string();
-                let error = error.to_string();
-                let remedy =
-                    "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
-                process::die(&[
-                    "outpage: ",
-                    &pid,
-                    ": cannot page, the program ends: ",
-                    &error,
-                    remedy,
-                ])
+                go_on_without(&error);
+                share::leave();
+                None
             }
         }
     });
+}
+
+/// Says that this process gets no pager; returns if it may run without a limit.
+///
+/// A program that goes on alone would take what the limit keeps for others. But one that left its
+/// session's reach, or found it full, can do nothing about it.
+fn go_on_without(error: &StartError) {
+    if let StartError::Session(SessionError::Unreachable | SessionError::Full) = error {
+        say(format_args!("{error}: this process runs without a limit"));
+    } else if ALLOW_UNMANAGED.load(Ordering::Acquire) {
+        say(format_args!("cannot page, runs without a limit: {error}"));
+    } else {
+        let (pid, error) = (process::pid().to_string(), error.to_string());
+        let remedy =
+            "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
+        process::die(&[
+            "outpage: ",
+            &pid,
+            ": cannot page, the program ends: ",
+            &error,
+            remedy,
+        ])
+    }
 }
 
 /// Writes one line to descriptor 2, with the process's number.

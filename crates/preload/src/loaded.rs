@@ -16,42 +16,60 @@ const SEGMENT_BYTES_MIN: usize = 1 << 20;
 /// Address ranges, half-open.
 type Ranges = Vec<(usize, usize)>;
 
+/// Loaded objects.
+#[derive(Default)]
+struct Loaded {
+    /// The span of each.
+    spans: Ranges,
+    /// Whether one of them may have a data segment of [`SEGMENT_BYTES_MIN`].
+    large_data: bool,
+}
+
 /// What was loaded before the program began: never unloaded.
-static AT_START: AtomicPtr<Ranges> = AtomicPtr::new(core::ptr::null_mut());
+static AT_START: AtomicPtr<Loaded> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Remembers what is loaded now. Called by the constructor.
 pub fn remember() {
-    let ranges = Box::new(loaded_now());
-    AT_START.store(Box::into_raw(ranges), Ordering::Release);
+    let loaded = Box::new(loaded_now());
+    AT_START.store(Box::into_raw(loaded), Ordering::Release);
+}
+
+fn remembered() -> Option<&'static Loaded> {
+    // SAFETY: null, or set once by `remember` and never freed.
+    unsafe { AT_START.load(Ordering::Acquire).as_ref() }
 }
 
 fn at_start() -> &'static [(usize, usize)] {
-    // SAFETY: null, or set once by `remember` and never freed.
-    unsafe { AT_START.load(Ordering::Acquire).as_ref() }.map_or(&[], |ranges| ranges)
+    remembered().map_or(&[], |loaded| &loaded.spans)
 }
 
-/// The spans of all loaded objects. Takes the loader's lock: for the constructor only.
-fn loaded_now() -> Ranges {
+/// All loaded objects. Takes the loader's lock: for the constructor only.
+fn loaded_now() -> Loaded {
     extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader's record, and the vector passed below.
-        let (info, out) = unsafe { (&*info, &mut *out.cast::<Ranges>()) };
+        // SAFETY: the loader's record, and the value passed below.
+        let (info, out) = unsafe { (&*info, &mut *out.cast::<Loaded>()) };
         // SAFETY: the loader says that `dlpi_phnum` headers lie there.
         let headers =
             unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
         let loads = headers
             .iter()
             .filter(|header| header.p_type == libc::PT_LOAD);
+        // Of a segment's first and last page parts may belong to others.
+        let data = |h: &libc::Elf64_Phdr| h.p_flags & libc::PF_W != 0;
+        out.large_data |= loads.clone().any(|header| {
+            data(header) && header.p_filesz as usize + 2 * PAGE_BYTES > SEGMENT_BYTES_MIN
+        });
         let spans = loads.map(|h| (h.p_vaddr as usize, (h.p_vaddr + h.p_memsz) as usize));
         if let Some((start, end)) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
             let base = info.dlpi_addr as usize;
-            out.push((
+            out.spans.push((
                 page_down(base + start),
                 (base + end).next_multiple_of(PAGE_BYTES),
             ));
         }
         0
     }
-    let mut out = Ranges::new();
+    let mut out = Loaded::default();
     // SAFETY: the callback matches what it is given.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut out).cast()) };
     out
@@ -139,8 +157,12 @@ fn read_own<T>(address: usize, to: &mut T) -> bool {
 /// Replaces large writable data segments by anonymous copies, which can be managed.
 ///
 /// Only for a process with one thread whose program has not begun: between copying and replacing,
-/// nobody may write.
+/// nobody may write. The list of mappings is read only if there can be one: few programs have any, and all
+/// pay for the look.
 pub fn make_data_anonymous() {
+    if !remembered().is_some_and(|loaded| loaded.large_data) {
+        return;
+    }
     let mut segments = Vec::new();
     let mut buffer = vec![0; 16 << 10];
     let _ = maps::for_each(&mut buffer, |entry| {

@@ -1,128 +1,151 @@
 //! This process's part of the session's limit while it is in direct mode.
 //!
-//! Membership of a session hangs on a lock that dies with its holder, and its holder must not share
-//! the program's descriptor table, for the program may close every descriptor. So the first time
-//! that this process asks for more than [`FREE_BYTES`], a thread is started that joins the session,
-//! then sleeps until the pager takes over or the process ends. Small processes never start one.
+//! A program that fits must be able to do all that it could do alone: close every descriptor, count its
+//! threads, enter a new user namespace. So nothing of the session is kept between two calls. A thread
+//! with a descriptor table of its own opens the session, finds this process's entry by its number and start,
+//! does what is asked and ends, before the hook that asked returns. Small processes never ask.
 //!
 //! Without a session (the variables were set by hand) the process has the limit for itself.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::ffi::CString;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::session::{Session, SessionPaths};
-use outpage_sys::futex::{self, Scope};
+use outpage_engine::session::{Session, SessionError, SessionPaths};
 use outpage_sys::thread::{self, Options};
 
 /// Private writable bytes that a process has without asking: the shell's and cat's kind needs no
 /// more, and it is part of the stated overhead of a process.
 const FREE_BYTES: u64 = 4 << 20;
 
-static LIMIT_BYTES: AtomicU64 = AtomicU64::new(0);
-/// Path of the session's memfd; null without a session.
-static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
-/// The member's view, once joined.
-static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
-/// Where the member's thread stands.
-static STATE: AtomicU32 = AtomicU32::new(ABSENT);
+/// The calls need less than 8 KiB, those that end in an error included; a page table's worth is free.
+const STACK_BYTES: usize = 64 << 10;
 
-const ABSENT: u32 = 0;
-const JOINING: u32 = 1;
-const JOINED: u32 = 2;
-const FAILED: u32 = 3;
-const LEAVING: u32 = 4;
-const LEFT: u32 = 5;
+static LIMIT_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Where the session is; null without one.
+static PATHS: AtomicPtr<SessionPaths> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether this process has an entry, as far as it knows.
+static IS_MEMBER: AtomicBool = AtomicBool::new(false);
 
 /// Sets the limit for a process alone, and where its session is.
 pub fn set_up(limit_bytes: u64, paths: &SessionPaths) {
     LIMIT_BYTES.store(limit_bytes, Ordering::Release);
-    if let Some(path) = &paths.session {
-        PATH.store(Box::into_raw(Box::new(path.clone())), Ordering::Release);
+    if paths.session.is_some() {
+        let paths = Box::into_raw(Box::new(paths.clone()));
+        PATHS.store(paths, Ordering::Release);
     }
 }
 
 /// Asks for `need` bytes where `have` are lent; returns what is lent now, which may be less.
 ///
 /// Grows in steps of `step` bytes. One caller at a time, its signals blocked.
-pub fn raise_to(have: u64, need: u64, step: u64) -> u64 {
+///
+/// # Errors
+/// Why the session lends nothing.
+pub fn raise_to(have: u64, need: u64, step: u64) -> Result<u64, SessionError> {
     if need <= FREE_BYTES {
-        return FREE_BYTES
-            .min(LIMIT_BYTES.load(Ordering::Acquire))
-            .max(have);
+        let free = FREE_BYTES.min(LIMIT_BYTES.load(Ordering::Acquire));
+        return Ok(free.max(have));
     }
     let wish = need.next_multiple_of(step);
-    if PATH.load(Ordering::Acquire).is_null() {
-        return wish.min(LIMIT_BYTES.load(Ordering::Acquire)).max(have);
+    if PATHS.load(Ordering::Acquire).is_null() {
+        return Ok(wish.min(LIMIT_BYTES.load(Ordering::Acquire)).max(have));
     }
-    let Some(session) = member() else { return have };
-    let lent = session.held_pages() * PAGE_BYTES as u64;
-    let pages = wish.saturating_sub(lent) / PAGE_BYTES as u64;
-    let granted = session.reserve(pages) * PAGE_BYTES as u64;
-    (lent + granted).max(have)
+    let lent = ask(Request::Raise(wish.div_ceil(PAGE_BYTES as u64)))?;
+    IS_MEMBER.store(true, Ordering::Release);
+    Ok((lent * PAGE_BYTES as u64).max(have))
 }
 
-/// The member's view, joining if need be; `None` if that fails.
-fn member() -> Option<&'static Session> {
-    if STATE.load(Ordering::Acquire) == ABSENT {
-        STATE.store(JOINING, Ordering::Release);
-        let options = Options {
-            name: c"outpage-member",
-            stack_bytes: 64 << 10,
-            share_files: false,
-            process: false,
-        };
-        if thread::spawn(be_member, (), &options).is_err() {
-            STATE.store(FAILED, Ordering::Release);
+/// Whether something is lent to this process that it could give back.
+pub fn is_member() -> bool {
+    IS_MEMBER.load(Ordering::Acquire)
+}
+
+/// Gives everything back. What cannot be is found when the process has ended.
+///
+/// One caller at a time, its signals blocked.
+pub fn leave() {
+    if IS_MEMBER.swap(false, Ordering::AcqRel) {
+        let _ = ask(Request::Leave);
+    }
+}
+
+/// In a forked child: the parent's entry is not this process's.
+pub fn forget() {
+    IS_MEMBER.store(false, Ordering::Release);
+}
+
+#[derive(Clone, Copy)]
+enum Request {
+    /// To hold so many pages.
+    Raise(u64),
+    Leave,
+}
+
+/// A request on its way to the thread, and the place of its answer.
+struct Call {
+    request: Request,
+    answer: *mut Result<u64, SessionError>,
+}
+
+// SAFETY: whoever made it waits until the thread has ended, and looks at the answer only then.
+unsafe impl Send for Call {}
+
+/// Has a thread carry `request` out; returns the pages that this process holds then.
+fn ask(request: Request) -> Result<u64, SessionError> {
+    let mut answer = Err(SessionError::Unreachable);
+    let call = Call {
+        request,
+        answer: &raw mut answer,
+    };
+    let options = Options {
+        name: c"outpage-member",
+        stack_bytes: STACK_BYTES,
+        share_files: false,
+        process: false,
+    };
+    let begun = thread::spawn(carry_out, call, &options);
+    let thread = begun.map_err(|e| SessionError::Os("start a thread for the session", e))?;
+    thread.join_out_of_group();
+    answer
+}
+
+/// The thread, with a descriptor table of its own.
+fn carry_out(call: Call) {
+    // Whatever the program closes meanwhile would stay open here.
+    let closed = outpage_sys::fd::close_all_except(&[]);
+    let done = closed
+        .map_err(|e| SessionError::Os("close inherited descriptors", e))
+        .and_then(|()| with_session(call.request));
+    // SAFETY: the place of the answer outlives this thread, and nobody looks there meanwhile.
+    unsafe { call.answer.write(done) };
+}
+
+fn with_session(request: Request) -> Result<u64, SessionError> {
+    // SAFETY: set once by `set_up` and never freed.
+    let paths = unsafe { &*PATHS.load(Ordering::Acquire) };
+    let mut session = paths.open()?;
+    match request {
+        Request::Raise(pages) => {
+            session.join_direct()?;
+            raise(&session, pages)
+        }
+        Request::Leave => {
+            if session.rejoin_direct()? {
+                session.leave()?;
+            }
+            Ok(0)
         }
     }
-    while STATE.load(Ordering::Acquire) == JOINING {
-        futex::wait(&STATE, JOINING, None, Scope::Process);
-    }
-    let session = SESSION.load(Ordering::Acquire);
-    // SAFETY: the member's thread keeps its view until `leave`, after which it is null.
-    (STATE.load(Ordering::Acquire) == JOINED).then(|| unsafe { &*session })
 }
 
-fn say(state: u32) {
-    STATE.store(state, Ordering::Release);
-    futex::wake(&STATE, u32::MAX, Scope::Process);
-}
-
-/// The member's thread, with a descriptor table of its own.
-fn be_member((): ()) {
-    // Whatever the program has open would stay open here.
-    let closed = outpage_sys::fd::close_all_except(&[]);
-    // SAFETY: set once by `set_up` and never freed.
-    let path = unsafe { &*PATH.load(Ordering::Acquire) };
-    let joined = Session::open(path).and_then(|mut session| session.join().map(|_| session));
-    let (Ok(mut session), Ok(())) = (joined, closed) else {
-        return say(FAILED);
-    };
-    SESSION.store(&raw mut session, Ordering::Release);
-    say(JOINED);
-    while STATE.load(Ordering::Acquire) == JOINED {
-        futex::wait(&STATE, JOINED, None, Scope::Process);
+fn raise(session: &Session, pages: u64) -> Result<u64, SessionError> {
+    let missing = || pages.saturating_sub(session.held_pages());
+    session.reserve(missing());
+    if missing() > 0 {
+        // What the dead held is to be had.
+        session.reap_all()?;
+        session.reserve(missing());
     }
-    SESSION.store(core::ptr::null_mut(), Ordering::Release);
-    // An error leaves the entry to whoever next looks for the dead.
-    let _ = session.leave();
-    say(LEFT);
-}
-
-/// Gives everything back, for the pager joins in the process's stead.
-pub fn leave() {
-    if STATE.load(Ordering::Acquire) != JOINED {
-        return;
-    }
-    say(LEAVING);
-    while STATE.load(Ordering::Acquire) == LEAVING {
-        futex::wait(&STATE, LEAVING, None, Scope::Process);
-    }
-}
-
-/// In a forked child: the parent's member is not this process.
-pub fn forget() {
-    SESSION.store(core::ptr::null_mut(), Ordering::Release);
-    STATE.store(ABSENT, Ordering::Release);
+    session.check()?;
+    Ok(session.held_pages())
 }

@@ -53,6 +53,23 @@ pub fn tell(dir: i32, path: *const c_char, flags: i32) {
     }
 }
 
+/// Whether the kernel would let the caller execute `path`, as execveat(2) takes it.
+pub fn may_execute(dir: i32, path: *const c_char, flags: i32) -> bool {
+    let known = flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) | libc::AT_EACCESS;
+    let args = [
+        dir as usize,
+        path as usize,
+        libc::X_OK as usize,
+        known as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel checks the name.
+    let answer = unsafe { raw::call(libc::SYS_faccessat2, args) };
+    // Before Linux 5.8 there is no such call: in doubt it would.
+    answer == 0 || answer == -(libc::ENOSYS as isize)
+}
+
 fn look(dir: i32, path: *const c_char, flags: i32) -> Look {
     // SAFETY: an all-zero `stat` is a valid value.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };

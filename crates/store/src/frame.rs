@@ -6,6 +6,7 @@
 
 use std::slice;
 
+use aes::cipher::inout::InOutBuf;
 use outpage_core::units::PAGE_BYTES;
 
 /// The address of one page of memory, as a source or target of transfers.
@@ -42,6 +43,19 @@ impl Frame {
         // SAFETY: mapped, and used by nobody else meanwhile, by the promise of the frames' makers; frames are
         // whole pages, so two of them do not overlap.
         unsafe { to.copy_from_nonoverlapping(from, PAGE_BYTES) }
+    }
+
+    /// Has `rewrite` fill the frame from the content of `other`, which may be the same frame. For the store that holds a request
+    /// for each of the two.
+    pub(crate) fn rewrite_from(self, other: Self, rewrite: impl FnOnce(InOutBuf<'_, '_, u8>)) {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(self.0);
+        let from = if self == other {
+            to.cast_const()
+        } else {
+            std::ptr::with_exposed_provenance::<u8>(other.0)
+        };
+        // SAFETY: as in `copy_from`; two frames are the same or do not overlap.
+        rewrite(unsafe { InOutBuf::from_raw(from, to, PAGE_BYTES) });
     }
 
     /// The frame as a buffer of the kernel.

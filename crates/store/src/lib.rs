@@ -15,6 +15,7 @@ mod backend;
 mod bounce;
 mod counting;
 mod delayed;
+mod encrypted;
 mod error;
 mod faulty;
 mod filesystem;
@@ -25,6 +26,7 @@ mod inside;
 mod memory;
 mod pool;
 mod raw;
+mod room;
 mod slab;
 mod swapfile;
 mod uring;
@@ -37,6 +39,7 @@ pub use backend::{Backend, BackendError, Choice, Probe, open, probe};
 pub use bounce::{Bounced, Provide};
 pub use counting::{Counting, Counts, HISTOGRAM_BUCKETS};
 pub use delayed::{Clock, Delay, Delayed};
+pub use encrypted::{Cipher, Encryption, KEY_BYTES};
 pub use error::{Cause, StoreError};
 pub use faulty::{FaultRates, Faulty, InjectedFaults};
 pub use filesystem::Filesystem;
@@ -90,7 +93,8 @@ pub struct Completion {
 /// Why a request was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubmitError {
-    /// [`Store::depth`] requests are in flight: poll, then try again.
+    /// [`Store::depth`] requests are in flight, or frames that this one needs beside its own are in use by others in flight: poll,
+    /// then try again.
     Full,
 }
 
@@ -159,7 +163,7 @@ pub trait Store {
     /// Starts a transfer. Never blocks on its end, never allocates.
     ///
     /// # Errors
-    /// [`SubmitError::Full`]: nothing was started. Everything else that goes wrong is reported by the
+    /// [`SubmitError::Full`]: nothing was started, and something is in flight. Everything else that goes wrong is reported by the
     /// completion.
     ///
     /// # Panics

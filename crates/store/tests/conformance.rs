@@ -467,6 +467,19 @@ conformance! {
             .unwrap(),
         512,
     ));
+    encrypted_uring: |slots, config| Box::new(encrypted(uring(slots, config), 512, 64));
+    // Page-outs go through the area, page-ins are decrypted where they are.
+    encrypted_pool_without_a_buffer: |slots, config| Box::new(encrypted(pool(slots, config), 0, 96));
+    encrypted_pool_of_little_room: |slots, config| Box::new(encrypted(pool(slots, config), 24, 64));
+    encrypted_delayed_faulty_memory: |slots, config| {
+        let memory = MemoryStore::new(slots, CopyAt::Poll, config);
+        let delayed = Delayed::new(memory, Delay::Polls(3), || 0);
+        Box::new(encrypted(Faulty::new(delayed, 1, FaultRates::default()), 0, 64))
+    };
+    faulty_encrypted_pool_with_short_transfers: |slots, config| {
+        let pool = PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath);
+        Box::new(Faulty::new(encrypted(pool.unwrap(), 512, 64), 1, FaultRates::default()))
+    };
     counting_memory: |slots, config| Box::new(
         Counting::new(MemoryStore::new(slots, CopyAt::Poll, config))
     );

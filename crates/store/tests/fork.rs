@@ -143,6 +143,11 @@ fn stores() -> Vec<(&'static str, Box<dyn Store>)> {
             "bounced uring",
             Box::new(Bounced::new(uring(), Pages::provider(64))),
         ),
+        ("encrypted uring", Box::new(encrypted(uring(), 64, 64))),
+        (
+            "encrypted faulty pool without a buffer",
+            Box::new(encrypted(Faulty::new(pool(16), 1, rates), 0, 64)),
+        ),
         (
             "counting faulty pool",
             Box::new(Counting::new(Faulty::new(pool(16), 1, rates))),

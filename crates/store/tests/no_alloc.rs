@@ -75,7 +75,7 @@ fn main() {
         ..FaultRates::default()
     };
     let pool = PoolStore::new(swap_file(128), config, 3, Box::new(StdSpawner)).unwrap();
-    let stores: [(&str, Box<dyn Store>); 6] = [
+    let stores: [(&str, Box<dyn Store>); 8] = [
         ("uring", Box::new(uring())),
         ("pool", Box::new(pool)),
         (
@@ -93,6 +93,11 @@ fn main() {
         (
             "bounced uring",
             Box::new(Bounced::new(uring(), Pages::provider(64))),
+        ),
+        ("encrypted uring", Box::new(encrypted(uring(), 64, 64))),
+        (
+            "encrypted uring without a buffer",
+            Box::new(encrypted(uring(), 0, 128)),
         ),
         ("counting", Box::new(Counting::new(uring()))),
     ];

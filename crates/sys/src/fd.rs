@@ -131,11 +131,31 @@ pub fn set_len(fd: i32, bytes: u64) -> Result<(), Errno> {
 /// # Errors
 /// Those of fstat(2).
 pub fn len(fd: i32) -> Result<u64, Errno> {
+    Ok(status(fd)?.st_size as u64)
+}
+
+/// Whether a regular file, such as a memfd, is behind `fd`.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn is_regular(fd: i32) -> Result<bool, Errno> {
+    Ok(status(fd)?.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// The number of the inode behind `fd`.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn inode(fd: i32) -> Result<u64, Errno> {
+    Ok(status(fd)?.st_ino)
+}
+
+fn status(fd: i32) -> Result<libc::stat, Errno> {
     // SAFETY: all-zero is a valid `stat`.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`, and it is writable.
     unsafe { syscall3(libc::SYS_fstat, fd as usize, (&raw mut stat) as usize, 0) }?;
-    Ok(stat.st_size as u64)
+    Ok(stat)
 }
 
 /// Opens the file behind `fd` anew: an open file description of its own, with its own locks and offset.

@@ -2,10 +2,14 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering};
 
-use crate::fd::{self, Fd};
-use crate::raw::{Errno, syscall3, syscall5, syscall6};
+use crate::fd;
+use crate::process;
+use crate::raw::{Errno, check, syscall3, syscall5, syscall6};
+
+mod signals;
+
+pub use signals::{Arrived, Signals};
 
 /// Locks byte `index` of `file` as [`crate::shared::lock_byte`] does, waiting until it is free.
 ///
@@ -96,155 +100,29 @@ pub fn has_file_capabilities(path: &CStr) -> bool {
     unsafe { syscall5(libc::SYS_getxattr, path, name, 0, 0, 0) }.is_ok_and(|bytes| bytes > 0)
 }
 
-/// A signal that arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrived {
-    /// Its number.
-    pub signal: i32,
-    /// The kernel made it (a terminal key, a child's end), not a process.
-    pub from_kernel: bool,
-}
-
-/// The kernel's `struct sigaction` on x86-64 (arch/x86/include/uapi/asm/signal.h).
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-/// The default action.
-const DEFAULT: Action = Action {
-    handler: libc::SIG_DFL,
-    flags: 0,
-    restorer: 0,
-    mask: 0,
-};
-/// The handler returns through `Action::restorer`: the kernel has no return path of its own on x86-64.
-const SA_RESTORER: u64 = 0x0400_0000;
-
-/// Where the handler writes; -1 while nobody takes signals.
-static WRITE_END: AtomicI32 = AtomicI32::new(-1);
-
-/// Signals that the process takes from a pipe instead of dying of them.
+/// Makes a copy of this process, which calls `child` and ends with the exit code that it returns; returns
+/// the copy's process id.
 ///
-/// Handlers, not a blocked mask: a program started meanwhile would inherit the mask, while exec
-/// resets handlers.
-#[derive(Debug)]
-pub struct Signals {
-    read_end: Fd,
-    write_end: Fd,
-    taken: u64,
-}
-
-impl Signals {
-    /// Takes `signals`, except those that are ignored now: a program is to inherit that.
-    ///
-    /// # Errors
-    /// Those of pipe2(2) and sigaction(2).
-    ///
-    /// # Panics
-    /// When another value of this type exists.
-    pub fn take(signals: &[i32]) -> Result<Self, Errno> {
-        let mut ends = [0_i32; 2];
-        let at = ends.as_mut_ptr() as usize;
-        // SAFETY: the kernel writes two descriptor numbers.
-        unsafe { syscall3(libc::SYS_pipe2, at, libc::O_CLOEXEC as usize, 0) }?;
-        let mut this = Self {
-            read_end: Fd::adopt(ends[0]),
-            write_end: Fd::adopt(ends[1]),
-            taken: 0,
-        };
-        let before = WRITE_END.swap(ends[1], Ordering::SeqCst);
-        assert_eq!(before, -1, "signals are taken once");
-        for &signal in signals {
-            if action(signal, None)?.handler != libc::SIG_IGN {
-                let flags = SA_RESTORER | (libc::SA_SIGINFO | libc::SA_RESTART) as u64;
-                let (handler, restorer) =
-                    (note as *const () as usize, restore as *const () as usize);
-                action(
-                    signal,
-                    Some(Action {
-                        handler,
-                        flags,
-                        restorer,
-                        mask: 0,
-                    }),
-                )?;
-                this.taken |= 1 << signal;
+/// The copy has all descriptors, no thread but this one, and the default action for every signal. What
+/// the caller still has to write, or to do at its exit, the copy does not.
+///
+/// # Errors
+/// Those of fork(2).
+pub fn fork(child: impl FnOnce() -> u8) -> Result<u32, Errno> {
+    // SAFETY: takes nothing. libc's function, which leaves its heap usable in the copy.
+    match unsafe { libc::fork() } {
+        // SAFETY: the calling thread's errno.
+        -1 => check(-unsafe { *libc::__errno_location() } as isize).map(|_| 0),
+        0 => {
+            signals::reset_all();
+            let code = child();
+            loop {
+                // SAFETY: ends the process, and touches no memory.
+                let _ = unsafe { syscall3(libc::SYS_exit_group, usize::from(code), 0, 0) };
             }
         }
-        Ok(this)
+        pid => Ok(pid as u32),
     }
-
-    /// Waits for the next signal.
-    ///
-    /// # Errors
-    /// Those of read(2) except `EINTR`.
-    pub fn next(&self) -> Result<Arrived, Errno> {
-        let mut record = [0; RECORD_BYTES];
-        loop {
-            match fd::read(self.read_end.number(), &mut record) {
-                Err(Errno::EINTR) => {}
-                Err(error) => return Err(error),
-                Ok(_) => break,
-            }
-        }
-        Ok(Arrived {
-            signal: i32::from(record[0]),
-            from_kernel: record[1] != 0,
-        })
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for signal in (1..64).filter(|signal| self.taken >> signal & 1 != 0) {
-            // It was changed before, so it can be changed again.
-            let _ = action(signal, Some(DEFAULT));
-        }
-        WRITE_END.store(-1, Ordering::SeqCst);
-        debug_assert!(self.write_end.number() >= 0);
-    }
-}
-
-/// What the handler writes: the signal, and whether the kernel made it. Pipes keep it whole.
-const RECORD_BYTES: usize = 2;
-
-extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: usize) {
-    // SAFETY: the kernel passes a valid record with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
-    // SI_USER, SI_QUEUE and SI_TKILL, which processes send, are not positive.
-    let record: [u8; RECORD_BYTES] = [signal as u8, u8::from(code > 0)];
-    let _ = fd::write(WRITE_END.load(Ordering::SeqCst), &record);
-}
-
-/// Ends a handler: rt_sigreturn(2), with the stack as the handler left it.
-#[unsafe(naked)]
-extern "C" fn restore() {
-    core::arch::naked_asm!("mov eax, {nr}", "syscall", nr = const libc::SYS_rt_sigreturn)
-}
-
-/// Replaces what `signal` does, if `new` is given; returns what it did.
-fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
-    let mut old = DEFAULT;
-    let new_at = new.as_ref().map_or(0, |new| ptr::from_ref(new) as usize);
-    let old_at = (&raw mut old) as usize;
-    // SAFETY: the kernel reads and writes one structure each; the only handlers installed here are
-    // `note`, which is async-signal-safe, and the default action.
-    unsafe {
-        syscall5(
-            libc::SYS_rt_sigaction,
-            signal as usize,
-            new_at,
-            old_at,
-            8,
-            0,
-        )
-    }?;
-    Ok(old)
 }
 
 /// Sends `signal` to process `pid`.
@@ -254,6 +132,87 @@ fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
 pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
     // SAFETY: takes numbers only.
     unsafe { syscall3(libc::SYS_kill, pid as usize, signal as usize, 0) }.map(drop)
+}
+
+/// Sends `signal` to process `pid` with `value`, as sigqueue(3) does.
+///
+/// # Errors
+/// Those of rt_sigqueueinfo(2).
+pub fn queue(pid: u32, signal: i32, value: usize) -> Result<(), Errno> {
+    /// `siginfo_t` up to its value (include/uapi/asm-generic/siginfo.h); the kernel reads 128 bytes.
+    #[repr(C)]
+    struct Info {
+        signal: i32,
+        errno: i32,
+        code: i32,
+        padding: i32,
+        pid: u32,
+        uid: u32,
+        value: usize,
+        rest: [u64; 12],
+    }
+    const _: () = assert!(size_of::<Info>() == 128);
+    let info = Info {
+        signal,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid: process::pid(),
+        uid: effective_uid(),
+        value,
+        rest: [0; 12],
+    };
+    let at = (&raw const info) as usize;
+    // SAFETY: the kernel reads one record.
+    unsafe { syscall3(libc::SYS_rt_sigqueueinfo, pid as usize, signal as usize, at) }.map(drop)
+}
+
+/// Whether process `pid` is in the caller's process group: what a terminal sends one, it sends the other.
+#[must_use]
+pub fn in_own_group(pid: u32) -> bool {
+    // SAFETY: takes a number.
+    let group = |pid: u32| unsafe { syscall3(libc::SYS_getpgid, pid as usize, 0, 0) };
+    group(pid) == group(0)
+}
+
+/// The signal that child `pid` was stopped by since the last call, if it was. Its end stays to be waited for.
+#[must_use]
+pub fn stopped_by(pid: u32) -> Option<i32> {
+    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let (at, how) = (info.as_mut_ptr() as usize, libc::WSTOPPED | libc::WNOHANG);
+    // SAFETY: the kernel writes one record.
+    unsafe {
+        syscall5(
+            libc::SYS_waitid,
+            libc::P_PID as usize,
+            pid as usize,
+            at,
+            how as usize,
+            0,
+        )
+    }
+    .ok()?;
+    // SAFETY: a record is numbers, for which zeroes are values too.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: waitid(2) fills it in as for SIGCHLD, or leaves the zeroes.
+    (info.si_signo == libc::SIGCHLD).then(|| unsafe { info.si_status() })
+}
+
+/// Whether process `pid` is stopped now.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let mut path = [0u8; 40];
+    fd::numbered(&mut path, b"/proc/", pid, b"/stat");
+    let mut text = [0u8; 512];
+    let read = CStr::from_bytes_until_nul(&path).ok().and_then(|path| {
+        let file = fd::open(path, libc::O_RDONLY).ok()?;
+        fd::read(file.number(), &mut text).ok()
+    });
+    // Field 2 is the name, which can hold anything, in brackets; the state follows (proc(5)).
+    let after_name = text[..read.unwrap_or(0)]
+        .rsplit(|&letter| letter == b')')
+        .next();
+    after_name.is_some_and(|rest| rest.starts_with(b" T"))
 }
 
 /// Ends this process by `signal`, so that whoever waits for it sees a child's death as its own.
@@ -274,8 +233,8 @@ pub fn die_of(signal: i32) {
             0,
         )
     };
-    let _ = action(signal, Some(DEFAULT));
-    let _ = send(crate::process::pid(), signal);
+    signals::reset(signal);
+    let _ = send(process::pid(), signal);
 }
 
 #[cfg(test)]
@@ -311,22 +270,27 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_by_the_pipe_and_not_to_programs_started_meanwhile() {
-        let signals = Signals::take(&[libc::SIGUSR1, libc::SIGCHLD]).unwrap();
-        send(crate::process::pid(), libc::SIGUSR1).unwrap();
-        // Children of other tests may end meanwhile.
-        let next = |wanted| loop {
-            let arrived = signals.next().unwrap();
-            if arrived.signal == wanted {
-                return arrived.from_kernel;
-            }
+    fn a_copy_ends_with_its_code_and_dies_of_signals() {
+        let wait = |pid: u32| {
+            let mut status = 0;
+            // SAFETY: waits for a child of this test's own.
+            let got = unsafe { libc::waitpid(pid as i32, &mut status, 0) };
+            assert_eq!(got, pid as i32);
+            std::process::ExitStatus::from_raw(status)
         };
-        assert!(!next(libc::SIGUSR1));
-        let status = Command::new("sh")
-            .args(["-c", "kill -USR1 $$; sleep 5"])
-            .status()
-            .unwrap();
-        assert_eq!(status.signal(), Some(libc::SIGUSR1));
-        assert!(next(libc::SIGCHLD));
+        assert_eq!(wait(fork(|| 7).unwrap()).code(), Some(7));
+        let waits = fork(|| {
+            loop {
+                futex_for_ever();
+            }
+        });
+        let waits = waits.unwrap();
+        send(waits, libc::SIGTERM).unwrap();
+        assert_eq!(wait(waits).signal(), Some(libc::SIGTERM));
+    }
+
+    fn futex_for_ever() {
+        let word = core::sync::atomic::AtomicU32::new(0);
+        crate::futex::wait(&word, 0, None, crate::futex::Scope::Process);
     }
 }

@@ -41,12 +41,30 @@ pub fn yield_now() {
     let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
 }
 
+/// Whether this process has a thread `tid`, one that is ending included.
+#[must_use]
+pub fn has_thread(tid: Tid) -> bool {
+    // SAFETY: signal 0 is never delivered.
+    let asked = unsafe { syscall3(libc::SYS_tgkill, pid() as usize, tid.0 as usize, 0) };
+    asked != Err(Errno::ESRCH)
+}
+
 /// CPU time, user and system, of all children that ended and were waited for, and of theirs, in steps
 /// of 1 us.
 #[must_use]
 pub fn children_cpu() -> Nanos {
+    cpu_time(libc::RUSAGE_CHILDREN)
+}
+
+/// CPU time, user and system, of this process, in steps of 1 us.
+#[must_use]
+pub fn own_cpu() -> Nanos {
+    cpu_time(libc::RUSAGE_SELF)
+}
+
+fn cpu_time(who: i32) -> Nanos {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
-    let (who, at) = (libc::RUSAGE_CHILDREN as usize, usage.as_mut_ptr() as usize);
+    let (who, at) = (who as usize, usage.as_mut_ptr() as usize);
     // SAFETY: `at` is a writable rusage.
     let _ = unsafe { syscall3(libc::SYS_getrusage, who, at, 0) };
     // SAFETY: an rusage is numbers, for which zeroes are values too.
@@ -309,7 +327,8 @@ fn write_line(number: i32, parts: &[&str]) {
     let _ = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
 }
 
-/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell).
+/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell;
+/// [`kill`] says what becomes of process 1).
 ///
 /// SIGKILL because threads of the program can be blocked in faults that nobody will ever resolve, and
 /// no handler of the program may run on memory whose content is gone.
@@ -318,8 +337,13 @@ pub fn die(parts: &[&str]) -> ! {
     kill()
 }
 
+/// Exit code of a process that no SIGKILL of its own reaches: what a shell makes of that signal.
+const KILLED: usize = 128 + libc::SIGKILL as usize;
+
 /// Kills the whole process as [`die`] does, without a word; and every other that shares the memory, if the caller is a task of
 /// its own ([`outlives`]).
+///
+/// The kernel keeps a pid namespace's process 1 from killing itself: that one exits with code 137.
 pub fn kill() -> ! {
     if program() != pid() {
         let _ = each_sharer(|task| {
@@ -327,9 +351,11 @@ pub fn kill() -> ! {
             let _ = unsafe { syscall3(libc::SYS_kill, task.0 as usize, libc::SIGKILL as usize, 0) };
         });
     }
+    // SAFETY: takes numbers only.
+    let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
     loop {
-        // SAFETY: takes numbers only.
-        let _ = unsafe { syscall3(libc::SYS_kill, pid() as usize, libc::SIGKILL as usize, 0) };
+        // SAFETY: ends all threads, those that wait for a page included, and never returns.
+        let _ = unsafe { syscall3(libc::SYS_exit_group, KILLED, 0, 0) };
     }
 }
 

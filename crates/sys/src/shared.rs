@@ -56,7 +56,7 @@ macro_rules! shareable {
     };
 }
 
-/// A memory file of `bytes` bytes, all zero, sealed against shrinking.
+/// A memory file of `bytes` bytes, all zero, sealed: nobody can make it shorter or longer any more.
 ///
 /// # Errors
 /// Those of memfd_create(2), ftruncate(2) and fcntl(2).
@@ -66,26 +66,54 @@ pub fn create(name: &CStr, bytes: u64) -> Result<Fd, Errno> {
     let number = unsafe { syscall3(libc::SYS_memfd_create, name.as_ptr() as usize, flags, 0) }?;
     let file = Fd::adopt(number as i32);
     fd::set_len(file.number(), bytes)?;
-    let (command, seals) = (libc::F_ADD_SEALS as usize, libc::F_SEAL_SHRINK as usize);
+    let seals = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
+    let (number, command) = (file.number() as usize, libc::F_ADD_SEALS as usize);
     // SAFETY: takes numbers only.
-    unsafe { syscall3(libc::SYS_fcntl, file.number() as usize, command, seals) }?;
+    unsafe { syscall3(libc::SYS_fcntl, number, command, seals) }?;
     Ok(file)
 }
 
-/// Maps the start of `file` as a `T` that every process mapping the file shares, for ever.
+/// The start of a file, mapped as a `T` that every process mapping the file shares; unmapped when dropped.
+///
+/// A forked child has a copy, which it may drop.
+#[derive(Debug)]
+pub struct Mapped<T: Shareable>(ptr::NonNull<T>);
+
+// SAFETY: it is a shared reference to atomics, which `Shareable` requires.
+unsafe impl<T: Shareable> Send for Mapped<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shareable> Sync for Mapped<T> {}
+
+impl<T: Shareable> core::ops::Deref for Mapped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: page-aligned, long enough, mapped as long as `self` lives; `Shareable` makes any
+        // content, and its change by others at any time, valid.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Shareable> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // Whole mappings can always be unmapped.
+        let _ = map::munmap(self.0.as_ptr().addr(), size_of::<T>());
+    }
+}
+
+/// Maps the start of `file` as a `T`.
 ///
 /// # Errors
 /// Those of mmap(2); `EINVAL` when the file is shorter than `T` (touching the rest would kill the process).
-pub fn map<T: Shareable>(file: i32) -> Result<&'static T, Errno> {
+pub fn map<T: Shareable>(file: i32) -> Result<Mapped<T>, Errno> {
     const { assert!(align_of::<T>() <= PAGE_BYTES && size_of::<T>() > 0) };
     if fd::len(file)? < size_of::<T>() as u64 {
         return Err(Errno::EINVAL);
     }
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let start = map::mmap(0, size_of::<T>(), prot, libc::MAP_SHARED, file, 0)?;
-    // SAFETY: page-aligned, long enough, never unmapped; `Shareable` makes any content, and its change by
-    // others at any time, valid.
-    Ok(unsafe { &*ptr::with_exposed_provenance(start) })
+    let start = ptr::NonNull::new(ptr::with_exposed_provenance_mut(start));
+    start.map(Mapped).ok_or(Errno::EINVAL)
 }
 
 /// Locks byte `index` of `file` for the open file description that `file` refers to.
@@ -154,19 +182,31 @@ mod tests {
     #[test]
     fn two_mappings_of_a_file_are_one_memory() {
         let file = create(c"outpage-test", 4096).unwrap();
-        let (here, there): (&Pair, &Pair) =
-            (map(file.number()).unwrap(), map(file.number()).unwrap());
-        assert_ne!(core::ptr::from_ref(here), core::ptr::from_ref(there));
+        let [here, there]: [Mapped<Pair>; 2] =
+            [map(file.number()).unwrap(), map(file.number()).unwrap()];
+        assert_ne!(here.0, there.0);
         here.rest[2].store(7, Ordering::Relaxed);
         assert_eq!(there.rest[2].load(Ordering::Relaxed), 7);
         assert_eq!(there.first.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn short_files_are_refused_and_cannot_shrink() {
+    fn short_files_are_refused_and_lengths_are_for_ever() {
         let file = create(c"outpage-test", 31).unwrap();
         assert_eq!(map::<Pair>(file.number()).err(), Some(Errno::EINVAL));
-        assert_eq!(fd::set_len(file.number(), 1), Err(Errno::EPERM));
+        for bytes in [1, 4096] {
+            assert_eq!(fd::set_len(file.number(), bytes), Err(Errno::EPERM));
+        }
+    }
+
+    #[test]
+    fn a_dropped_mapping_is_gone() {
+        let file = create(c"outpage-dropped", 4096).unwrap();
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mapped: Mapped<Pair> = map(file.number()).unwrap();
+        assert!(maps().contains("outpage-dropped"));
+        drop(mapped);
+        assert!(!maps().contains("outpage-dropped"));
     }
 
     #[test]

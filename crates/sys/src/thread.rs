@@ -23,12 +23,12 @@ use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::futex::{self, Scope};
 use crate::map::{self, Area};
 use crate::own::Fork;
-use crate::process::Tid;
+use crate::process::{self, Tid};
 use crate::raw::{Errno, check, syscall3, syscall5};
 
 /// Room for the thread-locals of all libraries present at start. A few KiB are usual; only touched
@@ -46,6 +46,13 @@ const DTV_OFFSET: usize = 256;
 const DTV_ENTRIES: usize = 800;
 /// `TLS_DTV_UNALLOCATED`: glibc allocates the module's block on first use.
 const DTV_UNALLOCATED: usize = usize::MAX;
+
+/// A thread that is ending leaves its group within microseconds where it has a CPU, so it is first
+/// given one a few times, then looked for at intervals, for a second in all: a choice, beyond which the
+/// machine has other troubles.
+const YIELDS: u32 = 64;
+const LOOK_AGAIN: Nanos = Nanos(50_000);
+const LOOKS_MAX: u32 = YIELDS + 20_000;
 
 /// How to start a thread.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +127,23 @@ impl Thread {
     pub fn join(self) {
         self.await_end();
         drop(core::mem::ManuallyDrop::into_inner(self.block));
+    }
+
+    /// Waits for its end as [`Self::join`] does, and until the kernel no longer counts it among the
+    /// process's threads: what is refused to a process with several (unshare(2)) works afterwards.
+    pub fn join_out_of_group(self) {
+        let tid = self.tid;
+        self.join();
+        for look in 0..LOOKS_MAX {
+            if !process::has_thread(tid) {
+                return;
+            }
+            if look < YIELDS {
+                process::yield_now();
+            } else {
+                futex::wait(&AtomicU32::new(0), 0, Some(LOOK_AGAIN), Scope::Process);
+            }
+        }
     }
 
     fn alive(&self) -> &AtomicU32 {

@@ -6,6 +6,7 @@
 //! machine is undone by [`guard`], however it ends.
 
 mod cgroup;
+mod encrypt;
 mod events;
 mod faults;
 mod fit;
@@ -63,6 +64,10 @@ enum Mode {
     ///
     /// Pairs of runs under `outpage run`, with and without the log, in alternating order.
     Events(Box<events::Options>),
+    /// Measure what encrypting the swap file costs a program that pages, in CPU time and elapsed
+    ///
+    /// Pairs of runs under `outpage run`, with --encrypt off and on, in alternating order.
+    Encrypt(Box<encrypt::Options>),
     /// Measure how long a program waits for a page: page-ins and rescues, beside the disk's own read
     ///
     /// Once with the other CPUs idle, once with a program that never waits beside, once on one CPU.
@@ -176,6 +181,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Kernel(options) => kernel::run(options),
         Mode::Fit(options) => fit::run(options),
         Mode::Events(options) => events::run(options),
+        Mode::Encrypt(options) => encrypt::run(options),
         Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
         Mode::Sim(options) => sim::run(options),

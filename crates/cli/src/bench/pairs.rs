@@ -94,6 +94,12 @@ impl Pairs {
         Spread::of(&seconds).map(|spread| spread.median)
     }
 
+    /// Elapsed seconds of the first way (0) or the second (1); `None` without a pair.
+    pub fn elapsed(&self, way: usize) -> Option<Spread> {
+        let seconds: Vec<f64> = self.pairs.iter().map(|p| p.wall_seconds[way]).collect();
+        Spread::of(&seconds)
+    }
+
     fn of(workload: String, pairs: Vec<Pair>) -> Self {
         let ratios = |seconds: fn(&Pair) -> [f64; 2]| {
             let ratios = pairs.iter().map(seconds).map(|[one, two]| two / one);

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use outpage_engine::config::{MIN_LIMIT, format_size};
+use outpage_engine::encryption::EncryptionError;
 use outpage_engine::session::EXTENT_BYTES;
-use outpage_store::SwapFile;
+use outpage_store::{Cipher, SwapFile};
 use outpage_sys::fd::Fd;
 use outpage_sys::kernel::{Report, Version};
 use outpage_sys::raw::Errno;
+use outpage_sys::secret;
 use outpage_sys::uffd::Features;
 use serde::Serialize;
 
@@ -84,6 +86,7 @@ pub fn all(swap: &Path, device: Option<&Fd>) -> Vec<Check> {
     checks.push(io_uring(&report));
     checks.push(library());
     checks.push(swap_directory(swap));
+    checks.push(encryption(Cipher::is_fast(), secret::can_lock()));
     checks.push(container_limit());
     checks.push(huge_pages());
     checks.extend(limits(&report));
@@ -238,6 +241,27 @@ fn swap_directory(directory: &Path) -> Check {
     }
 }
 
+/// What `--encrypt auto` comes to.
+fn encryption(fast: bool, lock: Result<(), Errno>) -> Check {
+    let name = "encryption";
+    match (fast, lock) {
+        (true, Ok(())) => ok(
+            name,
+            "of the swap file by default: the CPU has AES instructions",
+        ),
+        (_, Err(error)) => note(
+            name,
+            "not possible",
+            EncryptionError::Locked(error).to_string(),
+        ),
+        (false, Ok(())) => note(
+            name,
+            "off by default: the CPU has no AES instructions",
+            "--encrypt on encrypts the swap file all the same; a page takes some 25 us then, in place of 0.65",
+        ),
+    }
+}
+
 fn container_limit() -> Check {
     let name = "memory cgroup";
     match container::memory_limit() {
@@ -319,6 +343,22 @@ mod tests {
             (state(5, 4), state(5, 15), state(6, 8)),
             (State::Missing, State::Note, State::Ok)
         );
+    }
+
+    #[test]
+    fn encryption_is_told_with_its_remedy() {
+        assert_eq!(encryption(true, Ok(())).state, State::Ok);
+        for (check, part) in [
+            (encryption(false, Ok(())), "--encrypt on"),
+            (encryption(true, Err(Errno::ENOMEM)), "ulimit -l"),
+            (encryption(false, Err(Errno::EPERM)), "ulimit -l"),
+        ] {
+            assert_eq!(check.state, State::Note);
+            assert!(
+                check.remedy.as_ref().is_some_and(|r| r.contains(part)),
+                "{check:?}"
+            );
+        }
     }
 
     #[test]

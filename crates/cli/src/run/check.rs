@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use outpage_engine::config::{Config, Mechanism, format_size};
+use outpage_engine::config::{Config, Encrypt, Mechanism, format_size};
+use outpage_engine::encryption::{self, Decision, EncryptionError};
 use outpage_engine::session::EXTENT_BYTES;
 use outpage_store::{SwapFile, SwapFileError};
 use outpage_sys::fd::Fd;
@@ -66,6 +67,26 @@ pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<Mechanism, Cl
             OpenError::Lacks(_) | OpenError::Handshake(_) => "Linux 5.7 or later is needed".into(),
         };
         CliError::new(code::UNAVAILABLE, format!("{error}; {remedy}"))
+    })
+}
+
+/// Settles whether the swap file is encrypted; a sentence says where it is not, though it would be by default.
+///
+/// # Errors
+/// [`code::UNAVAILABLE`] where that was asked for and cannot be.
+pub fn encryption(config: &mut Config) -> Result<Option<String>, CliError> {
+    let decision = encryption::decide(config.encrypt);
+    let decision = decision.map_err(|error| CliError::new(code::UNAVAILABLE, error.to_string()))?;
+    config.encrypt = match decision {
+        Decision::Encrypted => Encrypt::On,
+        Decision::Plain | Decision::Unlocked(_) => Encrypt::Off,
+    };
+    Ok(match decision {
+        Decision::Encrypted | Decision::Plain => None,
+        Decision::Unlocked(error) => Some(format!(
+            "the swap file is not encrypted: {}",
+            EncryptionError::Locked(error)
+        )),
     })
 }
 

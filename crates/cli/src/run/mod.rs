@@ -5,22 +5,27 @@ pub mod device;
 mod options;
 pub mod program;
 pub mod report;
+mod sanitizer;
 pub mod shim;
 pub mod start;
+mod stats;
 pub mod wait;
+mod watch;
 
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Instant;
 
+use outpage_engine::config::Config;
 use outpage_sys::fd::Fd;
-use serde_json::Value;
+use outpage_sys::launch::Signals;
 
 use crate::error::{CliError, code};
 pub use options::Args;
 use program::Program;
 use report::Outcome;
-use start::Plan;
+use start::{Plan, Running};
+use stats::StatsFile;
+use watch::Watch;
 
 /// Runs the program and ends as it does.
 ///
@@ -35,33 +40,89 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
         plan.warnings()
             .for_each(|warning| eprintln!("outpage: {warning}"));
     }
+    let stats = Stats::begin(args, &config, plan.encrypts())?;
     let signals = wait::take_signals()?;
     let began = Instant::now();
-    let allow = |command: &mut Command| {
+    let adjust = |command: &mut Command| {
+        signals.inherit(command);
         if args.allow_unmanaged() {
             command.env("OUTPAGE_ALLOW_UNMANAGED", "1");
         }
     };
-    let mut running = plan.start(&args.program()[0], &args.program()[1..], allow)?;
-    let status = wait::wait(&mut running.child, &signals)?;
-    let outcome = Outcome::of(&running.session, began.elapsed());
+    let mut running = plan.start(&args.program()[0], &args.program()[1..], adjust)?;
+    let (status, watch) = attend(&mut running, &signals, began, &stats)?;
+    let outcome = Outcome::of(&running.session, began.elapsed()).beside(watch.unpaged());
+    if let Err(error) = running.session.check() {
+        eprintln!("outpage: {error}; what it counted may be wrong");
+    }
     // Dying by a signal runs no destructors: the session must be let go before.
     drop(running);
     if !config.quiet {
         eprint!("{}", outcome.summary(&config));
     }
-    if let Some(file) = &config.stats {
-        let words: Vec<String> = args
-            .program()
-            .iter()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect();
-        // The program's own end matters more than its counters.
-        if let Err(error) = write_json(file, &outcome.json(&config, &words, status)) {
-            eprintln!("outpage: {error}");
-        }
+    // The program's own end matters more than its counters.
+    if let Err(error) = stats.write(&outcome, Some(status)) {
+        eprintln!("outpage: {error}");
     }
     Ok(wait::end_like(status, signals))
+}
+
+/// Waits for the end of the program, and looks at it meanwhile.
+fn attend<'a>(
+    running: &mut Running,
+    signals: &Signals,
+    began: Instant,
+    stats: &Stats<'a>,
+) -> Result<(ExitStatus, Watch), CliError> {
+    let Running { child, session, .. } = running;
+    let config = stats.config;
+    let mut watch = Watch::new(child.id(), began, config.memory_bytes, !config.quiet);
+    let status = wait::wait_looking(child, signals, || {
+        Some(watch.look(session, |unpaged| {
+            if stats.is_rewritable() {
+                let outcome = Outcome::of(session, began.elapsed()).beside(*unpaged);
+                // A disk that is full now may have room at the end, where it counts.
+                let _ = stats.write(&outcome, None);
+            }
+        }))
+    })?;
+    Ok((status, watch))
+}
+
+/// The counters' file, if one was asked for, and what goes into it beside the counters.
+struct Stats<'a> {
+    file: Option<StatsFile>,
+    config: &'a Config,
+    words: Vec<String>,
+}
+
+impl<'a> Stats<'a> {
+    /// Writes the first counters, all zero: whoever ends the launcher at once finds them, and what keeps
+    /// them from being written is said now.
+    fn begin(args: &Args, config: &'a Config, encrypts: bool) -> Result<Self, CliError> {
+        let words = args.program().iter();
+        let file = config.stats.as_deref().map(StatsFile::new).transpose()?;
+        let this = Self {
+            file,
+            config,
+            words: words.map(|a| a.to_string_lossy().into_owned()).collect(),
+        };
+        if this.is_rewritable() {
+            this.write(&Outcome::before(encrypts), None)?;
+        }
+        Ok(this)
+    }
+
+    fn is_rewritable(&self) -> bool {
+        self.file.as_ref().is_some_and(StatsFile::is_rewritable)
+    }
+
+    fn write(&self, outcome: &Outcome, status: Option<ExitStatus>) -> Result<(), CliError> {
+        let value = || outcome.json(self.config, &self.words, status);
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.write(&value()))
+    }
 }
 
 /// Says in one line that a program's memory cannot be managed, and refuses it unless that is allowed.
@@ -83,14 +144,4 @@ pub fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
     }
     eprintln!("outpage: {what}; it runs without a limit");
     Ok(())
-}
-
-fn write_json(file: &Path, value: &Value) -> Result<(), CliError> {
-    let written = std::fs::write(file, format!("{value:#}\n"));
-    written.map_err(|e| {
-        CliError::new(
-            code::IO,
-            format!("cannot write --stats {}: {e}", file.display()),
-        )
-    })
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use outpage_engine::config::{
-    self, ClusterWindow, Config, Mechanism, ReadAhead, StoreFaults, StoreKind,
+    self, ClusterWindow, Config, Encrypt, Mechanism, ReadAhead, StoreFaults, StoreKind,
 };
 
 use crate::error::{CliError, code};
@@ -46,13 +46,16 @@ pub struct Args {
     /// Who does the swap file's I/O: auto, uring, pool
     #[arg(long, value_name = "NAME")]
     store: Option<StoreKind>,
-    /// Write all counters to this file as JSON when the program has ended
+    /// Whether pages are encrypted in the swap file, with a key of this run alone: on, off, auto (on where the CPU has AES instructions)
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, default_missing_value = "on")]
+    encrypt: Option<Encrypt>,
+    /// Write all counters to this file as JSON, every 2 seconds and when the program has ended
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// No closing summary
+    /// No closing summary, and no word about a run that waits for its pages
     #[arg(long, short)]
     quiet: bool,
-    /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit
+    /// Run a program whose memory cannot be managed (static, set-user-id ...) without a limit [env: OUTPAGE_ALLOW_UNMANAGED=1]
     #[arg(long)]
     allow_unmanaged: bool,
     /// Seeded store faults: seed=7,read=100,write=50 of 1000
@@ -79,8 +82,9 @@ impl Args {
 
     /// Whether a program that cannot be managed may run.
     #[must_use]
-    pub const fn allow_unmanaged(&self) -> bool {
+    pub fn allow_unmanaged(&self) -> bool {
         self.allow_unmanaged
+            || std::env::var_os("OUTPAGE_ALLOW_UNMANAGED").is_some_and(|value| value == "1")
     }
 
     /// The configuration: what the options say, else the environment, else the defaults.
@@ -107,6 +111,7 @@ impl Args {
         set(&mut config.cluster_window, self.cluster_window);
         set(&mut config.mechanism, self.mechanism);
         set(&mut config.store, self.store);
+        set(&mut config.encrypt, self.encrypt);
         config.swap_cap = self.swap_cap.or(config.swap_cap);
         config.window_pages = self.window.or(config.window_pages);
         config.chunk_pages = self.chunk.or(config.chunk_pages);

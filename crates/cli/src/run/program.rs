@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use outpage_sys::launch;
 
+use super::sanitizer::{self, Segment};
 use crate::error::{CliError, code};
 
 /// A program that can be executed.
@@ -33,6 +34,8 @@ pub enum Unmanaged {
     OtherLibc(PathBuf),
     /// The Go runtime asks the kernel for memory without any library.
     Go,
+    /// So does this sanitizer's.
+    Sanitizer(&'static str),
 }
 
 impl Unmanaged {
@@ -47,6 +50,7 @@ impl Unmanaged {
                 format!("is linked with another C library ({})", loader.display())
             }
             Self::Go => "is a Go program".into(),
+            Self::Sanitizer(name) => format!("is built with {name}"),
         }
     }
 
@@ -194,6 +198,8 @@ fn privileged(path: &Path, metadata: &Metadata) -> Option<&'static str> {
 // From <elf.h>.
 const CLASS_64: u8 = 2;
 const MACHINE_X86_64: u16 = 62;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const HEADER_BYTES: usize = 64;
@@ -211,6 +217,7 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
     let table = u64_at(head, 32);
     let mut loader = None;
     let mut go = false;
+    let (mut dynamic, mut loads) = (Vec::new(), Vec::new());
     for index in 0..u64::from(half(56)) {
         let mut header = [0; PROGRAM_HEADER_BYTES];
         let at = table.saturating_add(index * PROGRAM_HEADER_BYTES as u64);
@@ -220,6 +227,12 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
         let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         match kind {
             PT_INTERP => loader = Some(segment(file, &header)),
+            PT_DYNAMIC => dynamic = segment(file, &header),
+            PT_LOAD => loads.push(Segment {
+                offset: u64_at(&header, 8),
+                address: u64_at(&header, 16),
+                bytes: u64_at(&header, 32),
+            }),
             // A note begins with the lengths of its name and content and its type.
             PT_NOTE => {
                 go |= segment(file, &header)
@@ -237,7 +250,8 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
     if path.file_name() != Some(OsStr::new(LOADER)) {
         return Some(Unmanaged::OtherLibc(path));
     }
-    go.then_some(Unmanaged::Go)
+    let sanitizer = || sanitizer::of(file, &dynamic, &loads).map(Unmanaged::Sanitizer);
+    go.then_some(Unmanaged::Go).or_else(sanitizer)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {

@@ -11,6 +11,8 @@ use outpage_engine::config::{Config, Mechanism, format_size};
 use outpage_engine::session::{Counts, Histogram, ObjectUses, Session, Waits};
 use serde_json::{Map, Value, json};
 
+use super::watch::unpaged::{NOTABLE_BYTES, Unpaged};
+
 mod objects;
 
 /// Version of the JSON's layout.
@@ -23,53 +25,121 @@ pub struct Outcome {
     waits: Waits,
     objects: ObjectUses,
     mechanism: Mechanism,
+    encrypted: bool,
     /// Most frames that the whole tree held, in pages.
     peak_pages: u64,
     elapsed: Duration,
     still_running: usize,
+    /// What was in RAM beside the limit.
+    unpaged: Unpaged,
 }
 
 impl Outcome {
-    /// Reads the counters of a session whose program has ended after `elapsed`.
+    /// A run that has not begun.
+    #[must_use]
+    pub fn before(encrypted: bool) -> Self {
+        Self {
+            counts: Counts::default(),
+            waits: Waits::default(),
+            objects: ObjectUses::default(),
+            mechanism: Mechanism::Auto,
+            encrypted,
+            peak_pages: 0,
+            elapsed: Duration::ZERO,
+            still_running: 0,
+            unpaged: Unpaged::default(),
+        }
+    }
+
+    /// Reads the counters of a session whose program has ended after `elapsed`, or runs for so long.
     #[must_use]
     pub fn of(session: &Session, elapsed: Duration) -> Self {
         session.reap();
         Self {
+            unpaged: Unpaged::default(),
             counts: session.totals(),
             waits: session.waits(),
             objects: session.object_uses(objects::LISTED_MAX),
             mechanism: session.mechanism(),
+            encrypted: session.has_key(),
             peak_pages: session.peak_pages(),
             elapsed,
             still_running: session.members().count(),
         }
     }
 
+    /// With what was seen in RAM beside the limit.
+    #[must_use]
+    pub const fn beside(mut self, unpaged: Unpaged) -> Self {
+        self.unpaged = unpaged;
+        self
+    }
+
     /// Whether any page ever left the program.
     #[must_use]
     pub const fn paged(&self) -> bool {
-        self.counts.detached_pages + self.counts.page_outs + self.counts.major_faults > 0
+        let c = &self.counts;
+        c.detached_pages > 0 || c.page_outs > 0 || c.major_faults > 0
     }
 
     /// The summary, each line ended.
     #[must_use]
     pub fn summary(&self, config: &Config) -> String {
         let limit = format_size(config.memory_bytes);
+        let not_paged = self.not_paged();
         if !self.paged() && self.trouble().is_empty() {
-            return format!("outpage: the program stayed within its {limit}; nothing was paged\n");
+            let first = if self.unpaged.resident > config.memory_bytes && not_paged.is_some() {
+                let most = format_size(self.unpaged.resident);
+                format!("limit {limit}, but the program had {most} in RAM; nothing was paged")
+            } else {
+                format!("the program stayed within its {limit}; nothing was paged")
+            };
+            return not_paged
+                .into_iter()
+                .fold(format!("outpage: {first}\n"), row);
         }
-        let mut text = format!(
-            "outpage: limit {limit}, peak {} in RAM and {} in swap ({}, page-out {}, read-ahead {})\n",
+        let beside = not_paged.as_ref().map_or(String::new(), |_| {
+            format!(
+                ", {} more that are not paged,",
+                format_size(self.unpaged.all)
+            )
+        });
+        let text = format!(
+            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
+            if self.encrypted {
+                "encrypted"
+            } else {
+                "not encrypted"
+            },
             config.pageout,
             config.readahead,
         );
-        for (name, value) in self.rows() {
-            let _ = writeln!(text, "  {name:<12}{value}");
-        }
-        text
+        self.rows().into_iter().chain(not_paged).fold(text, row)
+    }
+
+    /// The row of what is not paged, where that is worth one.
+    fn not_paged(&self) -> Option<(&'static str, String)> {
+        const WORDS: [(&str, &str); 4] = [
+            ("shared", "shared memory"),
+            ("huge", "huge pages"),
+            ("unlimited", "programs that run without a limit"),
+            (
+                "private",
+                "private memory (main threads' stacks, pages of files, processes that said so)",
+            ),
+        ];
+        let kinds = self.unpaged.kinds().into_iter();
+        let parts: Vec<String> = kinds
+            .filter(|(_, bytes)| *bytes >= NOTABLE_BYTES)
+            .filter_map(|(kind, bytes)| {
+                let (_, words) = WORDS.iter().find(|(name, _)| *name == kind)?;
+                Some(format!("{} {words}", format_size(bytes)))
+            })
+            .collect();
+        (!parts.is_empty()).then(|| ("not paged", format!("at most {}", parts.join(", "))))
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
@@ -141,33 +211,36 @@ impl Outcome {
             "pages were duplicated by fork beyond the limit",
         );
         add(
-            c.unmanaged_shared_bytes,
-            "bytes of shared memory are not paged",
-        );
-        add(
             self.still_running as u64,
             "processes of the program still run",
         );
         lines
     }
 
-    /// All counters and the configuration.
+    /// All counters and the configuration; without a `status` those of a run that still lasts.
     #[must_use]
-    pub fn json(&self, config: &Config, program: &[String], status: ExitStatus) -> Value {
+    pub fn json(&self, config: &Config, program: &[String], status: Option<ExitStatus>) -> Value {
         let mut map = Map::new();
         map.insert("schema".into(), json!(SCHEMA));
+        map.insert("complete".into(), json!(status.is_some()));
         map.insert("program".into(), json!(program));
-        map.insert("exit_code".into(), json!(status.code()));
-        map.insert("exit_signal".into(), json!(status.signal()));
+        map.insert("exit_code".into(), json!(status.and_then(|s| s.code())));
+        map.insert("exit_signal".into(), json!(status.and_then(|s| s.signal())));
         map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
         map.insert("mechanism".into(), json!(self.mechanism.name()));
+        map.insert("encrypted".into(), json!(self.encrypted));
         map.insert("limit_bytes".into(), json!(config.memory_bytes));
         map.insert(
             "peak_bytes".into(),
-            json!(self.peak_pages * PAGE_BYTES as u64),
+            json!(self.peak_pages.saturating_mul(PAGE_BYTES as u64)),
         );
         for (name, _, value) in self.counts.fields() {
             map.insert(name.into(), json!(value));
+        }
+        map.insert("peak_resident_bytes".into(), json!(self.unpaged.resident));
+        map.insert("peak_unpaged_bytes".into(), json!(self.unpaged.all));
+        for (name, bytes) in self.unpaged.kinds() {
+            map.insert(format!("peak_unpaged_{name}_bytes"), json!(bytes));
         }
         for (name, share) in rates(&cache(&self.counts)) {
             map.insert(
@@ -186,6 +259,12 @@ impl Outcome {
         map.insert("config".into(), Value::Object(settings.collect()));
         Value::Object(map)
     }
+}
+
+/// `text` with one row more.
+fn row(mut text: String, (name, value): (&str, String)) -> String {
+    let _ = writeln!(text, "  {name:<12}{value}");
+    text
 }
 
 /// Writes by size: half-open spans of pages and the writes in each.
@@ -316,7 +395,7 @@ fn rates(cache: &SwapCache) -> [(&'static str, Option<f64>); 4] {
 }
 
 fn pages_size(pages: u64) -> String {
-    format_size(pages * PAGE_BYTES as u64)
+    format_size(pages.saturating_mul(PAGE_BYTES as u64))
 }
 
 /// `1234567` as `1,234,567`.
@@ -340,12 +419,10 @@ mod tests {
     fn outcome(counts: Counts) -> Outcome {
         Outcome {
             counts,
-            waits: Waits::default(),
-            objects: ObjectUses::default(),
             mechanism: Mechanism::Move,
             peak_pages: 65536,
             elapsed: Duration::from_millis(2500),
-            still_running: 0,
+            ..Outcome::before(true)
         }
     }
 
@@ -379,11 +456,56 @@ mod tests {
         );
     }
 
+    fn shared(mib: u64) -> Unpaged {
+        Unpaged {
+            resident: (mib + 20) << 20,
+            all: mib << 20,
+            shared: mib << 20,
+            ..Unpaged::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_paged_is_named_and_no_limit_claimed_that_did_not_hold() {
+        let config = Config::new(256 << 20);
+        let text = |mib, counts| outcome(counts).beside(shared(mib)).summary(&config);
+        assert_eq!(
+            text(100, Counts::default()),
+            "outpage: the program stayed within its 256 MiB; nothing was paged\n  \
+             not paged   at most 100 MiB shared memory\n"
+        );
+        assert_eq!(
+            text(300, Counts::default()),
+            "outpage: limit 256 MiB, but the program had 320 MiB in RAM; nothing was paged\n  \
+             not paged   at most 300 MiB shared memory\n"
+        );
+        let paged = text(300, busy());
+        let first =
+            "outpage: limit 256 MiB, peak 256 MiB in RAM, 300 MiB more that are not paged, and ";
+        assert!(paged.starts_with(first), "{paged}");
+        assert!(
+            paged.ends_with("  not paged   at most 300 MiB shared memory\n"),
+            "{paged}"
+        );
+    }
+
+    #[test]
+    fn the_json_of_a_run_that_lasts_says_so() {
+        let value = Outcome::before(false).json(&Config::new(256 << 20), &["sort".into()], None);
+        assert_eq!(value["complete"], false);
+        assert_eq!(
+            (&value["exit_code"], &value["exit_signal"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(value["peak_unpaged_shared_bytes"], 0);
+    }
+
     #[test]
     fn the_summary_has_every_figure() {
         let text = outcome(busy()).summary(&Config::new(256 << 20));
         for part in [
             "limit 256 MiB, peak 256 MiB",
+            "(move, encrypted, page-out",
             "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
             "1 page: 8, 64-127: 312",
             "18,000 pages (70.3 MiB) in 1,200 reads",
@@ -435,8 +557,10 @@ mod tests {
     #[test]
     fn the_json_has_every_counter_and_the_configuration() {
         let status = ExitStatus::from_raw(9);
-        let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], status);
+        let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], Some(status));
+        assert_eq!(value["complete"], true);
         assert_eq!(value["page_outs"], 20_000);
+        assert_eq!(value["encrypted"], true);
         assert_eq!(value["exit_signal"], 9);
         assert_eq!(value["exit_code"], Value::Null);
         assert_eq!(value["peak_bytes"], 256 << 20);

@@ -68,6 +68,21 @@ pub fn prepended(library: &OsStr, present: Option<OsString>) -> OsString {
     list
 }
 
+/// What AddressSanitizer's runtime is told in `ASAN_OPTIONS`, or it ends a program where a library stands
+/// before it. The preloaded library leaves such programs alone.
+const ANY_ORDER: &str = "verify_asan_link_order=0";
+
+/// `ASAN_OPTIONS` that let a library be preloaded, with what they hold already.
+#[must_use]
+pub fn asan_options(present: Option<OsString>) -> OsString {
+    let mut options = present.unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(ANY_ORDER);
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,14 @@
 //! Starting a program under a limit.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::rc::Rc;
 
-use outpage_engine::config::{Config, Mechanism};
-use outpage_engine::session::{Session, SessionPaths};
+use outpage_engine::config::{Config, Encrypt, Mechanism};
+use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
 use outpage_sys::launch::set_inherited;
@@ -17,6 +16,7 @@ use outpage_sys::launch::set_inherited;
 use super::program::Program;
 use super::{check, shim};
 use crate::error::{CliError, code};
+use crate::keeper;
 
 /// What the write-protect mechanism cannot see.
 const UNSEEN: &str =
@@ -30,6 +30,7 @@ pub struct Plan {
     shim: PathBuf,
     swap: SwapFile,
     device: Option<Rc<Fd>>,
+    unencrypted: Option<String>,
 }
 
 /// A program that runs under a limit.
@@ -38,6 +39,8 @@ pub struct Running {
     pub child: Child,
     /// Its session: counters, members.
     pub session: Session,
+    /// The key of its swap file, in RAM already before the keeper holds it.
+    _key: Option<HeldKey>,
 }
 
 impl Plan {
@@ -46,27 +49,16 @@ impl Plan {
     /// # Errors
     /// The first thing wrong, with its remedy.
     pub fn new(
-        config: Config,
+        mut config: Config,
         program: Program,
         device: Option<impl Into<Rc<Fd>>>,
     ) -> Result<Self, CliError> {
         let device = device.map(Into::into);
+        let unencrypted = check::encryption(&mut config)?;
         check::container(&config)?;
         let swap = check::swap_file(&config)?;
         let shim = shim::find()?;
         let mechanism = check::userfaultfd(&config, device.as_deref())?;
-        if let Some(file) = &config.stats {
-            let made = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(file);
-            made.map_err(|e| {
-                CliError::new(
-                    code::IO,
-                    format!("cannot write --stats {}: {e}", file.display()),
-                )
-            })?;
-        }
         Ok(Self {
             config,
             mechanism,
@@ -74,6 +66,7 @@ impl Plan {
             shim,
             swap,
             device,
+            unencrypted,
         })
     }
 
@@ -81,7 +74,12 @@ impl Plan {
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let unseen = (self.mechanism == Mechanism::WriteProtect).then(|| UNSEEN.to_owned());
         let swap = self.swap.warnings().map(|warning| warning.to_string());
-        swap.chain(unseen)
+        swap.chain(unseen).chain(self.unencrypted.clone())
+    }
+
+    /// Whether pages will be encrypted in the swap file.
+    pub fn encrypts(&self) -> bool {
+        self.config.encrypt == Encrypt::On
     }
 
     /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.
@@ -96,12 +94,15 @@ impl Plan {
     ) -> Result<Running, CliError> {
         let (session, file) = Session::create(self.config.limit_pages(), self.swap.cap_bytes())?;
         session.hold_for_launcher()?;
-        let keeper = keep(&file, &self.swap)?;
-        let path = |number: i32| CString::new(format!("/proc/{keeper}/fd/{number}")).ok();
+        let key = self.encrypts().then(|| session.draw_key());
+        let key = key.transpose()?;
+        let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
+        let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
             session: path(file.number()),
             swap: path(self.swap.as_raw_fd()),
             uffd_device: self.device.as_ref().map(|device| device.number()),
+            keeper: Some(keeper),
         };
         let mut command = Command::new(&self.program.path);
         command.arg0(name).args(arguments);
@@ -121,7 +122,11 @@ impl Plan {
                 format!("{} cannot be executed: {e}", self.program.path.display()),
             )
         })?;
-        Ok(Running { child, session })
+        Ok(Running {
+            child,
+            session,
+            _key: key,
+        })
     }
 
     fn set_environment(&self, command: &mut Command, paths: &SessionPaths) {
@@ -152,37 +157,8 @@ impl Plan {
         {
             let list = shim::prepended(self.shim.as_os_str(), std::env::var_os("LD_PRELOAD"));
             command.env("LD_PRELOAD", list);
+            let options = std::env::var_os("ASAN_OPTIONS");
+            command.env("ASAN_OPTIONS", shim::asan_options(options));
         }
-    }
-}
-
-/// Starts the keeper with the two descriptors and waits until it holds the session; returns its pid.
-fn keep(session: &Fd, swap: &SwapFile) -> Result<u32, CliError> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
-    let numbers = [session.number(), swap.as_raw_fd()];
-    let inherit = |on: bool| {
-        numbers
-            .iter()
-            .try_for_each(|&number| set_inherited(number, on))
-    };
-    inherit(true).map_err(|e| CliError::os("hand the session to its keeper", e))?;
-    let keeper = Command::new(program)
-        .args(["keeper", "--session", &session.number().to_string()])
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    inherit(false).map_err(|e| CliError::os("take back the session", e))?;
-    let mut keeper = keeper.map_err(|e| CliError::os("start the session's keeper", e))?;
-    let mut ready = [0];
-    let answer = keeper.stdout.as_mut().map(|out| out.read_exact(&mut ready));
-    match answer {
-        Some(Ok(())) => Ok(keeper.id()),
-        _ => Err(CliError::new(
-            code::OS,
-            "the session's keeper ended at once",
-        )),
     }
 }

@@ -232,7 +232,9 @@ fn run_program(
     let plan = Plan::new(config, program, device)?;
     plan.warnings()
         .for_each(|warning| eprintln!("outpage: {warning}"));
-    let mut running = plan.start(&options.program[0], &options.program[1..], |_| {})?;
+    let mut running = plan.start(&options.program[0], &options.program[1..], |command| {
+        signals.inherit(command);
+    })?;
     wait::wait(&mut running.child, signals)
 }
 

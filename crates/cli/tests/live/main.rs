@@ -8,6 +8,7 @@ use std::process::Command;
 #[path = "../common/mod.rs"]
 mod common;
 mod harness;
+mod secrecy;
 
 use harness::{Done, compiled, have, run};
 
@@ -340,3 +341,7 @@ whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);
+// Encryption is the default where the CPU has instructions for it.
+suite!(unencrypted, ["--encrypt", "off"], torture_alone torture_with_store_faults both_page);
+suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit
+    unreadable_pages_signal daemon_stays);

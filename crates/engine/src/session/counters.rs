@@ -99,7 +99,7 @@ macro_rules! counters {
             pub fn merge(&mut self, other: &Counts, alive: bool) {
                 $(merge_one(&mut self.$name, other.$name, Kind::$kind, alive);)+
                 for (mine, theirs) in self.write_sizes.iter_mut().zip(&other.write_sizes) {
-                    *mine += theirs;
+                    *mine = mine.saturating_add(*theirs);
                 }
             }
 
@@ -208,8 +208,8 @@ impl Counters {
 
 fn merge_one(mine: &mut u64, theirs: u64, kind: Kind, alive: bool) {
     match kind {
-        Kind::Sum => *mine += theirs,
-        Kind::Level if alive => *mine += theirs,
+        Kind::Sum => *mine = mine.saturating_add(theirs),
+        Kind::Level if alive => *mine = mine.saturating_add(theirs),
         Kind::Level => {}
         Kind::Peak => *mine = (*mine).max(theirs),
     }

@@ -28,6 +28,43 @@ shareable! {
     }
 }
 
+/// The extents that one process holds, as it knows them itself: a bit each.
+#[derive(Debug, Default)]
+pub(super) struct Held(Vec<AtomicU64>);
+
+impl Held {
+    /// None of the `cap` extents that there are.
+    pub(super) fn new(cap: u32) -> Self {
+        let words = (cap as usize).div_ceil(64);
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Adds an extent below the cap; returns whether it was not there.
+    pub(super) fn insert(&self, extent: u32) -> bool {
+        let bit = 1 << (extent % 64);
+        self.0[extent as usize / 64].fetch_or(bit, SeqCst) & bit == 0
+    }
+
+    pub(super) fn remove(&self, extent: u32) {
+        self.0[extent as usize / 64].fetch_and(!(1 << (extent % 64)), SeqCst);
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(0, SeqCst));
+    }
+
+    fn each(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let mut left = word.load(SeqCst);
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
 /// Word and bit of a member.
 fn place(member: MemberId) -> (usize, u64) {
     (member.index() / 64, 1 << (member.index() % 64))
@@ -92,6 +129,24 @@ impl Extents {
                 words[word].fetch_and(!bit, SeqCst);
             }
         }
+    }
+
+    /// Adds what `member` holds to `held`.
+    pub(super) fn remember(&self, member: MemberId, held: &Held) {
+        let (word, bit) = place(member);
+        let known = held.0.len() * 64;
+        for (extent, words) in (0_u32..).zip(self.ever_held()).take(known) {
+            if words[word].load(SeqCst) & bit != 0 {
+                held.insert(extent);
+            }
+        }
+    }
+
+    /// Whether the table has `member` as a holder of all that it knows to be its.
+    pub(super) fn holds_all(&self, member: MemberId, held: &Held) -> bool {
+        let (word, bit) = place(member);
+        held.each()
+            .all(|extent| self.holders[extent][word].load(SeqCst) & bit != 0)
     }
 
     fn ever_held(&self) -> &[[AtomicU64; WORDS]] {

@@ -13,7 +13,7 @@ use super::objects::Table;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Layout`].
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// State of a member entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,15 +25,17 @@ pub enum State {
     Forking = 1,
     /// A process with a pager; alive while the pager holds the member's lock.
     Live = 2,
+    /// A process that fits as yet; alive while the session's /proc has a process of that number and
+    /// start.
+    Direct = 3,
 }
 
 impl State {
-    pub(super) fn from_raw(raw: u32) -> Self {
-        match raw {
-            1 => Self::Forking,
-            2 => Self::Live,
-            _ => Self::Free,
-        }
+    /// `None` for a number that no process of this version wrote.
+    pub(super) fn from_raw(raw: u32) -> Option<Self> {
+        [Self::Free, Self::Forking, Self::Live, Self::Direct]
+            .into_iter()
+            .find(|&state| state as u32 == raw)
     }
 }
 
@@ -43,15 +45,18 @@ shareable! {
     pub(super) struct Member {
         /// A [`State`].
         pub(super) state: AtomicU32,
-        /// Process id in the namespace `pid_namespace`; 0 while a fork has not returned.
+        /// Process id in the namespace `pid_namespace`; 0 while a fork has not returned. Of a process in
+        /// direct mode, that in the session's /proc.
         pub(super) pid: AtomicU32,
         /// Inode of the pid namespace that `pid` belongs to.
         pub(super) pid_namespace: AtomicU64,
         /// Distinguishes the users of this entry over time.
         pub(super) generation: AtomicU64,
-        /// While it is reserved for a fork: the generation of the process that forks, and since when in ns.
+        /// While it is reserved for a fork: the generation of the process that forks.
         pub(super) forked_by: AtomicU64,
-        pub(super) forking_since: AtomicU64,
+        /// While it is reserved for a fork: since when, in ns. Of a process in direct mode: its start in the
+        /// session's /proc, in clock ticks.
+        pub(super) since: AtomicU64,
         /// Frames reserved, in pages.
         pub(super) held_pages: AtomicU64,
         /// Frames it would reserve beyond those if it could, in pages.
@@ -71,6 +76,8 @@ shareable! {
     }
 }
 
+const _: () = assert!(size_of::<Member>() == 64);
+
 impl Ledger {
     /// As before the first count.
     pub(super) fn clear(&self) {
@@ -86,6 +93,12 @@ shareable! {
         pub(super) version: AtomicU32,
         /// The mechanism in use, chosen by the first process: 0 unknown, 1 move, 2 write-protect.
         pub(super) mechanism: AtomicU32,
+        /// The keeper, as the session's /proc has it, and the inode of its pid namespace; 0: none yet.
+        pub(super) keeper_pid: AtomicU32,
+        /// The entry at which the next search for ended processes in direct mode begins.
+        pub(super) search_from: AtomicU32,
+        pub(super) keeper_started: AtomicU64,
+        pub(super) keeper_namespace: AtomicU64,
         /// The limit of the whole tree, in pages.
         pub(super) limit_pages: AtomicU64,
         /// Extents that the swap file may have.

@@ -8,13 +8,13 @@ impl Session {
     /// The limit of the whole tree, in pages.
     #[must_use]
     pub fn limit_pages(&self) -> u64 {
-        self.layout().limit_pages.load(Relaxed)
+        self.own.limit_pages
     }
 
     /// Extents that the swap file may have.
     #[must_use]
     pub fn extents_cap(&self) -> u32 {
-        self.layout().extents_cap.load(Relaxed) as u32
+        self.own.extents_cap
     }
 
     /// Frames that all members hold, in pages.
@@ -52,9 +52,7 @@ impl Session {
             .reserved_peak
             .word
             .fetch_max(before + granted, Relaxed);
-        self.member(self.joined())
-            .held_pages
-            .fetch_add(granted, SeqCst);
+        self.set_held(self.held_pages() + granted);
         granted
     }
 
@@ -63,21 +61,23 @@ impl Session {
     /// # Panics
     /// When the process does not hold that many.
     pub fn release(&self, pages: u64) {
-        let held = self
-            .member(self.joined())
-            .held_pages
-            .fetch_sub(pages, SeqCst);
+        let held = self.held_pages();
         assert!(held >= pages, "{pages} frames released of {held} held");
+        self.set_held(held - pages);
         self.layout().reserved.word.fetch_sub(pages, SeqCst);
     }
 
-    /// Frames that this process holds, in pages.
-    ///
-    /// # Panics
-    /// When the process has not joined.
+    /// Frames that this process holds, in pages: 0 before it has joined.
     #[must_use]
     pub fn held_pages(&self) -> u64 {
-        self.member(self.joined()).held_pages.load(Relaxed)
+        self.own.held_pages.load(Relaxed)
+    }
+
+    /// What this process holds, as it knows it itself and as others see it.
+    fn set_held(&self, pages: u64) {
+        self.own.held_pages.store(pages, Relaxed);
+        let seen = &self.member(self.joined()).held_pages;
+        seen.store(pages, SeqCst);
     }
 
     /// Says how many frames beyond those held this process could use now, in pages.
@@ -100,7 +100,7 @@ impl Session {
         let mut live = 0;
         for id in MemberId::all() {
             let member = self.member(id);
-            if self.state(id) != State::Free {
+            if self.state_or_free(id) != State::Free {
                 let wants = member.wants_pages.load(Relaxed);
                 demands[live] = member.held_pages.load(Relaxed).saturating_add(wants);
                 live += 1;
@@ -119,9 +119,14 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn lease_extent(&self) -> Option<u32> {
-        self.layout()
-            .extents
-            .lease(self.joined(), self.extents_cap() as usize)
+        let (me, table) = (self.joined(), &self.layout().extents);
+        let extent = table.lease(me, self.extents_cap() as usize)?;
+        if !self.own.extents.insert(extent) {
+            // This process holds it, and the table forgot.
+            self.condemn();
+            return None;
+        }
+        Some(extent)
     }
 
     /// Ends this process's hold of `extent`; it is free once no other member holds it.
@@ -129,6 +134,7 @@ impl Session {
     /// # Panics
     /// When the process has not joined.
     pub fn release_extent(&self, extent: u32) {
+        self.own.extents.remove(extent);
         self.layout().extents.drop_one(extent, self.joined());
     }
 
@@ -196,7 +202,7 @@ impl Session {
     /// The members, in order of their ids.
     pub fn members(&self) -> impl Iterator<Item = MemberView> {
         MemberId::all().filter_map(|id| {
-            let (state, member) = (self.state(id), self.member(id));
+            let (state, member) = (self.state_or_free(id), self.member(id));
             (state != State::Free).then(|| MemberView {
                 id,
                 state,
@@ -221,9 +227,5 @@ impl Session {
             2 => Mechanism::WriteProtect,
             _ => Mechanism::Auto,
         }
-    }
-
-    pub(super) fn state(&self, id: MemberId) -> State {
-        State::from_raw(self.member(id).state.load(SeqCst))
     }
 }

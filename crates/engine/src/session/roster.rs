@@ -3,23 +3,38 @@
 //! Everything here happens under the roster lock, so it may take its time over steps; a process
 //! that dies half-way leaves an entry that the next [`Session::reap`] finishes.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use outpage_core::units::Nanos;
+use outpage_sys::futex::{self, Scope};
 use outpage_sys::launch::wait_lock_byte;
 use outpage_sys::shared::{is_locked, lock_byte, unlock_byte};
 use outpage_sys::{clock, process};
 
-use super::layout::Member;
-use super::liveness::{is_alive, pid_namespace};
-use super::{LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os};
+use super::direct::identity_of;
+use super::liveness::{self, Seen, is_gone};
+use super::{
+    LAUNCHER_BYTE, MEMBERS_MAX, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os,
+};
 
 /// A forked child has joined by then, unless it was stopped: it does so before it returns from `fork`. A
 /// choice, long beyond what a busy machine needs; a child that comes later ends with a message.
 const JOINS_WITHIN: Nanos = Nanos(60_000_000_000);
 
+/// Processes in direct mode that one search for the dead looks up in /proc, 10 us each: a pager searches
+/// while its program waits. The next search goes on where this one stopped.
+const LOOKED_UP_MAX: usize = 16;
+
+/// A search for the dead waits so often, and each time so long, for somebody else's to end.
+const TRIES: u32 = 20;
+const TRY_AGAIN: Nanos = Nanos(100_000);
+
+/// How often processes that hold no lock are looked at by somebody who waits for their end.
+const LOOK_INTERVAL: Nanos = Nanos(20_000_000);
+
 /// The roster lock; dropping it unlocks.
-struct Roster<'a>(&'a Session);
+pub(super) struct Roster<'a>(&'a Session);
 
 impl Drop for Roster<'_> {
     fn drop(&mut self) {
@@ -28,27 +43,42 @@ impl Drop for Roster<'_> {
     }
 }
 
+/// Without libc, whose state a pager's thread lacks.
+fn sleep(span: Nanos) {
+    futex::wait(&AtomicU32::new(0), 0, Some(span), Scope::Process);
+}
+
 impl Session {
-    /// Makes the calling process a member. Its memory counts from now on.
+    /// Makes the calling process a member with a pager. Its memory counts from now on. What it was lent
+    /// in direct mode it keeps.
     ///
     /// The calling thread's description of the memfd is what keeps the member alive: it must be the
     /// pager thread, with a descriptor table of its own.
     ///
     /// # Errors
-    /// [`SessionError::Full`]; [`SessionError::Os`].
+    /// [`SessionError::Full`]; [`SessionError::Damaged`]; [`SessionError::Os`].
     ///
     /// # Panics
     /// When the view has joined before.
     pub fn join(&mut self) -> Result<MemberId, SessionError> {
         assert!(self.me.is_none(), "joined twice");
+        let namespace = self.namespace();
         let roster = self.roster()?;
-        self.reap_locked();
-        let id = self.free_entry()?;
-        self.claim(id, State::Free)?;
-        self.reset(id, process::pid());
+        let id = match self.own_direct_entry() {
+            Some(id) => {
+                self.claim(id, State::Direct)?;
+                id
+            }
+            None => {
+                let id = self.new_entry()?;
+                self.claim(id, State::Free)?;
+                self.reset(id, process::pid(), namespace);
+                id
+            }
+        };
         self.set_state(id, State::Live);
         drop(roster);
-        self.me = Some(id);
+        self.become_member(id)?;
         Ok(id)
     }
 
@@ -58,18 +88,19 @@ impl Session {
     /// [`SessionError::Expired`] when the entry is not reserved (any more); [`SessionError::Os`].
     pub fn join_forked(&mut self, reserved: Reserved) -> Result<(), SessionError> {
         assert!(self.me.is_none(), "joined twice");
-        let (id, member) = (reserved.id, self.member(reserved.id));
+        let (id, namespace) = (reserved.id, self.namespace());
         let roster = self.roster()?;
         if !self.holds(reserved) {
             return Err(SessionError::Expired);
         }
         self.claim(id, State::Forking)?;
+        let member = self.member(id);
         member.pid.store(process::pid(), Relaxed);
-        member.pid_namespace.store(pid_namespace(), Relaxed);
+        member.pid_namespace.store(namespace, Relaxed);
         self.set_state(id, State::Live);
         drop(roster);
-        self.me = Some(id);
-        Ok(())
+        self.layout().extents.remember(id, &self.own.extents);
+        self.become_member(id)
     }
 
     /// Ends the membership: frames and extents go back, counters stay in the totals.
@@ -83,6 +114,7 @@ impl Session {
         unlock_byte(self.descriptor(), id.index() as u64).map_err(os("unlock the session"))?;
         drop(roster);
         self.me = None;
+        self.own.extents.clear();
         Ok(())
     }
 
@@ -95,14 +127,13 @@ impl Session {
     /// When the process has not joined.
     pub fn begin_fork(&self) -> Result<Reserved, SessionError> {
         let parent = self.joined();
+        let namespace = self.namespace();
         let _roster = self.roster()?;
-        self.reap_locked();
-        let id = self.free_entry()?;
-        self.reset(id, 0);
+        let id = self.new_entry()?;
+        self.reset(id, 0, namespace);
         let member = self.member(id);
-        let by = self.member(parent).generation.load(Relaxed);
-        member.forked_by.store(by, Relaxed);
-        member.forking_since.store(clock::now().0, Relaxed);
+        member.forked_by.store(self.own.generation, Relaxed);
+        member.since.store(clock::now().0, Relaxed);
         self.layout().extents.share(parent, id);
         self.set_state(id, State::Forking);
         let generation = member.generation.load(Relaxed);
@@ -122,7 +153,7 @@ impl Session {
     pub fn cancel_fork(&self, child: Reserved) {
         if let Ok(_roster) = self.roster()
             && self.holds(child)
-            && self.state(child.id) == State::Forking
+            && self.state(child.id) == Ok(State::Forking)
         {
             self.bury(child.id);
         }
@@ -134,8 +165,30 @@ impl Session {
     }
 
     /// Buries members that died; returns how many. Their frames and extents become free.
+    ///
+    /// Of processes in direct mode it looks at a few. Finds nobody while others search or join.
     pub fn reap(&self) -> usize {
-        self.roster().map_or(0, |_roster| self.reap_locked())
+        let free = || lock_byte(self.descriptor(), ROSTER_BYTE);
+        for _ in 0..TRIES {
+            match free() {
+                Ok(true) => {
+                    let _roster = Roster(self);
+                    return self.reap_locked(LOOKED_UP_MAX);
+                }
+                Ok(false) => sleep(TRY_AGAIN),
+                Err(_) => break,
+            }
+        }
+        0
+    }
+
+    /// As [`Self::reap`], but looks at everybody, and waits for whoever searches or joins.
+    ///
+    /// # Errors
+    /// [`SessionError::Os`].
+    pub fn reap_all(&self) -> Result<usize, SessionError> {
+        let _roster = self.roster()?;
+        Ok(self.reap_locked(MEMBERS_MAX))
     }
 
     /// Marks the launcher as alive for as long as this view exists.
@@ -157,18 +210,18 @@ impl Session {
     /// Waits until there are no members, burying those that die.
     ///
     /// # Errors
-    /// [`SessionError::Os`].
+    /// [`SessionError::Os`]; [`SessionError::Damaged`].
     pub fn wait_members_gone(&self) -> Result<(), SessionError> {
         loop {
-            self.reap();
+            self.reap_all()?;
+            self.check()?;
             let Some(someone) = self.members().next() else {
                 return Ok(());
             };
             if someone.state == State::Live {
                 self.wait_unlocked(someone.id.index() as u64)?;
             } else {
-                // A fork in progress has nothing to wait on; it takes milliseconds.
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                sleep(LOOK_INTERVAL);
             }
         }
     }
@@ -178,20 +231,32 @@ impl Session {
         unlock_byte(self.descriptor(), byte).map_err(os("unlock the session"))
     }
 
-    fn roster(&self) -> Result<Roster<'_>, SessionError> {
+    pub(super) fn roster(&self) -> Result<Roster<'_>, SessionError> {
         wait_lock_byte(self.descriptor(), ROSTER_BYTE).map_err(os("lock the session"))?;
         Ok(Roster(self))
     }
 
-    fn free_entry(&self) -> Result<MemberId, SessionError> {
-        let free = |&id: &MemberId| self.state(id) == State::Free;
-        MemberId::all().find(free).ok_or(SessionError::Full)
+    /// An entry that is nobody's, after a search for the dead.
+    pub(super) fn new_entry(&self) -> Result<MemberId, SessionError> {
+        let free = || MemberId::all().find(|&id| self.state_or_free(id) == State::Free);
+        self.reap_locked(LOOKED_UP_MAX);
+        let found = free().or_else(|| {
+            self.reap_locked(MEMBERS_MAX);
+            free()
+        });
+        self.check()?;
+        found.ok_or(SessionError::Full)
+    }
+
+    /// The inode of this process's pid namespace, as /proc had it when it was first needed; 0: unknown.
+    fn namespace(&self) -> u64 {
+        *self.own.namespace.get_or_init(liveness::pid_namespace)
     }
 
     /// Takes the lock of entry `id`, which must be in `state`.
     fn claim(&self, id: MemberId, state: State) -> Result<(), SessionError> {
         let lock = || lock_byte(self.descriptor(), id.index() as u64);
-        if self.state(id) == state && lock().map_err(os("lock the session"))? {
+        if self.state(id)? == state && lock().map_err(os("lock the session"))? {
             Ok(())
         } else {
             Err(SessionError::Expired)
@@ -199,11 +264,11 @@ impl Session {
     }
 
     /// A fresh entry for process `pid`, not yet visible.
-    fn reset(&self, id: MemberId, pid: u32) {
+    pub(super) fn reset(&self, id: MemberId, pid: u32, namespace: u64) {
         let generation = self.layout().generations.fetch_add(1, SeqCst) + 1;
         let member = self.member(id);
         member.pid.store(pid, Relaxed);
-        member.pid_namespace.store(pid_namespace(), Relaxed);
+        member.pid_namespace.store(namespace, Relaxed);
         member.generation.store(generation, Relaxed);
         member.held_pages.store(0, Relaxed);
         member.wants_pages.store(0, Relaxed);
@@ -211,43 +276,80 @@ impl Session {
         self.ledger(id).clear();
     }
 
-    fn set_state(&self, id: MemberId, state: State) {
+    pub(super) fn set_state(&self, id: MemberId, state: State) {
         self.member(id).state.store(state as u32, SeqCst);
     }
 
-    fn reap_locked(&self) -> usize {
-        let here = pid_namespace();
-        let dead = |&id: &MemberId| self.me != Some(id) && self.is_dead(id, here);
-        MemberId::all().filter(dead).map(|id| self.bury(id)).count()
+    /// Buries the dead, of those in direct mode among at most `look_up` looked at.
+    fn reap_locked(&self, look_up: usize) -> usize {
+        let others = |&id: &MemberId| self.me != Some(id);
+        let dead = |&id: &MemberId| match self.state_or_free(id) {
+            State::Free | State::Direct => false,
+            State::Live => self.is_unlocked(id),
+            State::Forking => self.fork_is_over(id),
+        };
+        let all = MemberId::all().filter(others);
+        let buried = all.filter(dead).map(|id| self.bury(id)).count();
+        buried + self.reap_direct(look_up)
     }
 
-    /// Whether the entry's process is gone; unknown counts as alive.
-    fn is_dead(&self, id: MemberId, here: u64) -> bool {
-        match self.state(id) {
-            State::Free => false,
-            State::Live => is_locked(self.descriptor(), id.index() as u64) == Ok(false),
-            State::Forking if self.member(id).pid.load(SeqCst) == 0 => self.fork_is_over(id),
-            State::Forking => pid_is_gone(self.member(id), here),
+    /// Buries processes in direct mode that are gone, having looked at no more than `look_up`.
+    fn reap_direct(&self, look_up: usize) -> usize {
+        let start = self.layout().search_from.load(Relaxed) as usize % MEMBERS_MAX;
+        let direct =
+            |&id: &MemberId| self.state_or_free(id) == State::Direct && self.me != Some(id);
+        let order = MemberId::all()
+            .skip(start)
+            .chain(MemberId::all().take(start));
+        let mut looked_at = order.filter(direct).take(look_up).peekable();
+        if looked_at.peek().is_none() || !self.sees_keeper() {
+            return 0;
         }
+        let mut buried = 0;
+        for id in looked_at {
+            let next = (id.index() + 1) as u32;
+            self.layout().search_from.store(next, Relaxed);
+            if is_gone(identity_of(self.member(id))) {
+                self.bury(id);
+                buried += 1;
+            }
+        }
+        buried
     }
 
-    /// Whether nobody will say any more which process the reserved entry `id` is for: whoever forked is
-    /// gone, and a child that it may have made had time to join.
+    fn is_unlocked(&self, id: MemberId) -> bool {
+        is_locked(self.descriptor(), id.index() as u64) == Ok(false)
+    }
+
+    /// Whether the child that the entry is reserved for is gone, or can be no more; unknown counts as not.
     fn fork_is_over(&self, id: MemberId) -> bool {
         let member = self.member(id);
-        let since = member.forking_since.load(Relaxed);
-        let by = member.forked_by.load(Relaxed);
-        let forks = |at: &MemberId| {
-            self.state(*at) == State::Live
-                && self.member(*at).generation.load(Relaxed) == by
-                && is_locked(self.descriptor(), at.index() as u64) != Ok(false)
+        let pid = member.pid.load(SeqCst);
+        let here = self.namespace();
+        let known = pid != 0 && here != 0 && member.pid_namespace.load(Relaxed) == here;
+        if known {
+            return !liveness::exists(pid)
+                || liveness::proc_is_own() && matches!(liveness::look(pid), Seen::Ended(_));
+        }
+        // Nobody here can tell of the child, so its time is up some day.
+        self.joins_no_more(id) && (pid != 0 || !self.forker_lives(id))
+    }
+
+    fn joins_no_more(&self, id: MemberId) -> bool {
+        let (now, since) = (clock::now().0, self.member(id).since.load(Relaxed));
+        // A time to come was never written here.
+        since > now || now - since > JOINS_WITHIN.0
+    }
+
+    /// Whether the process that reserved entry `id` for its child lives, and will say which it is.
+    fn forker_lives(&self, id: MemberId) -> bool {
+        let by = self.member(id).forked_by.load(Relaxed);
+        let forks = |&at: &MemberId| {
+            self.state_or_free(at) == State::Live
+                && self.member(at).generation.load(Relaxed) == by
+                && !self.is_unlocked(at)
         };
-        let lives = self
-            .me
-            .iter()
-            .any(|&me| self.member(me).generation.load(Relaxed) == by)
-            || MemberId::all().any(|at| forks(&at));
-        clock::now().0.saturating_sub(since) > JOINS_WITHIN.0 && !lives
+        self.me.is_some() && self.own.generation == by || MemberId::all().any(|at| forks(&at))
     }
 
     /// Folds the entry's counters into the totals and frees everything that it holds.
@@ -267,13 +369,10 @@ impl Session {
 
     fn give_back(&self, id: MemberId) {
         let held = self.member(id).held_pages.swap(0, SeqCst);
-        self.layout().reserved.word.fetch_sub(held, SeqCst);
+        let before = self.layout().reserved.word.fetch_sub(held, SeqCst);
+        if held > before {
+            self.condemn();
+        }
         self.layout().extents.drop_all(id);
     }
-}
-
-/// Whether the process named by the entry is gone, as far as this pid namespace (`here`) can tell.
-fn pid_is_gone(member: &Member, here: u64) -> bool {
-    let pid = member.pid.load(SeqCst);
-    pid != 0 && here != 0 && member.pid_namespace.load(Relaxed) == here && !is_alive(pid)
 }

@@ -1,3 +1,4 @@
+use std::ffi::CString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
@@ -25,6 +26,14 @@ fn child_process() {
     };
     let mut session = Session::open(&CString::new(path).expect("path")).expect("open");
     match std::env::var(CHILD_MEMBER) {
+        Ok(text) if text == "direct" => {
+            session.join_direct().expect("join_direct");
+            assert_eq!(session.reserve(10), 10);
+            // What keeps a member alive is not the view.
+            drop(session);
+            println!("\njoined");
+            return wait_for_parent();
+        }
         Ok(text) => {
             let (id, generation) = text.split_once(' ').expect("two numbers");
             let id = MemberId(id.parse().expect("id"));
@@ -38,9 +47,12 @@ fn child_process() {
     assert!(session.lease_extent().is_some());
     session.counters().count_read(3);
     println!("\njoined");
-    std::io::stdin()
-        .read_line(&mut String::new())
-        .expect("parent");
+    wait_for_parent();
+}
+
+fn wait_for_parent() {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("parent");
 }
 
 /// Waits until one member is found dead. A process that another test is just starting holds copies
@@ -58,6 +70,12 @@ struct Spawned(Child);
 
 /// Starts [`child_process`] on the session behind `file` and waits until it has joined.
 fn spawn(file: &Fd, reserved: Option<Reserved>) -> Spawned {
+    let member = reserved.map(|Reserved { id, generation }| format!("{} {generation}", id.index()));
+    spawn_as(file, member.as_deref())
+}
+
+/// The same as `member`: "direct", or the entry and generation that a parent reserved.
+fn spawn_as(file: &Fd, member: Option<&str>) -> Spawned {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command
         .args([
@@ -72,14 +90,19 @@ fn spawn(file: &Fd, reserved: Option<Reserved>) -> Spawned {
         )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    if let Some(Reserved { id, generation }) = reserved {
-        command.env(CHILD_MEMBER, format!("{} {generation}", id.index()));
+    if let Some(member) = member {
+        command.env(CHILD_MEMBER, member);
     }
     let mut child = command.spawn().expect("spawn");
     let lines = BufReader::new(child.stdout.as_mut().expect("stdout")).lines();
-    let joined = lines.map_while(Result::ok).any(|line| line == "joined");
-    assert!(joined, "the child did not join");
-    Spawned(child)
+    let said: Vec<String> = lines
+        .map_while(Result::ok)
+        .take_while(|line| line != "joined")
+        .collect();
+    // Lines follow if the child goes on.
+    let spawned = Spawned(child);
+    assert!(!said.iter().any(|line| line.contains("FAILED")), "{said:?}");
+    spawned
 }
 
 impl Drop for Spawned {
@@ -283,7 +306,7 @@ fn a_fork_that_its_parent_did_not_survive_is_buried_when_no_child_can_come() {
     parent.join().expect("join");
     let extent = parent.lease_extent().expect("extent");
     let reserved = parent.begin_fork().expect("fork");
-    let since = &watcher.member(reserved.id).forking_since;
+    let since = &watcher.member(reserved.id).since;
     since.store(0, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(watcher.reap(), 0, "whoever forks lives");
     drop(parent);
@@ -352,6 +375,7 @@ fn paths_survive_the_environment() {
         session: Some(c"/proc/7/fd/8".into()),
         swap: Some(c"/proc/7/fd/9".into()),
         uffd_device: Some(10),
+        keeper: Some(this_process()),
     };
     let vars = paths.to_env();
     let lookup = |name: &str| {
@@ -412,4 +436,168 @@ fn a_session_of_few_processes_takes_few_frames() {
     let path = format!("/proc/self/fd/{}", file.number());
     let taken = std::fs::metadata(path).expect("the memfd").blocks() * 512;
     assert!(taken <= 128 << 10, "{taken} bytes for one member");
+}
+
+/// This process as a session's keeper.
+pub(super) fn this_process() -> Keeper {
+    Keeper::of(std::process::id()).expect("/proc")
+}
+
+/// A session that has a keeper: this process.
+fn kept(limit_pages: u64) -> (Session, Fd) {
+    let (session, file) = create(limit_pages);
+    session.keep(this_process());
+    (session, file)
+}
+
+#[test]
+fn a_process_in_direct_mode_keeps_its_part_without_a_view() {
+    let (watcher, file) = kept(100);
+    let mut first = another(&file);
+    first.join_direct().expect("join");
+    assert_eq!(first.reserve(10), 10);
+    drop(first);
+    assert_eq!(watcher.reap_all(), Ok(0), "it lives");
+    let mut second = another(&file);
+    second.join_direct().expect("join");
+    assert_eq!((second.held_pages(), watcher.members().count()), (10, 1));
+    assert_eq!(second.reserve(5), 5);
+    drop(second);
+    let mut third = another(&file);
+    assert_eq!(third.rejoin_direct(), Ok(true));
+    third.leave().expect("leave");
+    assert_eq!(
+        (watcher.reserved_pages(), watcher.members().count()),
+        (0, 0)
+    );
+    assert_eq!(another(&file).rejoin_direct(), Ok(false));
+}
+
+#[test]
+fn a_pager_takes_over_what_its_process_was_lent() {
+    let (watcher, file) = kept(100);
+    let mut direct = another(&file);
+    direct.join_direct().expect("join");
+    direct.reserve(30);
+    drop(direct);
+    let mut pager = another(&file);
+    pager.join().expect("join");
+    assert_eq!((pager.held_pages(), watcher.members().count()), (30, 1));
+    let view = watcher.members().next().expect("a member");
+    assert_eq!(view.state, State::Live);
+    drop(pager);
+    bury_one(&watcher);
+    assert_eq!(watcher.reserved_pages(), 0);
+}
+
+#[test]
+fn a_killed_process_in_direct_mode_gives_its_part_back() {
+    let (watcher, file) = kept(100);
+    let child = spawn_as(&file, Some("direct"));
+    assert_eq!(watcher.reap_all(), Ok(0), "it lives");
+    assert_eq!(watcher.reserved_pages(), 10);
+    drop(child);
+    assert_eq!(watcher.reap_all(), Ok(1));
+    assert_eq!(watcher.reserved_pages(), 0);
+}
+
+#[test]
+fn nobody_judges_by_another_proc() {
+    let (watcher, file) = kept(100);
+    let child = spawn_as(&file, Some("direct"));
+    drop(child);
+    let started = &watcher.layout().keeper_started;
+    started.fetch_add(1, SeqCst);
+    assert_eq!(watcher.reap_all(), Ok(0));
+    assert_eq!(another(&file).join_direct(), Err(SessionError::Unreachable));
+    started.fetch_sub(1, SeqCst);
+    assert_eq!(watcher.reap_all(), Ok(1));
+}
+
+#[test]
+fn a_search_looks_up_few_processes_and_the_next_goes_on() {
+    let (watcher, _file) = kept(100);
+    // Process 1 did not start at tick 1 of a machine's time.
+    for index in 0..40 {
+        let id = MemberId(index * 7);
+        watcher.reset(id, 1, 0);
+        watcher.member(id).since.store(1, SeqCst);
+        watcher.set_state(id, State::Direct);
+    }
+    let buried: Vec<usize> = (0..4).map(|_| watcher.reap()).collect();
+    assert_eq!(buried, [16, 16, 8, 0]);
+}
+
+#[test]
+fn a_full_table_makes_room_for_the_dead() {
+    let (watcher, file) = kept(100);
+    for id in MemberId::all() {
+        watcher.reset(id, 1, 0);
+        watcher.member(id).since.store(1, SeqCst);
+        watcher.set_state(id, State::Direct);
+    }
+    let mut late = another(&file);
+    assert_eq!(late.join_direct(), Ok(()));
+    assert!(watcher.members().count() < MEMBERS_MAX);
+}
+
+#[test]
+fn a_fork_without_a_namespace_to_judge_by_ends_with_its_time() {
+    let (watcher, file) = create(100);
+    let mut parent = another(&file);
+    parent.join().expect("join");
+    let child = parent.begin_fork().expect("fork");
+    parent.fork_done(child, 1 << 22);
+    watcher.member(child.id).pid_namespace.store(0, SeqCst);
+    assert_eq!(watcher.reap(), 0, "a child may come");
+    watcher.member(child.id).since.store(0, SeqCst);
+    assert_eq!(watcher.reap(), 1);
+    let again = parent.begin_fork().expect("fork");
+    let since = &watcher.member(again.id).since;
+    watcher.member(again.id).pid_namespace.store(0, SeqCst);
+    since.store(u64::MAX, SeqCst);
+    parent.fork_done(again, 1 << 22);
+    assert_eq!(watcher.reap(), 1, "no fork began in a time to come");
+}
+
+#[test]
+fn a_session_out_of_reach_is_told_from_one_whose_keeper_was_killed() {
+    let mut keeper = Command::new("cat")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("cat");
+    let started = match liveness::look(keeper.id()) {
+        liveness::Seen::Running(identity) => identity.started,
+        seen => panic!("{seen:?}"),
+    };
+    let namespace = this_process().namespace;
+    let mut paths = SessionPaths {
+        session: CString::new(format!("/proc/{}/fd/99", keeper.id())).ok(),
+        keeper: Some(Keeper {
+            pid: keeper.id(),
+            started,
+            namespace,
+        }),
+        ..SessionPaths::default()
+    };
+    let error = |paths: &SessionPaths| paths.open().err();
+    let absent = Some(SessionError::Os("open the session", Errno::ENOENT));
+    assert_eq!(
+        error(&paths),
+        absent,
+        "the keeper lives and has no such file"
+    );
+    keeper.kill().expect("kill");
+    // A zombie first, then nothing.
+    let gone = [Some(SessionError::KeeperGone), absent];
+    while error(&paths) != gone[0] {
+        assert!(gone.contains(&error(&paths)), "{:?}", error(&paths));
+    }
+    keeper.wait().expect("wait");
+    assert_eq!(error(&paths), gone[0]);
+    paths.keeper = paths.keeper.map(|keeper| Keeper {
+        namespace: namespace + 1,
+        ..keeper
+    });
+    assert_eq!(error(&paths), Some(SessionError::Unreachable));
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
 use outpage_store::{
-    Completion, Direction, Frame, FrameArea, Provide, Request, Store, SwapFile, Token,
+    Bounced, Cipher, Completion, Direction, Encryption, Frame, FrameArea, KEY_BYTES, Provide,
+    Request, Store, SwapFile, Token,
 };
 
 /// One page of bytes.
@@ -34,12 +35,14 @@ impl Pages {
 
     /// New pages at each call, which are never freed: a request may be in flight at the end of a test.
     pub fn provider(count: u32) -> Provide {
-        Box::new(move || {
-            let pages = Self::new(count);
-            let area = pages.area;
-            std::mem::forget(pages);
-            Some(area)
-        })
+        Box::new(move || Some(Self::leaked(count)))
+    }
+
+    fn leaked(count: u32) -> FrameArea {
+        let pages = Self::new(count);
+        let area = pages.area;
+        std::mem::forget(pages);
+        area
     }
 
     pub fn frame(&self, index: u32) -> Frame {
@@ -71,6 +74,20 @@ impl Drop for Pages {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(self.base, self.layout) }
     }
+}
+
+/// `store`, encrypting, with a buffer of `buffer` pages if that is not 0 and an area of `area` pages.
+pub fn encrypted<S: Store>(store: S, buffer: u32, area: u32) -> Bounced<S> {
+    let provide: Provide = match buffer {
+        0 => Box::new(|| None),
+        pages => Pages::provider(pages),
+    };
+    let key: [u8; KEY_BYTES] = std::array::from_fn(|i| i as u8 ^ 0x5a);
+    let encryption = Encryption {
+        cipher: Box::leak(Box::new(Cipher::new(&key))),
+        area: Pages::leaked(area),
+    };
+    Bounced::encrypted(store, provide, encryption)
 }
 
 /// Bytes that differ for each seed and each place in the page.

@@ -1,0 +1,82 @@
+//! Whether the shared memory still holds what processes of this version write there.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::extents::Held;
+use super::layout::{MAGIC, VERSION};
+use super::{EXTENTS_MAX, MemberId, Own, Session, SessionError, State};
+
+impl Session {
+    /// Looks at what every view needs, when it is opened, and keeps what does not change.
+    pub(super) fn remember(&mut self) -> Result<(), SessionError> {
+        let layout = self.layout();
+        if layout.magic.load(SeqCst) != MAGIC || layout.version.load(Relaxed) != VERSION {
+            return Err(SessionError::Foreign);
+        }
+        let limit_pages = layout.limit_pages.load(Relaxed);
+        let cap = layout.extents_cap.load(Relaxed);
+        let extents_cap = u32::try_from(cap).unwrap_or(u32::MAX);
+        if extents_cap as usize > EXTENTS_MAX {
+            return Err(SessionError::Damaged("its swap file's size"));
+        }
+        self.own = Own {
+            limit_pages,
+            extents_cap,
+            extents: Held::new(extents_cap),
+            ..Own::default()
+        };
+        self.check()
+    }
+
+    /// Whether what can be known of the shared memory is there. Costs microseconds: for each tick.
+    ///
+    /// # Errors
+    /// [`SessionError::Damaged`] names what is wrong.
+    pub fn check(&self) -> Result<(), SessionError> {
+        let (layout, own) = (self.layout(), &self.own);
+        let heads = layout.magic.load(SeqCst) == MAGIC
+            && layout.version.load(Relaxed) == VERSION
+            && layout.limit_pages.load(Relaxed) == own.limit_pages
+            && layout.extents_cap.load(Relaxed) == u64::from(own.extents_cap);
+        if !heads {
+            return Err(SessionError::Damaged("its head"));
+        }
+        if self.reserved_pages() > own.limit_pages {
+            return Err(SessionError::Damaged("the sum of what is lent"));
+        }
+        let Some(me) = self.me else { return Ok(()) };
+        let member = self.member(me);
+        let mine = matches!(self.state(me), Ok(State::Live | State::Direct))
+            && member.generation.load(Relaxed) == own.generation
+            && member.held_pages.load(Relaxed) == own.held_pages.load(Relaxed);
+        if !mine {
+            return Err(SessionError::Damaged("the entry of this process"));
+        }
+        if !layout.extents.holds_all(me, &own.extents) {
+            return Err(SessionError::Damaged("the extents of this process"));
+        }
+        Ok(())
+    }
+
+    /// Has every process find the session damaged at its next look: this one did.
+    pub(super) fn condemn(&self) {
+        self.layout().magic.store(0, SeqCst);
+    }
+
+    /// The state of an entry.
+    ///
+    /// # Errors
+    /// [`SessionError::Damaged`].
+    pub(super) fn state(&self, id: MemberId) -> Result<State, SessionError> {
+        let raw = self.member(id).state.load(SeqCst);
+        State::from_raw(raw).ok_or(SessionError::Damaged("the state of an entry"))
+    }
+
+    /// The state of an entry; one that cannot be is nobody's, and everybody learns of it.
+    pub(super) fn state_or_free(&self, id: MemberId) -> State {
+        self.state(id).unwrap_or_else(|_| {
+            self.condemn();
+            State::Free
+        })
+    }
+}

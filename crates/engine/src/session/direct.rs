@@ -1,0 +1,113 @@
+//! Members in direct mode: processes that fit as yet.
+//!
+//! Such a process must be able to do all that it could do alone, so it keeps neither a thread nor a
+//! descriptor nor a mapping for its session. It opens a view for each call, and its entry is found by its
+//! number and start. A program that it executes has the same, and finds the same entry.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::layout::Member;
+use super::liveness::{self, Identity};
+use super::{Keeper, MemberId, Session, SessionError, State};
+
+impl Session {
+    /// Makes `keeper` the process that the session's paths name, in whose /proc the processes in direct
+    /// mode have their numbers.
+    pub fn keep(&self, keeper: Keeper) {
+        let layout = self.layout();
+        layout.keeper_started.store(keeper.started, Relaxed);
+        layout.keeper_namespace.store(keeper.namespace, Relaxed);
+        layout.keeper_pid.store(keeper.pid, SeqCst);
+    }
+
+    /// The keeper; `None` as long as there is none.
+    #[must_use]
+    pub fn keeper(&self) -> Option<Keeper> {
+        let layout = self.layout();
+        let pid = layout.keeper_pid.load(SeqCst);
+        (pid != 0).then(|| Keeper {
+            pid,
+            started: layout.keeper_started.load(Relaxed),
+            namespace: layout.keeper_namespace.load(Relaxed),
+        })
+    }
+
+    /// Whether the caller's /proc numbers processes as the session's does.
+    pub(super) fn sees_keeper(&self) -> bool {
+        self.keeper().is_some_and(Keeper::is_seen)
+    }
+
+    /// Makes the calling process a member in direct mode, unless it is one: then this view is that
+    /// member's. The entry stays when the view goes.
+    ///
+    /// # Errors
+    /// [`SessionError::Unreachable`] where its /proc is not the session's; [`SessionError::Full`];
+    /// [`SessionError::Damaged`]; [`SessionError::Os`].
+    ///
+    /// # Panics
+    /// When the view has joined before.
+    pub fn join_direct(&mut self) -> Result<(), SessionError> {
+        assert!(self.me.is_none(), "joined twice");
+        if !self.sees_keeper() {
+            return Err(SessionError::Unreachable);
+        }
+        let identity = liveness::own().ok_or(SessionError::Unreachable)?;
+        if let Some(id) = self.direct_entry(identity) {
+            return self.become_member(id);
+        }
+        let roster = self.roster()?;
+        let id = self.new_entry()?;
+        self.reset(id, identity.pid, 0);
+        self.member(id).since.store(identity.started, Relaxed);
+        self.set_state(id, State::Direct);
+        drop(roster);
+        self.become_member(id)
+    }
+
+    /// As [`Self::join_direct`], but `false` and no member where there was none.
+    ///
+    /// # Errors
+    /// Those of [`Self::join_direct`].
+    ///
+    /// # Panics
+    /// When the view has joined before.
+    pub fn rejoin_direct(&mut self) -> Result<bool, SessionError> {
+        assert!(self.me.is_none(), "joined twice");
+        match self.own_direct_entry() {
+            Some(id) => self.become_member(id).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The entry that the calling process has from direct mode.
+    pub(super) fn own_direct_entry(&self) -> Option<MemberId> {
+        self.direct_entry(liveness::own().filter(|_| self.sees_keeper())?)
+    }
+
+    fn direct_entry(&self, identity: Identity) -> Option<MemberId> {
+        let mine = |&id: &MemberId| {
+            self.state_or_free(id) == State::Direct && identity_of(self.member(id)) == identity
+        };
+        MemberId::all().find(mine)
+    }
+
+    /// Takes entry `id`, which is the calling process's, for this view's.
+    pub(super) fn become_member(&mut self, id: MemberId) -> Result<(), SessionError> {
+        let held = self.member(id).held_pages.load(SeqCst);
+        if held > self.own.limit_pages {
+            return Err(SessionError::Damaged("what this process was lent"));
+        }
+        self.own.generation = self.member(id).generation.load(Relaxed);
+        self.own.held_pages.store(held, Relaxed);
+        self.me = Some(id);
+        Ok(())
+    }
+}
+
+/// The process of an entry in direct mode.
+pub(super) fn identity_of(member: &Member) -> Identity {
+    Identity {
+        pid: member.pid.load(Relaxed),
+        started: member.since.load(Relaxed),
+    }
+}
