@@ -60,7 +60,13 @@ impl Engine {
         flags: i32,
         new_addr: usize,
     ) -> isize {
-        let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
+        let remap = || map::mremap(old, old_len, new_len, flags, new_addr);
+        let new = match remap() {
+            // Several mappings, as the kernel has it; some would be one if they had been touched in another order.
+            Err(Errno::EFAULT) if map::join(old, old_len).is_ok() => remap(),
+            result => result,
+        };
+        let new = match new {
             Ok(new) => new,
             Err(error) => return -(error.number() as isize),
         };

@@ -13,7 +13,7 @@ use outpage_sys::raw::Errno;
 
 use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
 use crate::live::{Live, TICK};
-use crate::regions::Region;
+use crate::regions::{Region, Regions};
 
 /// Of the pager's time, one part in so many goes into looking: reading the list takes 0.5 us a mapping.
 const SHARE: u64 = 100;
@@ -28,12 +28,70 @@ pub(crate) struct Check {
     found: Vec<Found>,
 }
 
-/// Something that the pager does not know, or knows otherwise.
-#[derive(Clone, Copy)]
-struct Found {
-    start: usize,
-    end: usize,
-    prot: i32,
+/// Differences that one look puts right; the next one finds the others. So the list takes no memory, whatever the program maps.
+const FOUND_MAX: usize = 256;
+
+/// Where the list and the pager differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// Private anonymous memory that nobody told of, and its protection.
+    Unknown(usize, usize, i32),
+    /// Known by another protection than this.
+    Protected(usize, usize, i32),
+    /// Known, and nothing of the kind is there.
+    Stale(usize, usize),
+}
+
+/// Holds the mappings, as they come, against the regions.
+struct Comparison<'a> {
+    regions: &'a Regions,
+    parts: &'a mut Vec<Region>,
+    found: &'a mut Vec<Found>,
+    /// What lies below is compared.
+    at: usize,
+}
+
+impl Comparison<'_> {
+    fn note(&mut self, found: Found) {
+        if self.found.len() < FOUND_MAX {
+            self.found.push(found);
+        }
+    }
+
+    /// Nothing that could be managed lies from `at` up to `end`.
+    fn nothing_up_to(&mut self, end: usize) {
+        if self.at >= end || !self.regions.any_within(self.at, end) {
+            return;
+        }
+        let mut parts = std::mem::take(self.parts);
+        self.regions.within(self.at, end, &mut parts);
+        for part in &parts {
+            self.note(Found::Stale(part.start, part.end));
+        }
+        *self.parts = parts;
+    }
+
+    /// A mapping that could be managed; one that nobody knows is noted if it is `wanted`.
+    fn mapping(&mut self, start: usize, end: usize, prot: i32, wanted: bool) {
+        self.nothing_up_to(start);
+        let mut parts = std::mem::take(self.parts);
+        self.regions.within(start, end, &mut parts);
+        let mut at = start;
+        for part in &parts {
+            if wanted && at < part.start {
+                self.note(Found::Unknown(at, part.start, prot));
+            }
+            if part.prot != prot {
+                self.note(Found::Protected(part.start, part.end, prot));
+            }
+            at = part.end;
+        }
+        if wanted && at < end {
+            self.note(Found::Unknown(at, end, prot));
+        }
+        *self.parts = parts;
+        self.at = end;
+    }
 }
 
 impl Check {
@@ -70,69 +128,88 @@ impl Live {
 
     /// Puts right what the list says otherwise; of mappings that nobody told of those that `wanted` picks are managed.
     fn look_at(&mut self, wanted: impl Fn(&Entry<'_>) -> bool) {
+        let before = self.world.is_changing();
+        let Some(file) = self.check.file.take() else {
+            return;
+        };
         let mut list = std::mem::take(&mut self.check.list);
         let mut found = std::mem::take(&mut self.check.found);
         list.resize(LIST_BYTES, 0);
         found.clear();
         let statics = crate::start::statics();
-        let regions = &self.world.regions;
-        let before = self.world.is_changing();
-        let Some(file) = &self.check.file else { return };
+        let mut comparison = Comparison {
+            regions: &self.world.regions,
+            parts: &mut self.scratch,
+            found: &mut found,
+            at: 0,
+        };
         let listed = file.for_each(&mut list, |entry| {
-            let known = regions.any_within(entry.start, entry.end) || wanted(entry);
-            if entry.is_private_anonymous() && known && !is_ours(entry, statics) {
-                found.push(Found {
-                    start: entry.start,
-                    end: entry.end,
-                    prot: entry.prot,
-                });
+            if entry.is_private_anonymous() && !is_ours(entry, statics) {
+                comparison.mapping(entry.start, entry.end, entry.prot, wanted(entry));
             }
             ControlFlow::Continue(())
         });
+        comparison.nothing_up_to(usize::MAX);
         // What a thread is changing is in the list as it will be, and here as it was: soon the kernel tells.
         // And a list that could not be read tells nothing.
         if listed.is_ok() && !before && !self.world.is_changing() {
-            self.drop_stale(&found);
-            for &Found { start, end, prot } in &found {
-                self.put_right(start, end, prot);
-            }
+            found.iter().for_each(|&found| self.put_right(found));
         }
         (self.check.list, self.check.found) = (list, found);
+        self.check.file = Some(file);
     }
 
-    /// Gives up what is known where no memory of that kind is any more: the kernel does not tell of shmat(2) over a mapping.
-    fn drop_stale(&mut self, there: &[Found]) {
-        let mut stale = Vec::new();
-        for region in self.world.regions.all() {
-            let mut at = region.start;
-            let first = there.partition_point(|found| found.end <= at);
-            for found in there[first..].iter().take_while(|f| f.start < region.end) {
-                stale.extend((at < found.start).then_some((at, found.start)));
-                at = found.end;
+    fn put_right(&mut self, found: Found) {
+        match found {
+            Found::Stale(start, end) => self.unmapped(start, end),
+            Found::Protected(start, end, prot) => {
+                self.change(start, end - start, |r| r.prot = prot);
             }
-            stale.extend((at < region.end).then_some((at, region.end)));
-        }
-        for (start, end) in stale {
-            self.unmapped(start, end);
+            // A mapping that is gone again, or that cannot be registered, stays with the kernel.
+            Found::Unknown(start, end, prot) => {
+                if self.take_over(start, end, prot, false).is_ok() {
+                    self.change(start, end - start, |r| r.found = true);
+                    self.adopt(start, end);
+                    self.drive();
+                }
+            }
         }
     }
+}
 
-    fn put_right(&mut self, start: usize, end: usize, prot: i32) {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        let otherwise = |part: &&Region| part.prot != prot;
-        let wrong: Vec<Region> = parts.iter().filter(otherwise).copied().collect();
-        self.scratch = parts;
-        for part in wrong {
-            self.change(part.start, part.end - part.start, |r| r.prot = prot);
-        }
-        // A mapping that is gone again, or that cannot be registered, stays with the kernel.
-        let _ = self.each_gap(start, end, |live, start, end| {
-            live.take_over(start, end, prot, false)?;
-            live.change(start, end - start, |r| r.found = true);
-            live.adopt(start, end);
-            live.drive();
-            Ok(())
-        });
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+    #[test]
+    fn what_differs_is_found() {
+        let mut regions = Regions::new();
+        regions.add(0x1000, 0x3000, RW, false);
+        regions.add(0x5000, 0x8000, RW, false);
+        regions.add(0x9000, 0xA000, RW, false);
+        let (mut parts, mut found) = (Vec::new(), Vec::new());
+        let mut comparison = Comparison {
+            regions: &regions,
+            parts: &mut parts,
+            found: &mut found,
+            at: 0,
+        };
+        // Of the first region the end is gone; a larger mapping lies around the second, of which a part may only be read.
+        comparison.mapping(0x1000, 0x2000, RW, false);
+        comparison.mapping(0x4000, 0x6000, RW, true);
+        comparison.mapping(0x6000, 0x8000, libc::PROT_READ, true);
+        comparison.mapping(0xB000, 0xC000, RW, false);
+        comparison.nothing_up_to(usize::MAX);
+        assert_eq!(
+            found,
+            [
+                Found::Stale(0x2000, 0x3000),
+                Found::Unknown(0x4000, 0x5000, RW),
+                Found::Protected(0x6000, 0x8000, libc::PROT_READ),
+                Found::Stale(0x9000, 0xA000),
+            ]
+        );
     }
 }

@@ -22,6 +22,7 @@ use crate::staged::Staged;
 
 mod changing;
 mod io;
+mod protect;
 mod spread;
 
 use changing::KEPT;
@@ -398,22 +399,6 @@ impl World {
         count
     }
 
-    /// Sets or takes off the protection of `pages` pages, and says of each, in order, whether that was
-    /// done. Kernels before 6.3 do one mapping a call, so what fails as a whole is done page by page.
-    fn protect(&self, address: usize, pages: usize, on: bool, mut each: impl FnMut(usize, bool)) {
-        let done = |address, pages| {
-            self.patiently(address, |uffd| {
-                uffd.write_protect(address, pages * PAGE_BYTES, on)
-            })
-            .stop
-            .is_none()
-        };
-        let whole = done(address, pages);
-        for i in 0..pages {
-            each(i, whole || done(address + i * PAGE_BYTES, 1));
-        }
-    }
-
     /// Takes `run` out of the program.
     fn detach_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
@@ -487,70 +472,6 @@ impl World {
         };
         self.staged.insert(page, place);
         PageOutcome::Detached { hash, zero }
-    }
-
-    /// Write-protects, then looks at a copy. Under the move mechanism the copy is the staged page
-    /// and the original is dropped at once; otherwise the page stays readable in place.
-    fn detach_by_protect(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
-        let mut i = 0;
-        while i < segment.pages {
-            let count = (segment.pages - i).min(RUN_PAGES);
-            let mut flags = std::mem::take(&mut self.flags);
-            let known = self
-                .pagemap
-                .read(segment.at(i), &mut flags[..count])
-                .is_ok();
-            // Whatever the range's own protection: mprotect may lift it while the page is staged.
-            let mut protected = [false; RUN_PAGES];
-            self.protect(segment.at(i), count, true, |k, done| protected[k] = done);
-            for (k, page) in flags[..count].iter().enumerate() {
-                out.push(if !known || !protected[k] {
-                    PageOutcome::Refused(Refusal::Busy)
-                } else if page.empty() {
-                    self.absent(segment.at(i + k))
-                } else {
-                    self.look_at_copy(segment, i + k)
-                });
-            }
-            self.flags = flags;
-            i += count;
-        }
-    }
-
-    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
-        let place = match self.frames.take(1, false) {
-            Ok(places) => places.start,
-            Err(error) => out_of_memory(error),
-        };
-        let read = self
-            .memory
-            .read(segment.at(i), self.frames.content_mut(place));
-        if read != Ok(PAGE_BYTES) {
-            self.frames.set_free(place);
-            return self.refuse_protected(segment.at(i));
-        }
-        if self.mechanism == Mechanism::Move {
-            if !self.release_in_program(segment.at(i), PAGE_BYTES) {
-                self.frames.set_free(place);
-                return self.refuse_protected(segment.at(i));
-            }
-            return self.moved_out(segment.page(i), place);
-        }
-        let content = self.frames.content(place);
-        let zero = is_zero(content);
-        let hash = if zero {
-            self.zero_hash
-        } else {
-            self.hasher.page(content)
-        };
-        self.frames.set_free(place);
-        PageOutcome::Detached { hash, zero }
-    }
-
-    /// A page that cannot leave after all may be written again.
-    fn refuse_protected(&mut self, address: usize) -> PageOutcome {
-        self.may_be_written(address);
-        PageOutcome::Refused(Refusal::Busy)
     }
 
     /// Gives up the memory of staged pages; their content is in the store, zero, or not wanted.

@@ -154,6 +154,15 @@ pub fn no_huge_pages(address: usize, len: usize) -> Result<(), Errno> {
     }
 }
 
+/// Has the kernel join the mappings of a range that are alike: it tries when something of them changes.
+///
+/// # Errors
+/// Those of madvise(2); `ENOMEM` where part of the range is not mapped.
+pub fn join(address: usize, len: usize) -> Result<(), Errno> {
+    madvise(address, len, libc::MADV_SEQUENTIAL)?;
+    madvise(address, len, libc::MADV_NORMAL)
+}
+
 /// Whether the kernel moves a mapping over another now: it moves one page over its neighbour. It wants
 /// mappings to spare for that (`mremap_to` in mm/mremap.c), more than mmap(2) over a mapping does.
 ///
