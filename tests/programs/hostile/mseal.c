@@ -10,8 +10,9 @@
 enum { FROM = 2000, END = 2100 };
 
 static long call(long number, long a, long b, long c, long d, long e) {
-    long result = is("raw") ? raw(number, a, b, c, d, e, 0) : syscall(number, a, b, c, d, e, 0);
-    if (result >= -4095 && result < -1) errno = -result, result = -1;
+    if (!is("raw")) return syscall(number, a, b, c, d, e, 0);
+    long result = raw(number, a, b, c, d, e, 0);
+    if (result >= -4095 && result < 0) errno = -result, result = -1;
     return result;
 }
 
