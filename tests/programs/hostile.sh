@@ -83,14 +83,15 @@ is_chosen() {
     return 1
 }
 
-# Runs a command in the empty directory; output in $work/out and $work/err, exit code in $code.
+# Runs a command in the empty directory; output in $work/out and $work/err, exit code in $code, whether it hung in $hung.
 watched() {
+    local began=$SECONDS
     # The group is for bash, which tells of what was killed.
     {
         (cd "$work/empty" && exec env "$mark" setsid --wait timeout --signal=KILL "$timeout" "$@") \
             >"$work/out" 2>"$work/err" </dev/null
     } 2>/dev/null
-    code=$?
+    code=$? hung=$((SECONDS - began >= timeout))
 }
 
 counter() {
@@ -106,7 +107,7 @@ judge() { # expectation, words of the line
         end_all
         return
     fi
-    [ $code = 137 ] && why="hangs; $why"
+    [ $hung = 1 ] && why="hangs; $why"
     if [ $code = 77 ]; then
         verdict=skipped
     elif [ "$expectation" = line ] && grep '^outpage: ' "$work/err" | grep -qF "$words"; then

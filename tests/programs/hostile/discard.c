@@ -3,6 +3,7 @@
 // madvise, number, raw: MADV_DONTNEED. process: process_madvise of this process by libc, process-number and
 // process-raw likewise. free: MADV_FREE, whose pages read as before or as zeroes, until they are written.
 // guard: MADV_GUARD_INSTALL (Linux 6.13), which ends who touches it, and MADV_GUARD_REMOVE; guard-raw likewise.
+// guard-fork: a child has the guards too, and removes its own.
 // populate: MADV_POPULATE_WRITE over pages that are paged out. locked: MADV_DONTNEED_LOCKED of locked pages.
 #include "hostile.h"
 
@@ -56,6 +57,18 @@ static void guarded(void) {
     verify(0, FROM, "beside");
     verify(END, pages, "beside");
     for (size_t i = FROM; i < END; i += 7) NEED(faults(at(i)));
+    if (is("guard-fork")) {
+        pid_t pid = fork();
+        if (!pid) {
+            for (size_t i = FROM; i < END; i += 7) NEED(faults(at(i)));
+            NEED(!advise(FROM, END, MADV_GUARD_REMOVE));
+            zeroed(FROM, END);
+            child_work();
+            _exit(0);
+        }
+        need_right(pid);
+        for (size_t i = FROM; i < END; i += 7) NEED(faults(at(i)));
+    }
     NEED(!advise(FROM, END, MADV_GUARD_REMOVE));
     zeroed(FROM, END);
     verify_all("unguarded");
