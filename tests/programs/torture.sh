@@ -57,7 +57,17 @@ done
 [ ${#mechanisms[@]} -gt 0 ] || mechanisms=(move write-protect)
 
 work=$(mktemp -d "$directory/torture.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+# Every process of a run has this in its environment.
+mark="TORTURE_RUN=$$-$RANDOM$RANDOM"
+
+# What a run left behind: nothing, unless it failed or hangs.
+end_all() {
+    local pid
+    for pid in $(grep -lzxF "$mark" /proc/[0-9]*/environ 2>/dev/null | grep -o '[0-9]*'); do
+        kill -KILL "$pid" 2>/dev/null
+    done
+}
+trap 'end_all; rm -rf "$work"' EXIT
 chmod 755 "$work"
 cc -O2 -pthread -o "$work/torture" "$here"/torture/*.c || exit 1
 
@@ -70,10 +80,14 @@ torture() { # mechanism, seed
     local injected=(--faults "${faults:-seed=$2,read=5,write=5,short=5}") code
     [ "$faults" = none ] && injected=()
     rm -f "$work/stats"
-    "$outpage" run --memory 48M --swap "$directory" --mechanism "$1" --stats "$work/stats" \
+    # A run that takes five times as long and two minutes hangs.
+    env "$mark" timeout --signal=KILL $((5 * seconds + 120)) \
+        "$outpage" run --memory 48M --swap "$directory" --mechanism "$1" --stats "$work/stats" \
         "${injected[@]}" "${options[@]}" -- \
-        "$work/torture" -s "$seconds" -m 96 -r "$2" -d "$directory" ${operations:+-o "$operations"} | tee "$work/out"
-    code=${PIPESTATUS[0]}
+        "$work/torture" -s "$seconds" -m 96 -r "$2" -d "$directory" ${operations:+-o "$operations"} >"$work/out"
+    code=$?
+    [ "$code" = 0 ] || end_all
+    cat "$work/out"
     if [ "$code" = 0 ] && [ "$(counter poisoned)" = 0 ] && [ "$(counter checksum_errors)" = 0 ] &&
         { [ "$faults" = none ] || [ "$(counter store_errors)" -gt 0 ]; } && [ "$(counter page_ins)" -gt 0 ] &&
         ! grep -q 'was never done' "$work/out"; then
