@@ -1,6 +1,7 @@
 //! `cargo xtask`: chores of this repository that need no tools but cargo.
 #![forbid(unsafe_code)]
 
+mod census;
 mod tidy;
 
 use std::path::Path;
@@ -10,11 +11,17 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in the repository");
-    match std::env::args().nth(1).as_deref() {
-        Some("tidy") => tidy::run(root),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["tidy"] => tidy::run(root),
+        ["census"] => census::run(root, false),
+        ["census", "--write"] => census::run(root, true),
         _ => {
             eprintln!(
-                "usage: cargo xtask tidy    check the rules of the architecture and the style"
+                "usage: cargo xtask tidy              check the rules of the architecture and the style\n       \
+                 cargo xtask census            check docs/census against the kernel's headers, the hooks and the tests\n       \
+                 cargo xtask census --write    write README's table and docs/compatibility.md from it"
             );
             ExitCode::from(64)
         }

@@ -24,6 +24,7 @@ mod placement;
 pub mod regions;
 mod releaser;
 mod report;
+mod rest;
 mod serve;
 pub mod session;
 pub mod staged;

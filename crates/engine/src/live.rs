@@ -5,8 +5,8 @@ use std::sync::Arc;
 use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter,
 };
-use outpage_core::page::{ContentHash, State};
-use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
+use outpage_core::page::ContentHash;
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
@@ -21,13 +21,13 @@ use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
 use crate::threads::Kept;
 use crate::together::Together;
-use crate::world::{Mechanism, World};
+use crate::world::World;
 
 /// The pager looks at the shared budget and at its children this often.
 pub(crate) const TICK: Nanos = Nanos(100_000_000);
 /// How long a fault may wait while every page is refused as a victim before the pager gives up:
 /// pins of ordinary I/O last milliseconds.
-const STUCK_MAX: Nanos = Nanos(20_000_000_000);
+pub(crate) const STUCK_MAX: Nanos = Nanos(20_000_000_000);
 /// How long it may take when the swap file is full: whatever is pinned then is pinned for a moment.
 const FULL_MAX: Nanos = Nanos(1_000_000_000);
 /// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
@@ -535,68 +535,5 @@ impl Live {
         (self.outlive_asked, self.outlives) = (None, false);
         self.fork_keeps.clear();
         self.kept.clear();
-    }
-
-    /// Waits until no action touches `range`, so that it may be unmapped or discarded.
-    pub(crate) fn quiesce(&mut self, range: PageRange) {
-        while self.pager.busy(range) {
-            self.store.wait(10_000_000);
-            self.complete_io();
-            self.drive();
-        }
-    }
-
-    /// Waits until nothing is under way at all.
-    pub(crate) fn quiesce_all(&mut self) {
-        while self.pager.in_flight() > 0 {
-            self.store.wait(10_000_000);
-            self.complete_io();
-            self.drive();
-        }
-    }
-
-    /// Protects again what is staged in place, after the kernel dropped the protection: a staged page
-    /// must not change.
-    pub(crate) fn protect_staged(&mut self, which: impl Fn(PageNo) -> bool) {
-        if self.world.mechanism == Mechanism::WriteProtect {
-            let world = &mut self.world;
-            self.pager.each_staged(&mut |page| {
-                if which(page) {
-                    world.protect_again(page);
-                }
-            });
-        }
-    }
-
-    /// Brings the page at `address`, if it is managed, into the program, and waits until it is there.
-    pub(crate) fn bring_in(&mut self, address: usize) {
-        let Some(region) = self.world.regions.at(address).copied() else {
-            return;
-        };
-        let page = region.page(address);
-        let event = Event::Fault {
-            page,
-            access: Access::Write,
-            waiter: Waiter(0),
-            extent: region.pages(),
-        };
-        self.pager.handle(clock::now(), event);
-        self.drive();
-        self.quiesce(PageRange::one(page));
-        // It may wait for a frame; where nothing can be mapped at all, whoever touches it will see.
-        let give_up = clock::now().0 + STUCK_MAX.0;
-        while clock::now().0 < give_up
-            && self.world.change_at(address).is_none()
-            && !matches!(
-                self.pager.state(page),
-                State::Resident | State::Poisoned | State::Detaching
-            )
-        {
-            self.store.wait(1_000_000);
-            self.complete_io();
-            self.pager.handle(clock::now(), Event::Tick);
-            self.drive();
-            self.quiesce(PageRange::one(page));
-        }
     }
 }

@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 36] {
+pub fn entries() -> [Entry; 35] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -73,7 +73,6 @@ pub fn entries() -> [Entry; 36] {
         entry!(c"setsockopt", setsockopt, true),
         entry!(c"clone", clone, true, Some(&CLONE_ORIGINAL)),
         entry!(c"posix_madvise", posix_madvise, true),
-        entry!(c"process_madvise", process_madvise, false),
         entry!(c"pkey_mprotect", pkey_mprotect, false),
         entry!(c"execveat", execveat, false),
         entry!(c"fexecve", fexecve, false),
@@ -168,16 +167,6 @@ extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         return 0;
     }
     -memory::madvise(addr, len, advice) as c_int
-}
-
-extern "C" fn process_madvise(
-    pidfd: c_int,
-    parts: *const libc::iovec,
-    count: usize,
-    advice: c_int,
-    flags: u32,
-) -> isize {
-    c_result(memory::process_madvise(pidfd, parts, count, advice, flags))
 }
 
 extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {

@@ -9,12 +9,10 @@
 //!
 //! `MAP_STACK` has no effect in the kernel; thread stacks are managed like other memory.
 
-use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
-use outpage_sys::{fd, process};
 
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
@@ -232,76 +230,6 @@ pub fn brk(addr: usize, before: usize) -> isize {
 pub fn current_break() -> usize {
     // SAFETY: 0 is never a valid break: this only asks.
     unsafe { raw::call(libc::SYS_brk, [0; 6]) as usize }
-}
-
-/// process_madvise(2): where the process is this one, as so many calls to madvise. That stops at the first
-/// error, which counts only if nothing was done before.
-pub fn process_madvise(
-    pidfd: i32,
-    parts: *const libc::iovec,
-    count: usize,
-    advice: i32,
-    flags: u32,
-) -> isize {
-    let args = [
-        pidfd as usize,
-        parts as usize,
-        count,
-        advice as usize,
-        flags as usize,
-        0,
-    ];
-    // SAFETY: the program's own call, unchanged.
-    let direct = || unsafe { raw::call(libc::SYS_process_madvise, args) };
-    let managed = matches!(mode::enter(), Path::Managed(_));
-    if !managed || flags != 0 || parts.is_null() || count > VECTOR_MAX || !is_own(pidfd) {
-        return direct();
-    }
-    // The kernel says whether it takes this advice for the caller itself.
-    // SAFETY: as above, of nothing.
-    let allowed = unsafe {
-        let nothing = [args[0], args[1], 0, args[3], args[4], 0];
-        raw::call(libc::SYS_process_madvise, nothing)
-    };
-    if allowed < 0 {
-        return allowed;
-    }
-    let mut done = 0;
-    for i in 0..count {
-        // SAFETY: the program says that `count` parts lie there.
-        let part = unsafe { parts.add(i).read() };
-        let result = madvise(part.iov_base as usize, part.iov_len, advice);
-        if result < 0 {
-            return if done > 0 { done } else { result };
-        }
-        done += part.iov_len as isize;
-    }
-    done
-}
-
-/// `UIO_MAXIOV` of include/uapi/linux/uio.h.
-const VECTOR_MAX: usize = 1024;
-/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_PROCESS` of include/uapi/linux/pidfd.h (Linux 6.14).
-const PIDFD_SELF: [i32; 2] = [-10_000, -10_001];
-
-/// Whether a descriptor of a process is one of this process; false when that cannot be told.
-fn is_own(pidfd: i32) -> bool {
-    if PIDFD_SELF.contains(&pidfd) {
-        return true;
-    }
-    let mut path = [0; 40];
-    let Ok(number) = u32::try_from(pidfd) else {
-        return false;
-    };
-    fd::numbered(&mut path, b"/proc/self/fdinfo/", number, b"");
-    let mut text = [0; 512];
-    let read = CStr::from_bytes_until_nul(&path)
-        .ok()
-        .and_then(|path| fd::open(path, libc::O_RDONLY).ok())
-        .and_then(|file| fd::read(file.number(), &mut text).ok());
-    let text = core::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or("");
-    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
-    pid.and_then(|pid| pid.trim().parse().ok()) == Some(process::pid())
 }
 
 /// Whether the pager has to be asked about `len` bytes at `addr`.

@@ -173,7 +173,12 @@ pub fn reopen(fd: i32, flags: i32) -> Result<Fd, Errno> {
 }
 
 /// Writes `before`, `number` in decimal and `after` into `out`, which is zero and has room for them.
-pub fn numbered<const N: usize>(out: &mut [u8; N], before: &[u8], mut number: u32, after: &[u8]) {
+pub(crate) fn numbered<const N: usize>(
+    out: &mut [u8; N],
+    before: &[u8],
+    mut number: u32,
+    after: &[u8],
+) {
     let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
     let end = before.len() + digits;
     out[..before.len()].copy_from_slice(before);

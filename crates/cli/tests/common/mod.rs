@@ -46,16 +46,23 @@ pub fn can_page() -> bool {
     })
 }
 
-/// Compiles `tests/programs/NAME.c` into `directory`.
+/// Compiles `tests/programs/NAME.c`, or all of `tests/programs/NAME/`, into `directory`.
 #[allow(dead_code, reason = "not every test program needs one")]
 pub fn compiled(directory: &Path, name: &str) -> PathBuf {
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/programs/{name}.c"));
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
     let program = directory.join(name);
+    let sources = match std::fs::read_dir(programs.join(name)) {
+        Ok(files) => {
+            let paths = files.map(|file| file.expect("directory").path());
+            let is_source = |path: &PathBuf| path.extension().is_some_and(|end| end == "c");
+            paths.filter(is_source).collect()
+        }
+        Err(_) => vec![programs.join(format!("{name}.c"))],
+    };
     let cc = Command::new("cc")
         .args(["-O1", "-pthread", "-o"])
         .arg(&program)
-        .arg(source)
+        .args(sources)
         .status();
     assert!(
         cc.expect("cc, which Rust needs too").success(),

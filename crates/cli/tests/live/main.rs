@@ -57,8 +57,11 @@ impl Case<'_> {
 }
 
 /// Everything that one process does to its memory.
-const ALONE: &str =
-    "rw,dontneed,free,advise,remap,mremap,protect,pipe,file,direct,vmsplice,closefrom,signal,mlock";
+const ALONE: &str = "rw,dontneed,free,advise,remap,mremap,dontunmap,protect,mlock,guard,process,rawmap,rawmove,\
+    rawdiscard,rawprotect,rawtrim,shm,memfd,uffd,pipe,file,direct,vmsplice,peek,closefrom,signal";
+/// Every kind of child.
+const CHILDREN: &str = "rw,mremap,dontneed,fork,orphan,exec,spawn,clone3,clone,rawfork,vfork,vmchild,outlive,\
+    wipe,dontfork,namespace,seccomp,confine,seal";
 
 fn torture_alone(case: &Case) {
     case.torture(&[], &["-s", "6", "-o", ALONE])
@@ -67,10 +70,7 @@ fn torture_alone(case: &Case) {
 }
 
 fn torture_with_children(case: &Case) {
-    let done = case.torture(
-        &[],
-        &["-s", "6", "-o", "rw,mremap,dontneed,fork,orphan,exec,spawn"],
-    );
+    let done = case.torture(&[], &["-s", "6", "-o", CHILDREN]);
     done.paged_well();
     // A page that read-ahead lost may not have been touched.
     assert_eq!(done.count("checksum_errors"), 0, "{}", done.stats);

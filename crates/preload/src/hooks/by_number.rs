@@ -42,22 +42,7 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         "jmp {copying}",
         // A child that shares the memory, or may.
         "5:",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "mov rdx, r8",
         "call {before}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
         "2:",
         "mov rax, rdi",
         "mov rdi, rsi",
@@ -82,8 +67,31 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         vm = const CLONE_VM,
         vfork = const libc::SYS_vfork,
         clone3 = const libc::SYS_clone3,
-        before = sym before_child,
+        before = sym before_child_kept,
         failed = sym c_failed,
+    )
+}
+
+/// [`before_child`], with the registers of `syscall` as they were.
+#[unsafe(naked)]
+unsafe extern "C" fn before_child_kept() {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "mov rdx, r8",
+        "call {before}",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "ret",
+        before = sym before_child,
     )
 }
 
@@ -186,7 +194,6 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_mlockall,
         libc::SYS_munlockall,
         libc::SYS_fork,
-        libc::SYS_process_madvise,
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_vmsplice,
@@ -233,9 +240,6 @@ unsafe extern "C" fn routed(
         libc::SYS_munlock => memory::munlock(a, b),
         libc::SYS_mlockall => memory::mlockall(s(a)),
         libc::SYS_munlockall => memory::munlockall(),
-        libc::SYS_process_madvise => {
-            memory::process_madvise(s(a), b as *const libc::iovec, c, s(d), e as u32)
-        }
         libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
         libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
         libc::SYS_execve => {

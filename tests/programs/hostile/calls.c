@@ -1,0 +1,154 @@
+// Other calls that reach into memory that is paged, or change how the kernel treats it.
+//
+// vm: process_vm_readv and process_vm_writev of oneself and from a child. names: prctl(PR_SET_VMA) over parts of it.
+// thp: PR_SET_THP_DISABLE. merge: PR_SET_MEMORY_MERGE and MADV_MERGEABLE. personality: READ_IMPLIES_EXEC, then new
+// memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
+// altstack: signals on a stack that is paged. futex: a futex in a page that is paged. soft-dirty: clear_refs.
+#include "hostile.h"
+#include <linux/futex.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
+#endif
+enum { FROM = 7000, COUNT = 200 };
+
+static void peek_and_poke(pid_t of) {
+    static char page[PAGE];
+    for (size_t i = FROM; i < FROM + COUNT; i++) {
+        struct iovec here = {page, PAGE}, there = {at(i), PAGE};
+        ssize_t got = process_vm_readv(of, &here, 1, &there, 1, 0);
+        if (got < 0 && errno == EPERM) missing("process_vm_readv");
+        NEED(got == PAGE);
+        verify_at(page, i, generation[i], "read");
+        generation[i]++;
+        fill_at(page, i, generation[i]);
+        NEED(process_vm_writev(of, &here, 1, &there, 1, 0) == PAGE);
+    }
+}
+
+static void peek_from_child(void) {
+    pid_t pid = fork();
+    if (!pid) {
+        peek_and_poke(getppid());
+        _exit(0);
+    }
+    need_right(pid);
+    for (size_t i = FROM; i < FROM + COUNT; i++) generation[i]++;
+}
+
+static void name_parts(void) {
+    for (size_t i = FROM; i < FROM + COUNT; i += 20)
+        if (prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, at(i), 10 * PAGE, i % 40 ? "one" : "two")) missing("PR_SET_VMA");
+}
+
+static void implied(void) {
+    NEED(personality(READ_IMPLIES_EXEC) != -1);
+    char *fresh = map(16 * MIB);
+    for (size_t i = 0; i < 16 * MIB; i++) fill_at(fresh + i * PAGE, i, 6);
+    verify_all("beside what can be executed");
+    for (size_t i = 0; i < 16 * MIB; i++) verify_at(fresh + i * PAGE, i, 6, "can be executed");
+    NEED(!munmap(fresh, 16 * MIB * PAGE));
+    NEED(personality(PER_LINUX) != -1);
+}
+
+static void place_on_nodes(void) {
+    unsigned long node = 1;
+    if (syscall(SYS_mbind, at(FROM), COUNT * PAGE, 1 /* MPOL_PREFERRED */, &node, 8, 2 /* MPOL_MF_MOVE */)) missing("mbind");
+    static void *which[COUNT];
+    static int nodes[COUNT], status[COUNT];
+    for (size_t i = 0; i < COUNT; i++) which[i] = at(FROM + i);
+    NEED(syscall(SYS_move_pages, 0, COUNT, which, nodes, status, 2) >= 0);
+}
+
+static void give_to_pipe(void) {
+    int ends[2];
+    static char page[PAGE];
+    NEED(!pipe(ends));
+    struct iovec gift = {at(FROM), 8 * PAGE};
+    NEED(vmsplice(ends[1], &gift, 1, 0) == 8 * PAGE);
+    verify_all("beside the pipe");
+    for (size_t i = FROM; i < FROM + 8; i++) {
+        for (size_t got = 0; got < PAGE;) {
+            ssize_t more = read(ends[0], page + got, PAGE - got);
+            NEED(more > 0);
+            got += more;
+        }
+        verify_at(page, i, generation[i], "out of the pipe");
+    }
+    close(ends[0]), close(ends[1]);
+}
+
+static volatile size_t handled;
+
+static void handle(int number) {
+    (void)number;
+    verify(FROM, FROM + COUNT, "in a handler");
+    handled++;
+}
+
+static void signal_on_stack(void) {
+    stack_t stack = {.ss_sp = map(64), .ss_size = 64 * PAGE};
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK};
+    NEED(!sigaltstack(&stack, 0) && !sigaction(SIGUSR1, &action, 0));
+    for (int i = 0; i < 5; i++) {
+        verify_all("before a signal");
+        NEED(!raise(SIGUSR1));
+    }
+    NEED(handled >= 5);
+}
+
+static void *wake(void *argument) {
+    uint32_t *futex = argument;
+    verify_all("before the wake");
+    __atomic_store_n(futex, 1, __ATOMIC_SEQ_CST);
+    while (syscall(SYS_futex, futex, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0) == 0 && __atomic_load_n(futex, __ATOMIC_SEQ_CST) != 2)
+        sched_yield();
+    return 0;
+}
+
+static void wait_in_page(void) {
+    pthread_t waker;
+    uint32_t *futex = (uint32_t *)map(1);
+    NEED(!pthread_create(&waker, 0, wake, futex));
+    while (!__atomic_load_n(futex, __ATOMIC_SEQ_CST)) syscall(SYS_futex, futex, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0);
+    __atomic_store_n(futex, 2, __ATOMIC_SEQ_CST);
+    NEED(!pthread_join(waker, 0));
+}
+
+static void clear_references(void) {
+    int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (file < 0 || write(file, "4", 1) != 1) missing("clear_refs");
+    NEED(write(file, "1", 1) == 1);
+    close(file);
+}
+
+static void act(void) {
+    if (is("vm")) peek_and_poke(getpid()), verify_all("poked"), peek_from_child();
+    else if (is("names")) name_parts();
+    else if (is("thp")) NEED(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+    else if (is("merge")) {
+        NEED(!madvise(at(FROM), COUNT * PAGE, MADV_MERGEABLE) || errno == EINVAL);
+        if (prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0)) missing("PR_SET_MEMORY_MERGE (Linux 6.4)");
+    } else if (is("personality")) implied();
+    else if (is("policy")) place_on_nodes();
+    else if (is("splice")) give_to_pipe();
+    else if (is("altstack")) signal_on_stack();
+    else if (is("futex")) wait_in_page();
+    else if (is("soft-dirty")) clear_references();
+    else end(2, "no such variant");
+}
+
+int main(int count, char **arguments) {
+    begin(count, arguments);
+    arena(arguments);
+    for (int round = 0; round < 2; round++) {
+        act();
+        verify_all("done");
+        for (size_t i = FROM; i < FROM + COUNT; i++) put(i);
+    }
+    verify_all("written");
+    fork_and_verify();
+    return done();
+}

@@ -1,0 +1,43 @@
+// A program that gives up what the pager may need: directories, ids, descriptors. Its pages stay right.
+//
+// chroot, setuid, setresuid-raw, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
+// nofile-before: before paging began; there one line that says that the process has no limit is right as well.
+// chroot needs an empty directory as the working directory; setuid and chroot need root.
+#include "hostile.h"
+#include <sys/resource.h>
+
+enum { NOBODY = 65534 };
+
+static void confine(void) {
+    struct rlimit three = {3, 3}, one = {1, 1};
+    if (!strncmp(variant, "chroot", 6)) {
+        if (chroot(".")) missing("chroot");
+        NEED(!chdir("/"));
+        NEED(access("/proc/self", F_OK));
+    } else if (!strncmp(variant, "setuid", 6)) {
+        if (setgid(NOBODY) || setuid(NOBODY)) missing("setuid");
+        NEED(getuid() == NOBODY && setuid(0));
+    } else if (is("setresuid-raw")) {
+        // Of this thread alone: the pager's keep theirs, as with every id that is set behind libc's back.
+        if (raw(SYS_setresuid, NOBODY, NOBODY, NOBODY, 0, 0, 0)) missing("setresuid");
+    } else if (!strncmp(variant, "nofile", 6)) {
+        NEED(!setrlimit(RLIMIT_NOFILE, &three));
+    } else if (is("pidlimit")) {
+        // Root is not bound by it: the id goes as well.
+        NEED(!setrlimit(RLIMIT_NPROC, &one));
+    }
+}
+
+int main(int count, char **arguments) {
+    begin(count, arguments);
+    int before = strstr(variant, "-before") != 0;
+    if (before) confine();
+    arena(arguments);
+    if (!before) confine();
+    verify_all("confined");
+    fork_and_verify();
+    NEED(!madvise(at(500), 100 * PAGE, MADV_DONTNEED));
+    zeroed(500, 600);
+    fork_and_verify();
+    return done();
+}

@@ -1,0 +1,63 @@
+// Locks, protection keys and descriptors.
+//
+// mlock, mlock-raw: 4 MiB locked while paging. mlockall: refused or done. pkey: pkey_mprotect with a key.
+// close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
+// files: unshare(CLONE_FILES) and all closed.
+#include "hostile.h"
+#include <linux/close_range.h>
+
+enum { FROM = 6000, COUNT = 4 * MIB };
+
+static void lock(void) {
+    long base = (long)at(FROM), len = COUNT * PAGE;
+    int unseen = is("mlock-raw");
+    if (unseen ? raw(SYS_mlock, base, len, 0, 0, 0, 0) : mlock(at(FROM), len)) missing("mlock");
+    for (int round = 0; round < 2; round++) verify_all("locked");
+    static unsigned char there[COUNT];
+    NEED(!mincore(at(FROM), len, there));
+    for (size_t i = 0; i < COUNT; i++) NEED(there[i] & 1);
+    for (size_t i = FROM; i < FROM + COUNT; i++) put(i);
+    // Locks are not inherited.
+    fork_and_verify();
+    NEED(!(unseen ? raw(SYS_munlock, base, len, 0, 0, 0, 0) : munlock(at(FROM), len)));
+}
+
+static void use_key(void) {
+    int key = pkey_alloc(0, 0);
+    if (key < 0) missing("pkey_alloc");
+    NEED(!pkey_mprotect(at(FROM), COUNT * PAGE, PROT_READ | PROT_WRITE, key));
+    for (int round = 0; round < 2; round++) verify_all("keyed");
+    NEED(!pkey_set(key, PKEY_DISABLE_ACCESS));
+    NEED(faults(at(FROM)));
+    verify(0, FROM, "beside");
+    NEED(!pkey_set(key, 0));
+    verify_all("keyed");
+    fork_and_verify();
+    NEED(!pkey_mprotect(at(FROM), COUNT * PAGE, PROT_READ | PROT_WRITE, 0));
+    NEED(!pkey_free(key));
+}
+
+static void close_all(void) {
+    if (is("files")) NEED(!unshare(CLONE_FILES));
+    if (is("close-range-raw")) NEED(!raw(SYS_close_range, 3, ~0u, 0, 0, 0, 0));
+    else NEED(!close_range(3, ~0u, is("unshare") ? CLOSE_RANGE_UNSHARE : 0));
+    for (int i = 3; i < 64; i++) NEED(dup2(2, i) == i);
+    verify_all("closed");
+    fork_and_verify();
+    NEED(!close_range(3, ~0u, 0));
+}
+
+int main(int count, char **arguments) {
+    begin(count, arguments);
+    arena(arguments);
+    if (!strncmp(variant, "mlock", 5) && !is("mlockall")) lock();
+    else if (is("mlockall")) {
+        // More than may be locked; what is refused costs nothing.
+        if (!mlockall(MCL_CURRENT)) NEED(!munlockall());
+    } else if (is("pkey")) use_key();
+    else close_all();
+    for (size_t i = 0; i < pages; i += 7) put(i);
+    verify_all("later");
+    fork_and_verify();
+    return done();
+}
