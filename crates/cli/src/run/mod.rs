@@ -50,6 +50,9 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     if !config.quiet {
         eprint!("{}", outcome.summary(&config));
     }
+    if let Some(line) = outcome.ended_by_loss(&config, status) {
+        eprintln!("outpage: {line}");
+    }
     if let Some(file) = &config.stats {
         let words: Vec<String> = args
             .program()

@@ -107,6 +107,12 @@ fn unreadable_pages_signal(case: &Case) {
     );
     // Counted before the signal ends the process.
     assert!(untouched.count("poisoned") > 0, "{}", untouched.stats);
+    assert!(
+        untouched.stderr.contains("could not be read back")
+            && untouched.stderr.lines().count() == 1,
+        "{}",
+        untouched.stderr
+    );
 }
 
 fn full_swap_ends_the_program(case: &Case) {
