@@ -29,6 +29,7 @@ mod liveness;
 mod objects;
 mod roster;
 mod share;
+mod word;
 
 pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use outpage_sys::shareable;
 
+use super::word;
+
 /// Write sizes are counted by power of two: entry `i` holds writes of 2^i to 2^(i+1)-1 pages.
 pub const WRITE_SIZES: usize = 11;
 
@@ -30,7 +32,7 @@ impl Counter {
     /// Adds `n`. Not atomic against a second writer: there is none.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.set(self.get().wrapping_add(n));
+        word::count(&self.value, n);
     }
 
     /// Replaces the value.
@@ -99,7 +101,7 @@ macro_rules! counters {
             pub fn merge(&mut self, other: &Counts, alive: bool) {
                 $(merge_one(&mut self.$name, other.$name, Kind::$kind, alive);)+
                 for (mine, theirs) in self.write_sizes.iter_mut().zip(&other.write_sizes) {
-                    *mine += theirs;
+                    *mine = mine.saturating_add(*theirs);
                 }
             }
 
@@ -208,8 +210,8 @@ impl Counters {
 
 fn merge_one(mine: &mut u64, theirs: u64, kind: Kind, alive: bool) {
     match kind {
-        Kind::Sum => *mine += theirs,
-        Kind::Level if alive => *mine += theirs,
+        Kind::Sum => *mine = mine.saturating_add(theirs),
+        Kind::Level if alive => *mine = mine.saturating_add(theirs),
         Kind::Level => {}
         Kind::Peak => *mine = (*mine).max(theirs),
     }

@@ -12,7 +12,9 @@ use outpage_sys::{clock, process};
 
 use super::layout::Member;
 use super::liveness::{is_alive, pid_namespace};
-use super::{LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os};
+use super::{
+    LAUNCHER_BYTE, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os, word,
+};
 
 /// A forked child has joined by then, unless it was stopped: it does so before it returns from `fork`. A
 /// choice, long beyond what a busy machine needs; a child that comes later ends with a message.
@@ -266,8 +268,7 @@ impl Session {
     }
 
     fn give_back(&self, id: MemberId) {
-        let held = self.member(id).held_pages.swap(0, SeqCst);
-        self.layout().reserved.word.fetch_sub(held, SeqCst);
+        word::give_back(&self.layout().reserved.word, &self.member(id).held_pages);
         self.layout().extents.drop_all(id);
     }
 }
