@@ -48,13 +48,13 @@ impl SwapCache {
     /// Hits as a share of the pages whose fate is known.
     #[must_use]
     pub fn accuracy(&self) -> Option<f64> {
-        share(self.hits, self.hits + self.waste)
+        share(self.hits, self.hits.saturating_add(self.waste))
     }
 
     /// The share of touches that would have been major faults, and were hits.
     #[must_use]
     pub fn coverage(&self) -> Option<f64> {
-        share(self.hits, self.hits + self.major_faults)
+        share(self.hits, self.hits.saturating_add(self.major_faults))
     }
 
     /// The share of hits that found their page already read.
@@ -63,15 +63,15 @@ impl SwapCache {
         share(self.hits.checked_sub(self.late)?, self.hits)
     }
 
-    /// Takes other counts in.
+    /// Takes other counts in. Sums stop at the largest number: counts may come from memory that others write.
     pub const fn add(&mut self, other: &Self) {
-        self.major_faults += other.major_faults;
-        self.page_ins += other.page_ins;
-        self.read_ahead += other.read_ahead;
-        self.mapped += other.mapped;
-        self.hits += other.hits;
-        self.late += other.late;
-        self.waste += other.waste;
+        self.major_faults = self.major_faults.saturating_add(other.major_faults);
+        self.page_ins = self.page_ins.saturating_add(other.page_ins);
+        self.read_ahead = self.read_ahead.saturating_add(other.read_ahead);
+        self.mapped = self.mapped.saturating_add(other.mapped);
+        self.hits = self.hits.saturating_add(other.hits);
+        self.late = self.late.saturating_add(other.late);
+        self.waste = self.waste.saturating_add(other.waste);
     }
 }
 

@@ -142,13 +142,14 @@ impl Histogram {
             .iter_mut()
             .flatten()
             .zip(other.counts.iter().flatten());
-        all.for_each(|(mine, theirs)| *mine += theirs);
+        all.for_each(|(mine, &theirs)| *mine = mine.saturating_add(theirs));
     }
 
     /// How many latencies were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().flatten().sum()
+        let counts = self.counts.iter().flatten();
+        counts.fold(0, |sum, &count| sum.saturating_add(count))
     }
 
     /// The latency that `share` of all (0 to 1) do not exceed, in nanoseconds, at most a sixteenth too
@@ -160,7 +161,7 @@ impl Histogram {
         let mut seen = 0;
         for (power, steps) in self.counts.iter().enumerate() {
             for (step, &count) in steps.iter().enumerate() {
-                seen += count;
+                seen = u64::saturating_add(seen, count);
                 if count > 0 && seen >= wanted {
                     return Some(bucket_end(power, step) - 1);
                 }
