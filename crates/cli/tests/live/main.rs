@@ -310,6 +310,34 @@ fn stress_ng(case: &Case) {
     .paged_well();
 }
 
+/// Every kind of system call of the pager fails once, in the middle of the run: no byte is wrong, and a program that cannot
+/// go on ends with one line.
+fn refused_calls(case: &Case) {
+    if !have("python3") {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/inject.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .args([
+            "--where",
+            "middle",
+            "--outpage",
+            common::OUTPAGE,
+            "--options",
+        ])
+        .arg(case.how.join(" "))
+        .output()
+        .expect("python3");
+    let told = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() == Some(77) {
+        return harness::skipped(told.trim());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{errors}");
+    assert!(told.contains("went on"), "{told}");
+}
+
 fn with_case(how: &[&str], test: fn(&Case)) {
     if !common::can_page() {
         return harness::skipped("programs cannot be paged here");
@@ -345,4 +373,5 @@ macro_rules! whole_suite {
 whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
-suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);
+suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first refused_calls);
+suite!(uring, ["--store", "uring"], refused_calls);
