@@ -37,8 +37,9 @@ CALLS = {
     10: ("mprotect", "ENOMEM"),
     11: ("munmap", "ENOMEM"),
     16: ("ioctl", "EAGAIN ENOMEM"),
-    17: ("pread64", "EAGAIN EINTR EIO short"),
-    18: ("pwrite64", "EAGAIN EINTR EIO short"),
+    # Of files in /proc, which never put off.
+    17: ("pread64", "EINTR EIO short"),
+    18: ("pwrite64", "EINTR EIO short"),
     25: ("mremap", "EAGAIN ENOMEM"),
     28: ("madvise", "EAGAIN EIO ENOMEM"),
     56: ("clone", "EAGAIN ENOMEM"),

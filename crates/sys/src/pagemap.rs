@@ -94,24 +94,6 @@ impl Pagemap {
         self.0.number()
     }
 
-    /// Reads until `buffer` is full or the file ends; returns how many bytes.
-    fn fill(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match fd::pread(
-                self.0.number(),
-                &mut buffer[filled..],
-                offset + filled as u64,
-            ) {
-                Ok(0) => break,
-                Ok(bytes) => filled += bytes,
-                Err(Errno::EINTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
-    }
-
     /// Fills `out` with the flags of consecutive pages from address `start` on (rounded down to a page).
     ///
     /// # Errors
@@ -125,7 +107,7 @@ impl Pagemap {
         for (batch, out) in out.chunks_mut(BATCH).enumerate() {
             let buffer = &mut entries[..out.len() * ENTRY_BYTES];
             let offset = (first + (batch * BATCH) as u64) * ENTRY_BYTES as u64;
-            if self.fill(buffer, offset)? < buffer.len() {
+            if fd::pread_whole(self.0.number(), buffer, offset)? < buffer.len() {
                 return Err(Errno::EFAULT);
             }
             for (flags, entry) in out.iter_mut().zip(buffer.as_chunks::<ENTRY_BYTES>().0) {
