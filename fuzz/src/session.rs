@@ -2,11 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use outpage_engine::session::{EXTENT_BYTES, Session};
-use outpage_sys::{fd::Fd, map, maps};
+use outpage_sys::fd::Fd;
 
 use crate::cursor::Cursor;
 
@@ -52,8 +51,6 @@ pub fn session(data: &[u8]) {
     }
     look(&first);
     let _ = first.leave();
-    drop((first, file));
-    unmap();
 }
 
 /// Writes some bytes somewhere, near the beginning as a rule.
@@ -118,19 +115,4 @@ fn look(view: &Session) {
     let waits = view.waits();
     let _ = (waits.minor.quantile(0.5), waits.major.quantile(0.99));
     let _ = view.members().count();
-}
-
-/// A session stays mapped for ever, by design: here there is one for each input.
-fn unmap() {
-    let mut mapped = Vec::new();
-    let listed = maps::for_each(&mut vec![0; 64 << 10], |entry| {
-        if entry.name.starts_with(b"/memfd:outpage-session") {
-            mapped.push((entry.start, entry.len()));
-        }
-        ControlFlow::Continue(())
-    });
-    listed.expect("/proc");
-    for (start, bytes) in mapped {
-        map::munmap(start, bytes).expect("it is mapped");
-    }
 }

@@ -4,7 +4,7 @@ use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo};
 use outpage_store::Frame;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{CopyMode, Stop};
+use outpage_sys::uffd::{Change, CopyMode, Stop};
 
 use super::{GAP_MAX, Mechanism, World, out_of_memory};
 use crate::frames::Place;
@@ -37,15 +37,40 @@ impl World {
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
     /// whatever the frame holds: nobody will read it.
     fn copy_out(&mut self, page: PageNo, place: Place) {
-        let Some((address, _)) = self.regions.address(page) else {
+        let Some((before, _)) = self.regions.address(page) else {
             return;
         };
-        let content = self.frames.content_mut(place);
-        if self.memory.read(address, content) != Ok(PAGE_BYTES) {
+        let mut address = before;
+        let mut last_look = false;
+        loop {
+            let read = self.memory.read(address, self.frames.content_mut(place));
+            if read == Ok(PAGE_BYTES) || self.change_at(before) == Some(Change::Removed) {
+                return;
+            }
+            if last_look {
+                return self.expect_absent(page, address, read);
+            }
             // It may have moved, in which case the message about it waits.
+            last_look = !self.uffd.is_changing(self.frames.span().0);
             self.uffd.let_change_pass();
-            let _ = self.memory.read(self.uffd.moved_to(address), content);
+            address = self.uffd.moved_to(before);
         }
+    }
+
+    /// A page that cannot be copied is gone, or the program ends: it would find other content there.
+    fn expect_absent(&self, page: PageNo, address: usize, read: Result<usize, Errno>) {
+        if self.pagemap.page(address).is_ok_and(|page| !page.present()) {
+            return;
+        }
+        crate::start::fatal(&[
+            &format!(
+                "outpage: page {} at {address:#x} cannot be read",
+                page.raw()
+            ),
+            " through /proc/self/mem (",
+            read.map_or_else(Errno::text, |_| "less than a page"),
+            "); the program ends",
+        ]);
     }
 
     /// Copies made for a write are not needed any more.
