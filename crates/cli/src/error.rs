@@ -1,7 +1,7 @@
 //! Errors that end a command, and their exit codes.
 
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use clap::error::ErrorKind;
 
@@ -85,7 +85,14 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        // In one line, whatever was given.
+        for letter in self.text.chars() {
+            match letter {
+                control if control.is_control() => write!(f, "{}", control.escape_default())?,
+                other => f.write_char(other)?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -13,8 +13,9 @@ mod keeper;
 mod paper;
 mod replay;
 mod run;
-mod sim;
-mod trace;
+// Visible for the fuzz targets, which read settings files through them.
+pub mod sim;
+pub mod trace;
 mod workload;
 
 use std::process::ExitCode;

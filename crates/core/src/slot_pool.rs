@@ -55,6 +55,14 @@ impl SlotPool {
         });
     }
 
+    /// Whether `range` can be added: slots that there may be, none of which was added before.
+    #[must_use]
+    pub fn admits(&self, range: SlotRange) -> bool {
+        let end = range.start.0.checked_add(range.slots);
+        let free = |own: &SlotRange| own.end() <= range.start || range.end() <= own.start;
+        range.slots > 0 && end.is_some_and(|end| end <= self.capacity) && self.own.iter().all(free)
+    }
+
     fn owns(&self, slot: SlotNo) -> bool {
         self.owned(slot).is_some()
     }

@@ -24,7 +24,7 @@
 //! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 mod names;
@@ -74,7 +74,16 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.setting, self.reason)
+        // In one line, whatever was given.
+        for part in [&self.setting, ": ", &self.reason] {
+            for letter in part.chars() {
+                match letter {
+                    control if control.is_control() => write!(f, "{}", control.escape_default())?,
+                    other => f.write_char(other)?,
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -41,6 +41,7 @@ mod objects;
 mod paths;
 mod roster;
 mod share;
+mod word;
 
 pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};

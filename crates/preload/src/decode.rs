@@ -101,7 +101,7 @@ pub fn decode(code: &[u8]) -> Option<Instruction> {
         return None;
     }
     if has_modrm {
-        at += modrm_bytes(&code[at..])?;
+        at += modrm_bytes(code.get(at..)?)?;
     }
     let len = at + imm;
     if len > code.len() || len > LEN_MAX {
@@ -287,6 +287,8 @@ mod tests {
             assert_eq!(decode(&mov[..len]), None, "{len} bytes");
         }
         assert_eq!(decode(&[0x66; 32]), None);
+        // Before the last byte of the opcode.
+        assert_eq!(decode(&[0x0f, 0x3a]), None);
     }
 
     #[test]

@@ -70,12 +70,18 @@ pub(crate) fn eventfd() -> Result<OwnedFd, i32> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Adds one to an eventfd.
+/// Adds one to an eventfd, which is never near the largest number. Somebody may sleep until it is there: what the kernel puts off
+/// is asked for again.
 pub(crate) fn eventfd_add(fd: RawFd) {
     let one = 1_u64;
-    // SAFETY: reads 8 bytes of `one`.
-    let written = unsafe { libc::syscall(libc::SYS_write, fd, &raw const one, 8_usize) };
-    debug_assert_eq!(written, 8);
+    loop {
+        // SAFETY: reads 8 bytes of `one`.
+        let written = unsafe { libc::syscall(libc::SYS_write, fd, &raw const one, 8_usize) };
+        match checked(written) {
+            Err(libc::EINTR | libc::EAGAIN) => yield_now(),
+            result => return assert_eq!(result, Ok(8), "an eventfd of this crate's"),
+        }
+    }
 }
 
 /// The value of an eventfd, which becomes 0.

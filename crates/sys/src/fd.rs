@@ -107,6 +107,24 @@ pub fn pread(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     unsafe { syscall5(libc::SYS_pread64, fd as usize, at, len, offset as usize, 0) }
 }
 
+/// As [`pread`], until the buffer is full or no more can be read; a signal interrupts nothing.
+///
+/// # Errors
+/// Those of pread(2) but `EINTR`, when nothing was read.
+pub fn pread_whole(fd: i32, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match pread(fd, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(Errno::EINTR) => {}
+            Err(error) if filled == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(filled)
+}
+
 /// Writes from byte `offset` on, possibly less than all.
 ///
 /// # Errors

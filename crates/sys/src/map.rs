@@ -248,7 +248,7 @@ impl Memory {
     /// # Errors
     /// `EIO` where nothing is mapped, where a page is missing in a registered range, or where the kernel forbids access against the protection.
     pub fn read(&self, address: usize, buffer: &mut [u8]) -> Result<usize, Errno> {
-        fd::pread(self.0.number(), buffer, address as u64)
+        fd::pread_whole(self.0.number(), buffer, address as u64)
     }
 }
 

@@ -53,6 +53,7 @@ impl<'a> Entry<'a> {
         let mut rest = line.strip_suffix(b"\n").unwrap_or(line);
         let start = number(until(&mut rest, b'-')?, 16)? as usize;
         let end = number(until(&mut rest, b' ')?, 16)? as usize;
+        end.checked_sub(start)?;
         let rights = until(&mut rest, b' ')?;
         let offset = number(until(&mut rest, b' ')?, 16)?;
         let major = number(until(&mut rest, b':')?, 16)? as u32;
@@ -230,7 +231,10 @@ pub fn for_each_advised(buffer: &mut [u8], mut visit: impl FnMut(Advised)) -> Re
 }
 
 /// As [`for_each`], from any source of text: `source` fills a slice and returns how many bytes, 0 at the end.
-fn for_each_from(
+///
+/// # Errors
+/// Those of `source`; `E2BIG` as there; `EIO` for a line that is none of the kernel's.
+pub fn for_each_from(
     source: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
     buffer: &mut [u8],
     mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,

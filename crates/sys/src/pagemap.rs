@@ -108,7 +108,7 @@ impl Pagemap {
         for (batch, out) in out.chunks_mut(BATCH).enumerate() {
             let buffer = &mut entries[..out.len() * ENTRY_BYTES];
             let offset = (first + (batch * BATCH) as u64) * ENTRY_BYTES as u64;
-            if fd::pread(self.0.number(), buffer, offset)? < buffer.len() {
+            if fd::pread_whole(self.0.number(), buffer, offset)? < buffer.len() {
                 return Err(Errno::EFAULT);
             }
             for (flags, entry) in out.iter_mut().zip(buffer.as_chunks::<ENTRY_BYTES>().0) {

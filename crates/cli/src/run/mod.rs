@@ -60,6 +60,9 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     if !config.quiet {
         eprint!("{}", outcome.summary(&config));
     }
+    if let Some(line) = outcome.ended_by_loss(&config, status) {
+        eprintln!("outpage: {line}");
+    }
     // The program's own end matters more than its counters.
     if let Err(error) = stats.write(&outcome, Some(status)) {
         eprintln!("outpage: {error}");

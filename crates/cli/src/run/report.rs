@@ -9,6 +9,7 @@ use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
 use outpage_engine::session::{Counts, Histogram, ObjectUses, Session, Waits};
+use outpage_sys::libc;
 use serde_json::{Map, Value, json};
 
 use super::watch::unpaged::{NOTABLE_BYTES, Unpaged};
@@ -140,6 +141,22 @@ impl Outcome {
             })
             .collect();
         (!parts.is_empty()).then(|| ("not paged", format!("at most {}", parts.join(", "))))
+    }
+
+    /// What to say, whatever is kept quiet, of a program that a lost page ended: the signal alone tells nobody why.
+    #[must_use]
+    pub fn ended_by_loss(&self, config: &Config, status: ExitStatus) -> Option<String> {
+        // What a shell makes of a signal: sh(1).
+        let of_shell = status.code() == Some(128 + libc::SIGBUS);
+        let ended = status.signal() == Some(libc::SIGBUS) || of_shell;
+        (ended && self.counts.poisoned > 0).then(|| {
+            format!(
+                "the program ended because {} of its pages could not be read back from the swap file in {}: \
+                 look for errors of that disk, or name another with --swap",
+                grouped(self.counts.poisoned),
+                config.swap_dir.display()
+            )
+        })
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
@@ -551,6 +568,28 @@ mod tests {
         assert!(
             text.contains("attention   1 page-outs found the swap file full"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn a_signal_is_explained_where_a_page_was_lost() {
+        let config = Config::new(256 << 20);
+        let mut outcome = outcome(Counts::default());
+        let (bus, by_shell) = (ExitStatus::from_raw(7), ExitStatus::from_raw(135 << 8));
+        assert_eq!(outcome.ended_by_loss(&config, bus), None);
+        outcome.counts.poisoned = 3;
+        for status in [bus, by_shell] {
+            let line = outcome.ended_by_loss(&config, status).expect("a line");
+            assert!(
+                line.contains("3 of its pages") && line.contains("in /var/tmp"),
+                "{line}"
+            );
+        }
+        let others = [0, 9, 1 << 8].map(ExitStatus::from_raw);
+        assert!(
+            others
+                .iter()
+                .all(|status| outcome.ended_by_loss(&config, *status).is_none())
         );
     }
 

@@ -318,10 +318,14 @@ fn disk_spec(text: &str) -> Result<(String, DiskSpec), CliError> {
 }
 
 /// The parameters in a file of `outpage disk measure`, or alone.
-fn read_params(json: &str) -> Result<Params, String> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_params(json: &str) -> Result<Params, String> {
     let value: serde_json::Value = serde_json::from_str(json).map_err(|e| e.to_string())?;
     let params = value.get("params").cloned().unwrap_or(value);
-    serde_json::from_value(params).map_err(|e| e.to_string())
+    let params: Params = serde_json::from_value(params).map_err(|e| e.to_string())?;
+    params.check().map(|()| params)
 }
 
 /// Bytes a second that a disk reads and writes at best.

@@ -84,10 +84,33 @@ impl Output {
 /// A settings file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
-    programs: Vec<String>,
-    sweep: bool,
-    machine: Machine,
+pub struct File {
+    /// As on the command line.
+    pub programs: Vec<String>,
+    /// As the option.
+    pub sweep: bool,
+    /// As the options.
+    pub machine: Machine,
+}
+
+impl File {
+    /// What `text` says, TOML or JSON.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn parse(text: &str, is_json: bool) -> Result<Self, String> {
+        let parsed = if is_json {
+            serde_json::from_str(text).map_err(|e| e.to_string())
+        } else {
+            toml::from_str(text).map_err(|e: toml::de::Error| {
+                let line = e
+                    .span()
+                    .map_or(1, |s| text[..s.start].matches('\n').count() + 1);
+                format!("{} at line {line}", e.message())
+            })
+        };
+        parsed.map_err(|why| why.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// What `--sweep` varies when nothing is said: memory as a share of the programs', and disks.
@@ -194,18 +217,6 @@ fn sweep(machine: &mut Machine) {
 fn read_file(path: &std::path::Path) -> Result<File, CliError> {
     let text = std::fs::read_to_string(path).map_err(|e| CliError::unread(path, e))?;
     let is_json = path.extension().is_some_and(|e| e == "json");
-    let parsed = if is_json {
-        serde_json::from_str(&text).map_err(|e| e.to_string())
-    } else {
-        toml::from_str(&text).map_err(|e: toml::de::Error| {
-            let line = e
-                .span()
-                .map_or(1, |s| text[..s.start].matches('\n').count() + 1);
-            format!("{} at line {line}", e.message())
-        })
-    };
-    parsed.map_err(|why| {
-        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-        CliError::new(code::DATA, format!("{}: {why}", path.display()))
-    })
+    File::parse(&text, is_json)
+        .map_err(|why| CliError::new(code::DATA, format!("{}: {why}", path.display())))
 }

@@ -108,6 +108,12 @@ fn unreadable_pages_signal(case: &Case) {
     );
     // Counted before the signal ends the process.
     assert!(untouched.count("poisoned") > 0, "{}", untouched.stats);
+    assert!(
+        untouched.stderr.contains("could not be read back")
+            && untouched.stderr.lines().count() == 1,
+        "{}",
+        untouched.stderr
+    );
 }
 
 fn full_swap_ends_the_program(case: &Case) {
@@ -305,6 +311,34 @@ fn stress_ng(case: &Case) {
     .paged_well();
 }
 
+/// Every kind of system call of the pager fails once, in the middle of the run: no byte is wrong, and a program that cannot
+/// go on ends with one line.
+fn refused_calls(case: &Case) {
+    if !have("python3") {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/inject.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .args([
+            "--where",
+            "middle",
+            "--outpage",
+            common::OUTPAGE,
+            "--options",
+        ])
+        .arg(case.how.join(" "))
+        .output()
+        .expect("python3");
+    let told = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() == Some(77) {
+        return harness::skipped(told.trim());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{errors}");
+    assert!(told.contains("went on"), "{told}");
+}
+
 fn with_case(how: &[&str], test: fn(&Case)) {
     if !common::can_page() {
         return harness::skipped("programs cannot be paged here");
@@ -340,7 +374,8 @@ macro_rules! whole_suite {
 whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
-suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first);
+suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first refused_calls);
+suite!(uring, ["--store", "uring"], refused_calls);
 // Encryption is the default where the CPU has instructions for it.
 suite!(unencrypted, ["--encrypt", "off"], torture_alone torture_with_store_faults both_page);
 suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit

@@ -181,24 +181,25 @@ impl Pager {
     /// untouched runs: all of them at once cost less than a fault each.
     fn zero_rest_of_block(&mut self, demand: &Demand) {
         let block = u64::from(self.zero_around.now);
-        let first = demand.page.index() / block * block;
+        let index = demand.page.index() / block * block;
+        let first = PageNo::new(demand.page.object(), index);
         let mut run: Option<PageRange> = None;
-        for index in first..=first + block {
-            let page = PageNo::new(demand.page.object(), index);
-            let free = index < first + block
-                && demand.extent.contains(page)
-                && self.pages.find(page).is_none();
-            run = match (run, free) {
-                (Some(run), true) => Some(PageRange::new(run.start, run.pages + 1)),
-                (None, true) => Some(PageRange::one(page)),
-                (Some(run), false) => {
+        for at in 0..=block {
+            // The object may end within the block.
+            let page = first.checked_add(at).filter(|&page| {
+                at < block && demand.extent.contains(page) && self.pages.find(page).is_none()
+            });
+            run = match (run, page) {
+                (Some(run), Some(_)) => Some(PageRange::new(run.start, run.pages + 1)),
+                (None, Some(page)) => Some(PageRange::one(page)),
+                (Some(run), None) => {
                     if self.frames_free() < run.pages as usize + self.limits.reserve {
                         return;
                     }
                     self.map_zeroes(run, None);
                     None
                 }
-                (None, false) => None,
+                (None, None) => None,
             };
         }
     }

@@ -3,6 +3,7 @@
 //! Feed it with [`Pager::handle`], then carry out what [`Pager::poll_action`] hands out until it
 //! is empty. The pager does nothing by itself.
 
+mod admit;
 mod daemon;
 mod evict;
 mod fault;
@@ -222,7 +223,7 @@ impl Pager {
     /// Takes in what happened at `now`; what follows from it comes out of [`Self::poll_action`].
     ///
     /// # Panics
-    /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped.
+    /// On a programmer's error: an answer to no question, a range with unanswered actions unmapped. See [`Self::admits`].
     #[inline]
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
         if self.daemon.is_some() {

@@ -12,6 +12,12 @@ use crate::pageout::{self, ClusterWindow};
 use crate::readahead;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
+/// The most pages that one event adopts: as many as the live body looks up at once. A state is kept for each, and nothing in
+/// the trace vouches for them.
+const ADOPTED_MAX: u64 = 4096;
+/// The most pages of a zero-fill: the largest run of other actions, four times what the live body has.
+const ZERO_AROUND_MAX: u32 = crate::pager::RUN_PAGES_MAX as u32;
+
 /// One entry of a trace.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
@@ -173,7 +179,13 @@ impl<'a> Reader<'a> {
                 let id = ActionId(self.cursor.number_u32()?);
                 return Ok(BareEvent::Done(id, self.outcome()?));
             }
-            tag::ADOPT => Event::Adopt(self.run()?),
+            tag::ADOPT => {
+                let run = self.run()?;
+                if run.pages > ADOPTED_MAX {
+                    return Err(Why::Corrupt);
+                }
+                Event::Adopt(run)
+            }
             tag::UNMAP => Event::Unmap(self.run()?),
             tag::DISCARD => Event::Discard(self.run()?),
             tag::GROWN => Event::Grown(self.slots()?),
@@ -328,8 +340,9 @@ impl<'a> Reader<'a> {
     }
 
     fn slots(&mut self) -> Result<SlotRange, Why> {
-        let start = SlotNo(self.cursor.number_u32()?);
-        Ok(SlotRange::new(start, self.cursor.number_u32()?))
+        let (start, slots) = (self.cursor.number_u32()?, self.cursor.number_u32()?);
+        start.checked_add(slots).ok_or(Why::Corrupt)?;
+        Ok(SlotRange::new(SlotNo(start), slots))
     }
 
     fn hash(&mut self) -> Result<ContentHash, Why> {
@@ -385,7 +398,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         *number = cursor.number_u32()?;
     }
     let readahead_params = readahead::Params::from_numbers(numbers).ok_or(Why::Corrupt)?;
-    Ok(Header {
+    let header = Header {
         reclaim,
         pageout,
         pageout_params,
@@ -396,5 +409,9 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         slots_max: cursor.number_u32()?,
         zero_around: cursor.number_u32()?,
         rescue_around: cursor.number_u32()?,
-    })
+    };
+    if header.zero_around > ZERO_AROUND_MAX {
+        return Err(Why::Corrupt);
+    }
+    Ok(header)
 }

@@ -118,6 +118,9 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                     }
                     _ => {}
                 }
+                if !pager.admits(&event) {
+                    return Err(damaged(offset));
+                }
                 pager.handle(now, event);
                 replayed.events += 1;
             }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use outpage_sys::shareable;
 
+use super::word;
+
 /// Write sizes are counted by power of two: entry `i` holds writes of 2^i to 2^(i+1)-1 pages.
 pub const WRITE_SIZES: usize = 11;
 
@@ -30,7 +32,7 @@ impl Counter {
     /// Adds `n`. Not atomic against a second writer: there is none.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.set(self.get().wrapping_add(n));
+        word::count(&self.value, n);
     }
 
     /// Replaces the value.

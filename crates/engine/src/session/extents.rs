@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use outpage_sys::shareable;
 
+use super::word::{self, place};
 use super::{MEMBERS_MAX, MemberId};
 
 /// Bytes in an extent: 16 MiB, 16 write chunks of the largest size.
@@ -65,45 +66,16 @@ impl Held {
     }
 }
 
-/// Word and bit of a member.
-fn place(member: MemberId) -> (usize, u64) {
-    (member.index() / 64, 1 << (member.index() % 64))
-}
-
 impl Extents {
     /// Takes a free extent below `cap` for `member`; `None` when there is none.
     pub(super) fn lease(&self, member: MemberId, cap: usize) -> Option<u32> {
-        // A scan that met somebody else's attempt may have skipped an extent that both gave up.
-        const SCANS_MAX: usize = 16;
-        for _ in 0..SCANS_MAX {
-            let mut contended = false;
-            for (index, words) in self.holders[..cap.min(EXTENTS_MAX)].iter().enumerate() {
-                if index as u64 >= self.end.load(SeqCst) {
-                    // Before the lease: who is killed in between is buried whole.
-                    self.end.fetch_max(index as u64 + 1, SeqCst);
-                }
-                match try_lease(words, member) {
-                    Attempt::Leased => return Some(index as u32),
-                    Attempt::Held => {}
-                    Attempt::Contended => contended = true,
-                }
-            }
-            if !contended {
-                return None;
-            }
-        }
-        None
+        let extents = &self.holders[..cap.min(EXTENTS_MAX)];
+        word::lease(extents, &self.end, member)
     }
 
     /// Makes `to` a holder of everything that `from` holds.
     pub(super) fn share(&self, from: MemberId, to: MemberId) {
-        let (from_word, from_bit) = place(from);
-        let (to_word, to_bit) = place(to);
-        for words in self.ever_held() {
-            if words[from_word].load(SeqCst) & from_bit != 0 {
-                words[to_word].fetch_or(to_bit, SeqCst);
-            }
-        }
+        word::share(self.ever_held(), from, to);
     }
 
     /// Ends `member`'s hold of one extent.
@@ -123,12 +95,7 @@ impl Extents {
 
     /// Ends all holds of `member`.
     pub(super) fn drop_all(&self, member: MemberId) {
-        let (word, bit) = place(member);
-        for words in self.ever_held() {
-            if words[word].load(SeqCst) & bit != 0 {
-                words[word].fetch_and(!bit, SeqCst);
-            }
-        }
+        word::drop_all(self.ever_held(), member);
     }
 
     /// Adds what `member` holds to `held`.
@@ -172,34 +139,4 @@ impl Extents {
             .filter(move |(_, words)| held(words))
             .map(|(index, _)| index)
     }
-}
-
-enum Attempt {
-    Leased,
-    Held,
-    Contended,
-}
-
-/// Claims the member's own word first and then looks at the others: of two that do so at once, at
-/// least one sees the other and gives way.
-fn try_lease(words: &[AtomicU64; WORDS], member: MemberId) -> Attempt {
-    if words.iter().any(|word| word.load(SeqCst) != 0) {
-        return Attempt::Held;
-    }
-    let (mine, bit) = place(member);
-    if words[mine]
-        .compare_exchange(0, bit, SeqCst, SeqCst)
-        .is_err()
-    {
-        return Attempt::Contended;
-    }
-    if words
-        .iter()
-        .enumerate()
-        .any(|(i, word)| i != mine && word.load(SeqCst) != 0)
-    {
-        words[mine].fetch_and(!bit, SeqCst);
-        return Attempt::Contended;
-    }
-    Attempt::Leased
 }

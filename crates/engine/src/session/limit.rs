@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::{Counters, Counts, Latencies, MemberId, MemberView, Session, State, Waits, share};
+use super::{
+    Counters, Counts, Latencies, MemberId, MemberView, Session, State, Waits, share, word,
+};
 
 impl Session {
     /// The limit of the whole tree, in pages.
@@ -37,21 +39,11 @@ impl Session {
     /// When the process has not joined.
     pub fn reserve(&self, pages: u64) -> u64 {
         let layout = self.layout();
-        let limit = self.limit_pages();
-        let take = |held: u64| pages.min(limit.saturating_sub(held));
-        let taken = layout
-            .reserved
-            .word
-            .fetch_update(SeqCst, Relaxed, |held| match take(held) {
-                0 => None,
-                granted => Some(held + granted),
-            });
-        let Ok(before) = taken else { return 0 };
-        let granted = take(before);
-        layout
-            .reserved_peak
-            .word
-            .fetch_max(before + granted, Relaxed);
+        let (reserved, peak) = (&layout.reserved.word, &layout.reserved_peak.word);
+        let granted = word::take(reserved, peak, self.limit_pages(), pages);
+        if granted == 0 {
+            return 0;
+        }
         self.set_held(self.held_pages() + granted);
         granted
     }

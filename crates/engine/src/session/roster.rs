@@ -16,6 +16,7 @@ use super::direct::identity_of;
 use super::liveness::{self, Seen, is_gone};
 use super::{
     LAUNCHER_BYTE, MEMBERS_MAX, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os,
+    word,
 };
 
 /// A forked child has joined by then, unless it was stopped: it does so before it returns from `fork`. A
@@ -265,7 +266,9 @@ impl Session {
 
     /// A fresh entry for process `pid`, not yet visible.
     pub(super) fn reset(&self, id: MemberId, pid: u32, namespace: u64) {
-        let generation = self.layout().generations.fetch_add(1, SeqCst) + 1;
+        // In a damaged session this may be the largest number.
+        let before = self.layout().generations.fetch_add(1, SeqCst);
+        let generation = before.wrapping_add(1);
         let member = self.member(id);
         member.pid.store(pid, Relaxed);
         member.pid_namespace.store(namespace, Relaxed);
@@ -368,9 +371,8 @@ impl Session {
     }
 
     fn give_back(&self, id: MemberId) {
-        let held = self.member(id).held_pages.swap(0, SeqCst);
-        let before = self.layout().reserved.word.fetch_sub(held, SeqCst);
-        if held > before {
+        let (reserved, held) = (&self.layout().reserved.word, &self.member(id).held_pages);
+        if !word::give_back(reserved, held) {
             self.condemn();
         }
         self.layout().extents.drop_all(id);

@@ -3,6 +3,8 @@
 //! What the sources do not give is an estimate, marked (e), the same for all drives of a
 //! generation; `paper` reports vary what matters among them.
 
+use std::ops::RangeInclusive;
+
 use super::{Device, Rotating, RotatingParams, SolidParams, SolidState};
 
 /// What a model is made of.
@@ -16,7 +18,21 @@ pub enum Params {
 }
 
 impl Params {
+    /// Whether there can be such a disk.
+    ///
+    /// # Errors
+    /// Which figure cannot be, and what could.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Rotating(params) => params.check(),
+            Self::Solid(params) => params.check(),
+        }
+    }
+
     /// Makes the device.
+    ///
+    /// # Panics
+    /// When [`Self::check`] fails.
     #[must_use]
     pub fn device(&self) -> Box<dyn Device> {
         match *self {
@@ -24,6 +40,15 @@ impl Params {
             Self::Solid(params) => Box::new(SolidState(params)),
         }
     }
+}
+
+/// Whether `value` lies in `allowed`.
+pub(super) fn within(what: &str, value: u64, allowed: RangeInclusive<u64>) -> Result<(), String> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = (allowed.start(), allowed.end());
+    Err(format!("{what} is {value}, but must be {least} to {most}"))
 }
 
 /// A disk of the registry.
@@ -151,6 +176,31 @@ mod tests {
         }
         assert!(model("floppy").is_none());
         assert_eq!(SCHEDULERS.len(), 5);
+    }
+
+    #[test]
+    fn disks_that_cannot_be_are_refused() {
+        assert!(MODELS.iter().all(|model| model.params.check().is_ok()));
+        let rotating: [fn(&mut RotatingParams); 5] = [
+            |p| p.rpm = 0,
+            |p| p.seek_full_us = p.seek_track_us - 1,
+            |p| p.inner_mb_s = 0,
+            |p| p.capacity_gb = 0,
+            |p| p.buffer_kib = 0,
+        ];
+        for spoil in rotating {
+            let mut params = BARRACUDA_9;
+            spoil(&mut params);
+            assert!(Params::Rotating(params).check().is_err(), "{params:?}");
+        }
+        let solid = SolidParams {
+            read_ns: 1,
+            read_block_ns: 1,
+            write_ns: 1,
+            write_block_ns: 1,
+            channels: 0,
+        };
+        assert!(Params::Solid(solid).check().is_err());
     }
 
     /// Random reads of 4 KiB over the whole drive: seek, half a turn and a little more.

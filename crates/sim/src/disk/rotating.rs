@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::models::within;
 use super::write_cache::WriteCache;
 use super::{BLOCK_BYTES, Device, Op, Request, SeekCurve, transfer_ns};
 
@@ -46,6 +47,37 @@ pub struct RotatingParams {
     pub write_extents: Option<u32>,
     /// Where the swap partition begins, in MB from the outer edge.
     pub swap_at_mb: u32,
+}
+
+impl RotatingParams {
+    /// Bounds are far beyond any drive's, and keep every quotient of them above 0.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let seeks = [self.seek_track_us, self.seek_average_us, self.seek_full_us];
+        within("rpm", u64::from(self.rpm), 60..=1_000_000)?;
+        within("outer_mb_s", u64::from(self.outer_mb_s), 1..=1_000_000)?;
+        within("inner_mb_s", u64::from(self.inner_mb_s), 1..=1_000_000)?;
+        within("bus_mb_s", u64::from(self.bus_mb_s), 1..=1_000_000)?;
+        within("capacity_gb", u64::from(self.capacity_gb), 1..=1_000_000)?;
+        if !seeks.is_sorted() {
+            return Err("seek_track_us, seek_average_us and seek_full_us must rise".into());
+        }
+        let segments = u64::from(self.read_segments.max(1));
+        if self.write_cache && u64::from(self.buffer_kib) * 1024 < segments * BLOCK_BYTES {
+            return Err(format!(
+                "buffer_kib is {}, but a write cache needs 4 for each of its {segments} read segments",
+                self.buffer_kib
+            ));
+        }
+        let turn = 60.0 / f64::from(self.rpm);
+        let track = f64::from(self.outer_mb_s.max(self.inner_mb_s)) * 1e6 * turn;
+        let zone = f64::from(self.capacity_gb) * 1e9 / ZONES as f64;
+        if track < BLOCK_BYTES as f64 / 16.0 || track > zone {
+            return Err(
+                "a track would hold less than a sector or more than a sixteenth of the disk".into(),
+            );
+        }
+        Ok(())
+    }
 }
 
 const ZONES: u64 = 16;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::models::within;
 use super::{Device, Op, Request};
 
 /// The parameters of a solid-state disk.
@@ -50,7 +51,22 @@ pub fn fit(points: &[(u32, u64)]) -> Option<(u64, u64)> {
     Some((base.round() as u64, slope.round() as u64))
 }
 
+/// Longer than any request, or block of one, takes: sums stay far below the end of time.
+const NS_MAX: u64 = 1_000_000_000_000;
+
 impl SolidParams {
+    pub(super) fn check(&self) -> Result<(), String> {
+        within("read_ns", self.read_ns, 0..=NS_MAX)?;
+        within("read_block_ns", self.read_block_ns, 0..=NS_MAX)?;
+        within("write_ns", self.write_ns, 0..=NS_MAX)?;
+        within("write_block_ns", self.write_block_ns, 0..=NS_MAX)?;
+        within(
+            "channels",
+            u64::from(self.channels),
+            1..=u64::from(u32::MAX),
+        )
+    }
+
     /// Parameters from measured (blocks, nanoseconds) of reads and of writes.
     #[must_use]
     pub fn fitted(reads: &[(u32, u64)], writes: &[(u32, u64)], channels: u32) -> Option<Self> {

@@ -306,6 +306,8 @@ pub enum SetupError {
     ReadAhead(String),
     /// A scheduler, a setting of it or a value that there is not.
     Scheduler(String),
+    /// A disk that there cannot be: which figure, and what could be.
+    Disk(String),
     /// A figure out of its range.
     Range {
         /// Which.
@@ -331,7 +333,9 @@ impl std::fmt::Display for SetupError {
                     offered.join(", ")
                 )
             }
-            Self::Reclaim(why) | Self::ReadAhead(why) | Self::Scheduler(why) => f.write_str(why),
+            Self::Reclaim(why) | Self::ReadAhead(why) | Self::Scheduler(why) | Self::Disk(why) => {
+                f.write_str(why)
+            }
             Self::Range {
                 what,
                 value,
@@ -454,6 +458,7 @@ impl Setup {
                     .params
             }
         };
+        params.check().map_err(SetupError::Disk)?;
         let scheduler = disk::scheduler(&self.scheduler)
             .map_err(|refused| SetupError::Scheduler(refused.to_string()))?;
         Ok(Queue::new(params.device(), scheduler))

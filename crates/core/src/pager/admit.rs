@@ -1,0 +1,58 @@
+//! Whether an event makes sense now. A body knows; what reads events from a file asks.
+
+use super::{Kind, Pager};
+use crate::contract::{ActionId, Event, Outcome, PageOutcome};
+use crate::limits::FRAMES_MIN;
+use crate::units::SlotRange;
+
+impl Pager {
+    /// Whether [`Self::handle`] takes `event` without a panic: no programmer's error, as the body that
+    /// it comes from sees to.
+    #[must_use]
+    pub fn admits(&self, event: &Event<'_>) -> bool {
+        match *event {
+            Event::Done { id, outcome } => self.answers(id, outcome),
+            Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
+            Event::Grown(range) => self.slots.admits(range) && !self.holds_any(range),
+            Event::Limit(frames) => frames >= FRAMES_MIN,
+            Event::Forked => self.in_flight == 0,
+            Event::Fault { .. }
+            | Event::Adopt(_)
+            | Event::Full
+            | Event::Forking
+            | Event::ChildrenGone
+            | Event::Tick
+            | Event::Timer => true,
+        }
+    }
+
+    /// Whether a page is in one of `slots`, which may be those of a forefather.
+    fn holds_any(&self, slots: SlotRange) -> bool {
+        let mut any = false;
+        let mut look = |slot| any |= (slots.start..slots.end()).contains(&slot);
+        self.pages.each_slot(&mut look);
+        any
+    }
+
+    /// Whether action `id` awaits an answer such as `outcome`.
+    fn answers(&self, id: ActionId, outcome: Outcome<'_>) -> bool {
+        let Some(op) = self.ops.get(id.0 as usize) else {
+            return false;
+        };
+        let one_a_page = |pages: &[PageOutcome], fits: fn(&PageOutcome) -> bool| {
+            pages.len() as u64 == op.run.pages && pages.iter().all(fits)
+        };
+        match (op.kind, outcome) {
+            (Kind::ZeroFill | Kind::Map, Outcome::Pages(pages)) => {
+                one_a_page(pages, |page| !matches!(page, PageOutcome::Detached { .. }))
+            }
+            (Kind::Detach, Outcome::Pages(pages)) => {
+                one_a_page(pages, |page| *page != PageOutcome::Done)
+            }
+            (Kind::PageIn, Outcome::Read(hashes)) => hashes.len() == op.pages.len(),
+            (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,
+            (Kind::Release | Kind::Poison, Outcome::Done) => true,
+            _ => false,
+        }
+    }
+}
