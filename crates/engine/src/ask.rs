@@ -5,6 +5,8 @@
 //!
 //! Callers take turns ([`Engine::munmap`] included): while one call is under way no other changes mappings.
 
+mod pieces;
+
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map;
 use outpage_sys::raw::Errno;
@@ -60,10 +62,8 @@ impl Engine {
         flags: i32,
         new_addr: usize,
     ) -> isize {
-        let remap = || map::mremap(old, old_len, new_len, flags, new_addr);
-        let new = match remap() {
-            // Several mappings, as the kernel has it; some would be one if they had been touched in another order.
-            Err(Errno::EFAULT) if map::join(old, old_len).is_ok() => remap(),
+        let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
+            Err(Errno::EFAULT) => pieces::mremap(old, old_len, new_len, flags, new_addr),
             result => result,
         };
         let new = match new {

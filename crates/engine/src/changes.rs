@@ -216,9 +216,14 @@ impl Live {
         prot: i32,
         locked: bool,
     ) -> Result<Region, Errno> {
-        map::no_huge_pages(start, end - start)?;
-        map::not_in_children(start, end - start)?;
+        // First: what another userfaultfd has stays as it is.
         self.world.uffd.register(start, end - start, Mode::both())?;
+        let marked = map::no_huge_pages(start, end - start)
+            .and_then(|()| map::not_in_children(start, end - start));
+        if let Err(error) = marked {
+            let _ = self.world.uffd.unregister(start, end - start);
+            return Err(error);
+        }
         Ok(self.world.regions.add(start, end, prot, locked))
     }
 

@@ -208,10 +208,15 @@ pub(crate) fn revive(
     mut live: Box<Live>,
     ticket: Ticket,
 ) -> Result<Box<Live>, StartError> {
-    process::with_descriptors(DESCRIPTORS, || {
+    let begun = process::with_descriptors(DESCRIPTORS, || {
         let _visible = Visible::now();
         begin_child(engine, &mut live, ticket)
-    })?;
+    });
+    if let Err(error) = begun {
+        // Of its descriptors some are numbers of the parent's table: nothing may be closed.
+        mem::forget(live);
+        return Err(error);
+    }
     live.pager.handle(clock::now(), Event::Forked);
     live.take_share();
     live.drive();

@@ -154,29 +154,6 @@ pub fn no_huge_pages(address: usize, len: usize) -> Result<(), Errno> {
     }
 }
 
-/// Has the kernel join the mappings of a range that are alike: it tries when something of them changes.
-///
-/// # Errors
-/// Those of madvise(2); `ENOMEM` where part of the range is not mapped.
-pub fn join(address: usize, len: usize) -> Result<(), Errno> {
-    madvise(address, len, libc::MADV_SEQUENTIAL)?;
-    madvise(address, len, libc::MADV_NORMAL)
-}
-
-/// Whether the kernel moves a mapping over another now: it moves one page over its neighbour. It wants
-/// mappings to spare for that (`mremap_to` in mm/mremap.c), more than mmap(2) over a mapping does.
-///
-/// # Errors
-/// `ENOMEM`: there are `vm.max_map_count` mappings or nearly so, or no address space is left.
-pub fn can_move() -> Result<(), Errno> {
-    let start = anonymous(2 * PAGE_BYTES)?;
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    match mremap(start, PAGE_BYTES, PAGE_BYTES, flags, start + PAGE_BYTES) {
-        Ok(moved) => munmap(moved, PAGE_BYTES),
-        Err(error) => munmap(start, 2 * PAGE_BYTES).and(Err(error)),
-    }
-}
-
 /// Leaves a hole in a forked child instead of a range (`MADV_DONTFORK`).
 ///
 /// # Errors

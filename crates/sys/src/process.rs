@@ -324,7 +324,13 @@ fn write_line(number: i32, parts: &[&str]) {
     }
     let (at, count) = (vectors.as_ptr() as usize, vectors.len());
     // SAFETY: the kernel only reads the pieces, which outlive the call; unused vectors are empty.
-    let _ = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
+    let written = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
+    if written.is_err() {
+        // A filter may allow write(2) alone.
+        for piece in parts.iter().chain([&"\n"]) {
+            let _ = fd::write(number, piece.as_bytes());
+        }
+    }
 }
 
 /// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell;
