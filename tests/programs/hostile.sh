@@ -11,6 +11,7 @@ Runs each case of hostile/cases.txt, or those named, natively once and under `ou
 use. A case is right when every byte was, pages went out and came back, and no process was left behind.
 
 Options:
+  --first           the first variant of each program alone
   --rounds N        runs of each case under each mechanism (default 1)
   --mechanism NAME  move or write-protect alone (default: both in turn)
   --memory SIZE     the limit (default 32M)
@@ -29,7 +30,7 @@ wrong() {
     exit 64
 }
 
-rounds=1 memory=32M mib=96 timeout=60 swap=/var/tmp quiet=0 mechanisms=() chosen=()
+rounds=1 memory=32M mib=96 timeout=60 swap=/var/tmp quiet=0 first=0 mechanisms=() chosen=()
 outpage=${CARGO_TARGET_DIR:-$here/../../target}/release/outpage
 while [ $# -gt 0 ]; do
     case $1 in
@@ -42,6 +43,7 @@ while [ $# -gt 0 ]; do
     --swap) swap=${2?} && shift ;;
     --outpage) outpage=$(realpath "${2?}") && shift ;;
     --quiet) quiet=1 ;;
+    --first) first=1 ;;
     -h | --help) usage && exit 0 ;;
     -*) wrong "no such option: $1" ;;
     *) chosen+=("$1") ;;
@@ -145,7 +147,7 @@ run_case() { # mechanism, program, variant, expectation, words
     [ $bad = 0 ] || printf '%s' "$reasons" | sed 's/^[0-9]*, /, /' | sort | uniq -c | sort -rn | head -n 3 | sed 's/^/      /'
 }
 
-failed=0 skipped=0 ran=0
+failed=0 skipped=0 ran=0 last=
 for source in "$here"/hostile/*.c; do
     cc -O1 -Wall -Werror -pthread -o "$work/$(basename "$source" .c)" "$source" || exit 1
 done
@@ -153,6 +155,8 @@ declare -A runs_of good_of failed_of
 while read -r program variant move protect words; do
     [[ -z $program || $program = \#* ]] && continue
     is_chosen "$program" "$variant" || continue
+    [ $first = 1 ] && [ "$program" = "$last" ] && continue
+    last=$program
     [ "$protect" = = ] && protect=$move
     watched "$work/$program" "$mib" "$variant"
     if [ $code = 77 ]; then

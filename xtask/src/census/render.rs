@@ -49,7 +49,7 @@ pub fn write(root: &Path, census: &Census) -> io::Result<()> {
     fs::write(root.join(README), new)
 }
 
-/// Files that are not as [`write`] would write them.
+/// Files that are not as [`write()`] would write them.
 ///
 /// # Errors
 /// When README cannot be read or has no place for the table.
