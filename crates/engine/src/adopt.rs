@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use outpage_core::contract::Event;
-use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageRange};
 use outpage_sys::maps::{self, Entry, Kind};
 use outpage_sys::pagemap::PageFlags;
 use outpage_sys::{clock, map, own};
@@ -16,6 +16,11 @@ pub(crate) const LIST_BYTES: usize = 64 << 10;
 /// Uninitialised data (.bss) of at least this size is managed, and so are mappings that nobody told of. Below stay
 /// libc's and this library's own variables, which the pager's thread uses, and nothing that would matter to the limit.
 pub(crate) const MAPPING_BYTES: usize = 1 << 20;
+/// Pages that are adopted at once: a quarter of the places that are empty under the smallest limit (`FRAMES_MIN` frames, twice as
+/// many places).
+const ADOPT_PAGES: usize = 64;
+/// How long pages that are adopted may take to leave: a store that fails holds them for ever.
+const ROOM_WITHIN: Nanos = Nanos(1_000_000_000);
 /// Pages whose presence is looked up at once.
 const LOOK_PAGES: usize = 4096;
 
@@ -93,12 +98,28 @@ impl Live {
                 i += 1;
                 continue;
             }
+            let run = run.min(ADOPT_PAGES);
             let address = at + i * PAGE_BYTES;
-            let region = *self.world.regions.at(address).expect("just taken over");
+            let Some(region) = self.world.regions.at(address).copied() else {
+                return;
+            };
             let range = PageRange::new(region.page(address), run as u64);
             self.pager.handle(clock::now(), Event::Adopt(range));
             self.drive();
+            self.make_room();
             i += run;
+        }
+    }
+
+    /// Waits until no more pages have frames than there are: what was mapped unseen may be more, and it leaves through the staging
+    /// area, which has room for as many again.
+    fn make_room(&mut self) {
+        let give_up = clock::now().0 + ROOM_WITHIN.0;
+        while self.pager.frames_used() > self.pager.limits().frames && clock::now().0 < give_up {
+            self.store.wait(1_000_000);
+            self.complete_io();
+            self.pager.handle(clock::now(), Event::Tick);
+            self.drive();
         }
     }
 }

@@ -114,12 +114,15 @@ impl Engine {
         };
         // The pager's thread owns the copies in its table; those in this one are to go.
         let copies = ticket.numbers();
-        keep_out(&live);
+        let holes = keep_out(&live);
         let launched = self.launch(Begin::Child(live, ticket));
         copies
             .into_iter()
             .flatten()
             .for_each(|n| drop(Fd::adopt(n)));
+        for (start, len) in holes {
+            let _ = map::munmap(start, len);
+        }
         if let Err(error) = launched {
             let text = error.to_string();
             fatal(&[
@@ -137,16 +140,19 @@ impl Ticket {
     }
 }
 
-/// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`) free of what is mapped from now on: a touch is to
-/// be an error, as without Outpage.
-fn keep_out(live: &Live) {
+/// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`) free while the pager takes its places: a touch is to
+/// be an error, as without Outpage. Returns what to unmap then.
+fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    for region in live.world.regions.all().iter().filter(|r| r.not_forked) {
+    let left_out = live.world.regions.all().iter().filter(|r| r.not_forked);
+    let mapped = left_out.filter_map(|region| {
         let len = region.end - region.start;
         // What lies there already is the program's.
-        let _ = map::mmap(region.start, len, libc::PROT_NONE, flags, -1, 0);
-    }
+        let kept = map::mmap(region.start, len, libc::PROT_NONE, flags, -1, 0);
+        kept.ok().map(|start| (start, len))
+    });
+    mapped.collect()
 }
 
 /// On the pager's thread: rests until the fork is over.

@@ -56,9 +56,11 @@ impl Case<'_> {
     }
 }
 
-/// Everything that one process does to its memory.
-const ALONE: &str = "rw,dontneed,free,advise,remap,mremap,dontunmap,protect,mlock,guard,process,rawmap,rawmove,\
-    rawdiscard,rawprotect,rawtrim,shm,memfd,uffd,pipe,file,direct,vmsplice,peek,closefrom,signal";
+/// Everything that one process does to its memory through libc.
+const ALONE: &str = "rw,dontneed,free,advise,remap,mremap,dontunmap,protect,mlock,guard,process,shm,memfd,uffd,\
+    pipe,file,direct,vmsplice,peek,closefrom,signal";
+/// And past it: memory that comes so is part of the limit from the next look at the mappings on.
+const RAW: &str = "rw,dontneed,mremap,rawmap,rawmove,rawdiscard,rawprotect,rawtrim";
 /// Every kind of child.
 const CHILDREN: &str = "rw,mremap,dontneed,fork,orphan,exec,spawn,clone3,clone,rawfork,vfork,vmchild,outlive,\
     wipe,dontfork,namespace,seccomp,confine,seal";
@@ -67,6 +69,10 @@ fn torture_alone(case: &Case) {
     case.torture(&[], &["-s", "6", "-o", ALONE])
         .paged_well()
         .within_limit();
+}
+
+fn torture_past_libc(case: &Case) {
+    case.torture(&[], &["-s", "5", "-o", RAW]).paged_well();
 }
 
 fn torture_with_children(case: &Case) {
@@ -364,7 +370,7 @@ macro_rules! suite {
 
 macro_rules! whole_suite {
     ($module:ident, $how:expr) => {
-        suite!($module, $how, torture_alone torture_with_store_faults torture_with_children
+        suite!($module, $how, torture_alone torture_past_libc torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
             both_page parent_exits_first daemon_stays threads_end cpus_stay
             mappings_at_their_limit sort stress_ng python python_pool);
