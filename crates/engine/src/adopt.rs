@@ -115,11 +115,13 @@ impl Live {
     /// area, which has room for as many again.
     fn make_room(&mut self) {
         let give_up = clock::now().0 + ROOM_WITHIN.0;
+        self.trim();
         while self.pager.frames_used() > self.pager.limits().frames && clock::now().0 < give_up {
             self.store.wait(1_000_000);
             self.complete_io();
             self.pager.handle(clock::now(), Event::Tick);
             self.drive();
+            self.trim();
         }
     }
 }
