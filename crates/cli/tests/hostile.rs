@@ -15,11 +15,11 @@ fn first_cases(mechanism: &str) {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/hostile.sh");
-    // 40 MiB are enough for each case's own pages, and little enough to be quick.
+    // 60 MiB are enough for each case's own pages, and little enough to be quick.
     let output = Command::new("bash")
         .arg(script)
         .args(["--outpage", OUTPAGE, "--mechanism", mechanism, "--quiet"])
-        .args(["--first", "--memory", "16M", "--mib", "40"])
+        .args(["--first", "--memory", "24M", "--mib", "60"])
         .output()
         .expect("bash");
     let told = String::from_utf8_lossy(&output.stdout);

@@ -14,7 +14,7 @@ use crate::live::Live;
 use crate::regions::Region;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
-pub(crate) const LOCKED_SHARE: usize = 2;
+const LOCKED_SHARE: usize = 2;
 
 /// The share of the limit that device reads may pin at once. The shim pins 384 KiB a read at most,
 /// which fits that of the smallest limit, 8 MiB.
@@ -230,7 +230,7 @@ impl Live {
             .map(|r| r.end - r.start)
             .sum();
         let so_far = self.locked_bytes() + self.kept_bytes();
-        let fits = (so_far + more) / PAGE_BYTES <= self.frames_max / LOCKED_SHARE;
+        let fits = (so_far + more) / PAGE_BYTES <= self.lockable();
         if !locked || fits {
             self.world
                 .regions
@@ -242,6 +242,11 @@ impl Live {
         } else {
             0
         }
+    }
+
+    /// Pages that may be locked: half of what transfers leave.
+    pub(crate) const fn lockable(&self) -> usize {
+        self.frames_max.saturating_sub(self.pool) / LOCKED_SHARE
     }
 
     /// Bytes locked by `mlock`.

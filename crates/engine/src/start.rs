@@ -290,7 +290,6 @@ fn open_uffd(engine: &Engine, inherited: Option<i32>) -> Result<(Uffd, Mechanism
 
 fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     keep_only(&[engine.paths.uffd_device])?;
-    proc::keep().map_err(os("open /proc"))?;
     let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
     let (uffds, mechanism) = open_uffds(engine, device.as_ref().map(fd::Fd::number))?;
     let protects = mechanism == Mechanism::WriteProtect;
@@ -301,6 +300,7 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     };
     (engine.config.readahead_params(chosen)).map_err(StartError::Config)?;
     let mut session = open_session(engine)?;
+    proc::keep().map_err(os("open /proc"))?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
     let cipher = encryption::cipher(engine.config.encrypt, &session);

@@ -15,7 +15,7 @@ use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 
 use crate::live::Live;
-use crate::serve::{LOCKED_SHARE, page_up};
+use crate::serve::page_up;
 
 /// From glibc's `tid` to its `robust_head` (`struct pthread` in nptl/descr.h): two numbers and a pointer.
 const TID_BEFORE_HEAD: usize = 16;
@@ -142,7 +142,7 @@ impl Live {
         let bytes = self.kept_bytes() + self.locked_bytes() + kept.end - kept.start;
         if self.world.regions.at(kept.start).is_none()
             || self.kept.iter().any(|k| known(&k))
-            || bytes / PAGE_BYTES > self.frames_max / LOCKED_SHARE
+            || bytes / PAGE_BYTES > self.lockable()
         {
             return false;
         }
