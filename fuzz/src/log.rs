@@ -145,7 +145,8 @@ impl<'a> Maker<'a> {
             3 => Event::Grown(self.slots()),
             4 => Event::Full,
             5 => {
-                Event::Limit(self.choices.number() as usize + if what & 64 == 0 { 256 } else { 0 })
+                let least = if what & 64 == 0 { 256 } else { 0 };
+                Event::Limit((self.choices.number() as usize).saturating_add(least))
             }
             6 => Event::Forking,
             7 => Event::Forked,

@@ -39,7 +39,8 @@ fn pieces(start: usize, end: usize) -> Result<Vec<Piece>, Errno> {
         }
         ControlFlow::Continue(())
     };
-    maps::for_each(&mut vec![0; LIST_BYTES], &mut look)?;
+    // Where the list cannot be read the kernel's answer stands.
+    maps::for_each(&mut vec![0; LIST_BYTES], &mut look).map_err(|_| Errno::EFAULT)?;
     let whole = found.first().is_some_and(|piece| piece.start == start)
         && found.last().is_some_and(|piece| piece.end == end);
     if alike && whole {
