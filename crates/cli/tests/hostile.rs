@@ -8,18 +8,19 @@ mod common;
 
 use common::{OUTPAGE, can_page};
 
-/// Each case comes as the list says: right, or ended with the line that is promised.
-fn first_cases(mechanism: &str) {
+/// Each case of `which` comes as the list says: right, or ended with the line that is promised.
+fn cases(mechanism: &str, which: &[&str]) {
     if !can_page() {
         eprintln!("SKIPPED: programs cannot be paged here");
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/hostile.sh");
-    // 60 MiB are enough for each case's own pages, and little enough to be quick.
+    // 40 MiB are enough for each case's own pages, and little enough to be quick.
     let output = Command::new("bash")
         .arg(script)
         .args(["--outpage", OUTPAGE, "--mechanism", mechanism, "--quiet"])
-        .args(["--first", "--memory", "24M", "--mib", "60"])
+        .args(["--memory", "16M", "--mib", "40"])
+        .args(which)
         .output()
         .expect("bash");
     let told = String::from_utf8_lossy(&output.stdout);
@@ -34,10 +35,17 @@ fn first_cases(mechanism: &str) {
 
 #[test]
 fn moving() {
-    first_cases("move");
+    cases("move", &["--first"]);
 }
 
 #[test]
 fn protecting() {
-    first_cases("write-protect");
+    cases("write-protect", &["--first"]);
+}
+
+/// Under write-protect the kernel refuses to throw such a page away, which is only known then.
+#[test]
+fn locked_unseen() {
+    cases("move", &["locks/mlock-raw"]);
+    cases("write-protect", &["locks/mlock-raw"]);
 }

@@ -54,6 +54,7 @@ impl Live {
         self.require_whole_session();
         self.free_kept_slots();
         self.let_ended_threads_go();
+        self.let_unlocked_leave();
         self.set_apart();
         self.rebalance();
         self.pager.handle(now, Event::Tick);

@@ -26,6 +26,8 @@ pub(crate) struct Check {
     file: Option<List>,
     list: Vec<u8>,
     found: Vec<Found>,
+    /// What the last look found stale.
+    stale: Vec<(usize, usize)>,
 }
 
 /// Differences that one look puts right; the next one finds the others. So the list takes no memory, whatever the program maps.
@@ -154,14 +156,33 @@ impl Live {
         // And a list that could not be read tells nothing.
         if listed.is_ok() && !before && !self.world.is_changing() {
             found.iter().for_each(|&found| self.put_right(found));
+            self.remember_stale(&found);
         }
         (self.check.list, self.check.found) = (list, found);
         self.check.file = Some(file);
     }
 
+    fn remember_stale(&mut self, found: &[Found]) {
+        let stale = found.iter().filter_map(|&found| match found {
+            Found::Stale(start, end) => Some((start, end)),
+            _ => None,
+        });
+        self.check.stale.clear();
+        self.check.stale.extend(stale);
+    }
+
+    /// Whether nothing of the kind is at `start..end`, of which the kernel tells nothing: the list is read mapping by mapping (since
+    /// Linux 6.17), and one that shmat(2) splits at this moment may be missing from it once. Contents depend on it, so two looks in a
+    /// row have to agree.
+    fn is_stale(&self, start: usize, end: usize) -> bool {
+        let before = &self.check.stale;
+        before.iter().any(|s| s.0 <= start && end <= s.1)
+    }
+
     fn put_right(&mut self, found: Found) {
         match found {
-            Found::Stale(start, end) => self.unmapped(start, end),
+            Found::Stale(start, end) if self.is_stale(start, end) => self.unmapped(start, end),
+            Found::Stale(..) => {}
             Found::Protected(start, end, prot) => {
                 self.change(start, end - start, |r| r.prot = prot);
             }

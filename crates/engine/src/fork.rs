@@ -8,7 +8,6 @@
 
 use std::mem;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 use outpage_core::contract::Event;
@@ -31,26 +30,12 @@ use crate::live::Live;
 use crate::placement::Placement;
 use crate::regions::Region;
 use crate::releaser::Releaser;
-use crate::session::{Reserved, Session, SessionError};
+use crate::session::{Session, SessionError};
 use crate::start::{
     self, Begin, Engine, StartError, fatal, keep_only, open_uffds, os, owned, register_own,
 };
+use crate::ticket::{Arrived, DESCRIPTORS, Needed, Ticket};
 use crate::world::Mechanism;
-
-/// What the forking thread carries from before the fork to after it: descriptors, because the
-/// pager's own are in another table.
-pub struct Ticket {
-    session: Option<Fd>,
-    swap: Option<Fd>,
-    /// /dev/userfaultfd, where the pager has it.
-    device: Option<Fd>,
-    /// /proc.
-    proc: Option<Fd>,
-    child: Option<Reserved>,
-}
-
-/// Descriptors that a child needs at once while its pager starts: those of the ticket, and the pager's own.
-const DESCRIPTORS: u64 = 64;
 
 impl Engine {
     /// On the forking thread, with signals blocked: brings the pager to rest. Until
@@ -71,34 +56,13 @@ impl Engine {
         let Ok(Some(live)) = parked.as_deref() else {
             fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
         };
-        process::with_descriptors(DESCRIPTORS, || Ticket {
-            session: self.copy_of(live.session.descriptor()),
-            swap: (live.store.swap_file()).and_then(|f| self.copy_of(f.as_raw_fd())),
-            device: live.device.as_ref().and_then(|d| self.copy_of(d.number())),
-            proc: proc::directory().and_then(|number| self.copy_of(number)),
-            child: live.fork_member,
-        })
-    }
-
-    /// A descriptor of the pager's table, in the caller's.
-    fn copy_of(&self, number: i32) -> Option<Fd> {
-        let tid = self.tid.load(Ordering::SeqCst);
-        if let Ok(copy) = process::descriptor_of(Tid(tid), number) {
-            return Some(copy);
-        }
-        let path = format!("{tid}/fd/{number}\0");
-        let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
-        let flags = if proc::directory() == Some(number) {
-            libc::O_PATH | libc::O_DIRECTORY
-        } else {
-            libc::O_RDWR
-        };
-        proc::open(path, flags).ok()
+        let pager = Tid(self.tid.load(Ordering::SeqCst));
+        Ticket::new(pager, live.fork_needs, live.fork_member)
     }
 
     /// In the parent, after the fork returned `pid` (or a negative error): the pager goes on.
     pub fn fork_parent(&self, ticket: Ticket, pid: i32) {
-        drop(ticket);
+        ticket.give_back();
         self.forked_pid.store(pid, Ordering::SeqCst);
         self.gate.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.gate, 1, Scope::Process);
@@ -112,6 +76,7 @@ impl Engine {
         let Some(live) = live else {
             fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
         };
+        let ticket = ticket.arrive();
         // The pager's thread owns the copies in its table; those in this one are to go.
         let copies = ticket.numbers();
         let holes = keep_out(&live);
@@ -134,12 +99,6 @@ impl Engine {
     }
 }
 
-impl Ticket {
-    fn numbers(&self) -> [Option<i32>; 4] {
-        [&self.session, &self.swap, &self.device, &self.proc].map(|fd| fd.as_ref().map(Fd::number))
-    }
-}
-
 /// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`) free while the pager takes its places: a touch is to
 /// be an error, as without Outpage. Returns what to unmap then.
 fn keep_out(live: &Live) -> Vec<(usize, usize)> {
@@ -155,8 +114,8 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     mapped.collect()
 }
 
-/// On the pager's thread: rests until the fork is over.
-pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+/// Ends what is under way, and lets the child have the managed memory.
+fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.
     loop {
@@ -164,11 +123,20 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
         live.quiesce_all();
         live.pager.handle(clock::now(), Event::Forking);
         live.drive();
-        if live.pager.in_flight() == 0 && live.world.is_calm() {
-            break;
+        if live.pager.in_flight() > 0 || !live.world.is_calm() {
+            continue;
+        }
+        match live.give_to_children(true) {
+            // A mapping went or moves at this moment.
+            Err(_) if live.world.is_changing() => {}
+            result => return result,
         }
     }
-    if let Err(error) = live.give_to_children(true) {
+}
+
+/// On the pager's thread: rests until the fork is over.
+pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+    if let Err(error) = come_to_rest(&mut live) {
         let _ = live.give_to_children(false);
         live.let_fork_keeps_go();
         live.calls.answer(slot, -(error.number() as isize));
@@ -178,6 +146,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     // What the parent's log holds now is the beginning of the child's.
     live.pager.flush(true);
     live.fork_member = live.session.begin_fork().ok();
+    live.fork_needs = Needed::of(&live);
     let forks_so_far = engine.gate.load(Ordering::SeqCst);
     live.calls.answer(slot, 0);
     if let Ok(mut parked) = engine.parked.lock() {
@@ -212,7 +181,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
 pub(crate) fn revive(
     engine: &'static Engine,
     mut live: Box<Live>,
-    ticket: Ticket,
+    ticket: Arrived,
 ) -> Result<Box<Live>, StartError> {
     let begun = process::with_descriptors(DESCRIPTORS, || {
         let _visible = Visible::now();
@@ -236,7 +205,7 @@ pub(crate) fn revive(
 fn begin_child(
     engine: &'static Engine,
     live: &mut Box<Live>,
-    ticket: Ticket,
+    ticket: Arrived,
 ) -> Result<(), StartError> {
     let [session, swap, device, proc] = ticket.numbers();
     keep_only(&[engine.paths.uffd_device, session, swap, device, proc])?;
@@ -297,7 +266,7 @@ fn begin_child(
 /// The child's mappings under the child's descriptor.
 fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
-    live.world.regions.unpin_all();
+    live.world.regions.let_all_leave();
     let regions: Vec<_> = live.world.regions.all().to_vec();
     // All of them first: what follows may map pages anywhere.
     for region in regions.iter().filter(|region| !region.not_forked) {

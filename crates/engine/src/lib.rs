@@ -29,12 +29,14 @@ mod serve;
 pub mod session;
 pub mod staged;
 mod start;
+mod stays;
 mod threads;
+mod ticket;
 mod together;
 mod unmanaged;
 mod wait;
 mod workers;
 pub mod world;
 
-pub use fork::Ticket;
 pub use start::{Engine, Setup, StartError};
+pub use ticket::Ticket;

@@ -20,6 +20,7 @@ use crate::placement::Placement;
 use crate::regions::Region;
 use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
 use crate::threads::Kept;
+use crate::ticket::Needed;
 use crate::together::Together;
 use crate::world::World;
 
@@ -110,6 +111,8 @@ pub struct Live {
     pub(crate) device: Option<Fd>,
     /// The member that the child being forked will be.
     pub(crate) fork_member: Option<crate::session::Reserved>,
+    /// What the child to come needs of the pager's descriptors.
+    pub(crate) fork_needs: Needed,
     /// Frames set apart for copies and reads (write-protect mechanism).
     pub(crate) pool: usize,
 }
@@ -158,6 +161,7 @@ impl Live {
             kept: Vec::with_capacity(64),
             device: None,
             fork_member: None,
+            fork_needs: Needed::default(),
             pool: 0,
         }
     }
@@ -288,6 +292,9 @@ impl Live {
     pub(crate) fn drive(&mut self) {
         while let Some(action) = self.held.take().or_else(|| self.pager.poll_action()) {
             self.act(action);
+        }
+        if self.world.any_stayed() {
+            self.keep_what_stayed();
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Region {
     pub found: bool,
     /// A touch is an error (`MADV_GUARD_INSTALL`): no neighbour's fault may fill it.
     pub guarded: bool,
+    /// The kernel refused to give pages of it up: no page of it is a victim for now.
+    pub stays: bool,
 }
 
 impl Region {
@@ -51,6 +53,12 @@ impl Region {
         self.prot == libc_prot::READ | libc_prot::WRITE && !self.locked
     }
 
+    /// Whether no page of it may leave.
+    #[must_use]
+    pub const fn holds_no_victim(&self) -> bool {
+        self.locked || self.stays || self.pins > 0
+    }
+
     fn cut(&self, start: usize, end: usize) -> Self {
         Self {
             start,
@@ -65,7 +73,7 @@ impl Region {
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
             && (self.prot, self.locked, self.pins) == (next.prot, next.locked, next.pins)
             && (self.wiped_by_fork, self.not_forked) == (next.wiped_by_fork, next.not_forked)
-            && (self.found, self.guarded) == (next.found, next.guarded)
+            && (self.found, self.guarded, self.stays) == (next.found, next.guarded, next.stays)
     }
 }
 
@@ -183,6 +191,7 @@ impl Regions {
             not_forked: false,
             found: false,
             guarded: false,
+            stays: false,
         };
         self.insert(region);
         region
@@ -265,9 +274,11 @@ impl Regions {
         }
     }
 
-    /// Forgets the pins of threads that are not in this process.
-    pub fn unpin_all(&mut self) {
-        self.list.iter_mut().for_each(|region| region.pins = 0);
+    /// In a forked child, which has neither the threads that pinned memory nor its parent's locks (mlock(2)): every page may leave.
+    pub fn let_all_leave(&mut self) {
+        for region in &mut self.list {
+            (region.pins, region.locked, region.stays) = (0, false, false);
+        }
     }
 
     /// Managed bytes.
@@ -316,6 +327,19 @@ mod tests {
         assert!(![heap, apart].contains(&guard.first.object()));
         assert_eq!(regions.address(below.first), Some((0x2C_000, 0x14)));
         assert_eq!(regions.all().len(), 3);
+    }
+
+    #[test]
+    fn a_child_has_no_locks_and_no_pins() {
+        let mut regions = Regions::new();
+        let mut out = Vec::new();
+        regions.add(0x10_000, 0x20_000, RW, true);
+        regions.update(0x12_000, 0x14_000, &mut out, |r| r.pins = 1);
+        regions.update(0x18_000, 0x1A_000, &mut out, |r| r.stays = true);
+        assert!(regions.all().iter().all(Region::holds_no_victim));
+        regions.let_all_leave();
+        assert!(!regions.all().iter().any(Region::holds_no_victim));
+        assert!(regions.all().iter().all(Region::plain));
     }
 
     #[test]

@@ -25,7 +25,21 @@ struct Order {
     state: AtomicU32,
     address: AtomicUsize,
     len: AtomicUsize,
-    done: AtomicBool,
+    /// The address space is changing: what is left is to stay.
+    stop: AtomicBool,
+    /// First address that was not released.
+    reached: AtomicUsize,
+    /// It was refused.
+    refused: AtomicBool,
+}
+
+/// How far a release came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Released {
+    /// Bytes from the beginning that were thrown away.
+    pub(crate) bytes: usize,
+    /// The kernel refused the next page. Otherwise a change of the address space came between, if anything is left.
+    pub(crate) refused: bool,
 }
 
 /// The thread, as the pager sees it.
@@ -36,26 +50,35 @@ pub(crate) struct Releaser {
 }
 
 impl Releaser {
-    /// Throws `len` bytes from `address` on away. False where the kernel refuses part of it.
-    pub(crate) fn release(&self, address: usize, len: usize, uffd: &Uffd) -> bool {
+    /// Throws `len` bytes from `address` on away, until the address space changes: something else may be mapped there then.
+    pub(crate) fn release(&self, address: usize, len: usize, uffd: &Uffd) -> Released {
         let order = self.order.get_or_init(start);
         let mut heard = self.heard.borrow_mut();
         heard.begin(address, len);
         order.address.store(address, Ordering::Relaxed);
         order.len.store(len, Ordering::Relaxed);
+        order.stop.store(false, Ordering::Relaxed);
+        let known = uffd.known_changes();
         order.state.store(ASKED, Ordering::Release);
         futex::wake(&order.state, 1, Scope::Process);
         while order.state.load(Ordering::Acquire) == ASKED {
             uffd.gather_but(&mut |message| heard.take(message));
+            if uffd.known_changes() > known {
+                order.stop.store(true, Ordering::Relaxed);
+            }
             process::yield_now();
         }
-        heard.end(&mut |message| uffd.put_back(message));
-        order.done.load(Ordering::Relaxed)
+        let released = Released {
+            bytes: order.reached.load(Ordering::Relaxed) - address,
+            refused: order.refused.load(Ordering::Relaxed),
+        };
+        heard.end(released, &mut |message| uffd.put_back(message));
+        released
     }
 }
 
-/// How often each page of a range was said to be removed while that was being done: once for ourselves, and in as many
-/// messages as there are mappings. What is said once more the program had done.
+/// How often each page of a range was said to be removed while that was being done: once for ourselves. What is said once more
+/// the program had done.
 #[derive(Default)]
 struct Heard {
     start: usize,
@@ -91,9 +114,12 @@ impl Heard {
         [rest(from, inside), rest(beyond, to)]
     }
 
-    /// Gives `put` what the program had removed.
-    fn end(&mut self, put: &mut dyn FnMut(Message)) {
-        for (i, _) in self.counts.iter().enumerate().filter(|c| *c.1 > 1) {
+    /// Gives `put` what the program had removed. Of a page that was refused the kernel may have told for ourselves: a mapping that is
+    /// locked while it waits to be heard is looked at again.
+    fn end(&mut self, released: Released, put: &mut dyn FnMut(Message)) {
+        let ours = released.bytes / PAGE_BYTES + usize::from(released.refused);
+        let removed = |i: usize, count: u8| count > u8::from(i < ours);
+        for (i, _) in (self.counts.iter().enumerate()).filter(|c| removed(c.0, *c.1)) {
             let start = self.start + i * PAGE_BYTES;
             let end = start + PAGE_BYTES;
             put(Message::Removed { start, end });
@@ -108,11 +134,24 @@ impl Order {
                 futex::wait(&self.state, IDLE, None, Scope::Process);
                 continue;
             }
-            let address = self.address.load(Ordering::Relaxed);
-            let done = map::release(address, self.len.load(Ordering::Relaxed)).is_ok();
-            self.done.store(done, Ordering::Relaxed);
+            self.release_each();
             self.state.store(IDLE, Ordering::Release);
         }
+    }
+
+    /// Page by page. Of a longer range the kernel tells twice where its mapping is split meanwhile, by a lock or an unmapping
+    /// (`madvise_dontneed_free` in mm/madvise.c, Linux 6.18), and what is told twice the program had done. And while the pager reads
+    /// what it is told of one page it sees whether the next is still what it was.
+    fn release_each(&self) {
+        let start = self.address.load(Ordering::Relaxed);
+        let end = start + self.len.load(Ordering::Relaxed);
+        let (mut at, mut refused) = (start, false);
+        while at < end && !refused && !self.stop.load(Ordering::Relaxed) {
+            refused = map::release(at, PAGE_BYTES).is_err();
+            at += if refused { 0 } else { PAGE_BYTES };
+        }
+        self.reached.store(at, Ordering::Relaxed);
+        self.refused.store(refused, Ordering::Relaxed);
     }
 }
 
@@ -154,7 +193,27 @@ mod tests {
         assert_eq!(heard.take(removed(19, 25)), [None, Some(removed(20, 25))]);
         assert_eq!(heard.take(removed(30, 31)), [Some(removed(30, 31)), None]);
         let mut theirs = Vec::new();
-        heard.end(&mut |message| theirs.push(message));
+        let whole = Released {
+            bytes: 10 * PAGE_BYTES,
+            refused: false,
+        };
+        heard.end(whole, &mut |message| theirs.push(message));
         assert_eq!(theirs, [removed(10, 11), removed(11, 12), removed(19, 20)]);
+    }
+
+    #[test]
+    fn what_is_said_of_pages_that_were_not_reached_is_the_programs() {
+        let mut heard = Heard::default();
+        heard.begin(10 * PAGE_BYTES, 4 * PAGE_BYTES);
+        for page in [10, 11, 12, 13] {
+            assert_eq!(heard.take(removed(page, page + 1)), [None, None]);
+        }
+        let mut theirs = Vec::new();
+        let part = Released {
+            bytes: PAGE_BYTES,
+            refused: true,
+        };
+        heard.end(part, &mut |message| theirs.push(message));
+        assert_eq!(theirs, [removed(12, 13), removed(13, 14)]);
     }
 }

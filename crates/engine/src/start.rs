@@ -28,11 +28,11 @@ use crate::call::{Call, Calls};
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
 use crate::contiguous;
 use crate::encryption::{self, EncryptionError};
-use crate::fork::Ticket;
 use crate::frames::Frames;
 use crate::live::{Live, Rest};
 use crate::report;
 use crate::session::{EXTENT_SLOTS, Session, SessionError, SessionPaths};
+use crate::ticket::Arrived;
 use crate::workers::Workers;
 use crate::world::{Mechanism, World};
 
@@ -120,7 +120,7 @@ pub(crate) const STACK_BYTES: usize = 512 << 10;
 /// What a new pager thread begins with.
 pub(crate) enum Begin {
     Fresh,
-    Child(Box<Live>, Ticket),
+    Child(Box<Live>, Arrived),
 }
 
 impl Engine {
@@ -309,7 +309,7 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let pager = new_pager(&engine.config, slots_max)?;
-    let pool = pool_frames(&engine.config, mechanism);
+    let pool = pool_frames(&engine.config, mechanism, contiguous::kept());
     let frames = Frames::new(total + pool).map_err(os("reserve the staging area"))?;
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
@@ -344,14 +344,15 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
 }
 
 /// Frames that the write-protect mechanism needs beside those of pages: copies being written, reads
-/// on their way. Counted within the limit.
-fn pool_frames(config: &Config, mechanism: Mechanism) -> usize {
+/// on their way. Counted within the limit, of which they and the `kept` ones that are set apart already take a quarter at most.
+fn pool_frames(config: &Config, mechanism: Mechanism, kept: usize) -> usize {
     if mechanism == Mechanism::Move {
         return 0;
     }
     let writes = outpage_core::pager::WRITES_MAX * chunk_pages(config) as usize;
     let reads = 4 * window_pages(config) as usize;
-    (writes + reads).min(config.limit_pages() as usize / 4)
+    let quarter = config.limit_pages() as usize / 4;
+    (writes + reads).min(quarter.saturating_sub(kept))
 }
 
 /// The staging area and the doorbells are under the descriptor too.

@@ -19,6 +19,7 @@ use crate::hash::{Hasher, is_zero};
 use crate::regions::{Region, Regions};
 use crate::releaser::Releaser;
 use crate::staged::Staged;
+use crate::stays::Stays;
 
 mod changing;
 mod io;
@@ -73,6 +74,8 @@ pub struct World {
     pub cow_duplicates: u64,
     pub(crate) pagemap: Pagemap,
     pub(crate) memory: Memory,
+    /// Pages that could not be released.
+    pub(crate) stays: Stays,
     moves: Vec<MoveOutcome>,
     flags: Vec<PageFlags>,
     recent: [(usize, usize); 4],
@@ -125,6 +128,7 @@ impl World {
             cow_duplicates: 0,
             pagemap,
             memory,
+            stays: Stays::new(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             flags: vec![PageFlags::default(); RUN_PAGES],
             recent: [(0, 0); 4],
@@ -402,7 +406,7 @@ impl World {
     /// Takes `run` out of the program.
     fn detach_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
-            if segment.region.locked || segment.region.pins > 0 {
+            if segment.region.holds_no_victim() {
                 out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));
             } else if segment.plain {
                 world.detach_by_move(segment, out);
@@ -496,7 +500,7 @@ impl World {
             {
                 count += 1;
             }
-            self.release_in_program(address, count * PAGE_BYTES);
+            self.release_or_note(address, &pages[at..at + count]);
             // A writer that met the protection waits for it to go; it faults again, as missing.
             let _ = self.uffd.wake(address, count * PAGE_BYTES);
             at += count;

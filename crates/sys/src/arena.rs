@@ -1,7 +1,8 @@
 //! The pager's own allocator: never touches memory that the pager manages.
 //!
 //! Up to [`CLASS_BYTES_MAX`] bytes an allocation takes a chunk of the next power of two, carved from
-//! mapped blocks and kept on a list of its class when freed. Larger ones are mappings of their own,
+//! mapped blocks and kept on a list of its class when freed. One block is mapped ahead of need: at
+//! vm.max_map_count the kernel gives none any more. Larger ones are mappings of their own,
 //! grown by mremap and unmapped when freed. Everything mapped is entered in [`own`] and inherited by
 //! forked children.
 //!
@@ -52,6 +53,8 @@ struct State {
     /// What is left of the newest block: `at..end`.
     at: usize,
     end: usize,
+    /// The block after it, mapped ahead: `start..end`; empty where the kernel refused one.
+    spare: (usize, usize),
 }
 
 // SAFETY: `state` is reached only through `Guard`, which holds the lock.
@@ -85,6 +88,7 @@ impl Arena {
             free: [None; CLASSES],
             at: 0,
             end: 0,
+            spare: (0, 0),
         };
         Self {
             last_words: None,
@@ -144,9 +148,13 @@ impl Arena {
         Guard(self)
     }
 
-    /// Maps and registers `len` bytes (whole pages).
+    /// Maps and registers `len` bytes (whole pages), or says the last words.
     fn map(&self, len: usize) -> Result<usize, Errno> {
-        let start = map::anonymous(len).map_err(|error| self.refused(error))?;
+        self.try_map(len).map_err(|error| self.refused(error))
+    }
+
+    fn try_map(&self, len: usize) -> Result<usize, Errno> {
+        let start = map::anonymous(len)?;
         if let Err(error) = own::add(start, start + len, Fork::Inherited) {
             let _ = map::munmap(start, len);
             return Err(error);
@@ -181,9 +189,15 @@ impl Arena {
         if state.at.next_multiple_of(align) + bytes > state.end {
             let sixteenth = (self.mapped_bytes() / 16).next_power_of_two();
             let len = sixteenth.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-            let start = self.map(len).ok()?;
+            let (start, end) = match state.spare {
+                (start, end) if start < end => (start, end),
+                _ => self.map(len).map(|start| (start, start + len)).ok()?,
+            };
+            state.spare = self
+                .try_map(len)
+                .map_or((0, 0), |start| (start, start + len));
             let (old_at, old_end) = (state.at, state.end);
-            (state.at, state.end) = (start, start + len);
+            (state.at, state.end) = (start, end);
             state.keep_rest(old_at, old_end);
         }
         let start = state.at.next_multiple_of(align);

@@ -160,6 +160,27 @@ pub fn is_regular(fd: i32) -> Result<bool, Errno> {
     Ok(status(fd)?.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// What tells a file from all others: its file system's device and its inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// `st_dev` of fstat(2).
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+}
+
+/// Which file is behind `fd`.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn identity(fd: i32) -> Result<Identity, Errno> {
+    let status = status(fd)?;
+    Ok(Identity {
+        device: status.st_dev,
+        inode: status.st_ino,
+    })
+}
+
 /// The number of the inode behind `fd`.
 ///
 /// # Errors

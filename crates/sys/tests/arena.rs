@@ -218,17 +218,14 @@ fn the_arena_serves_a_whole_program() {
     );
 }
 
-#[test]
-fn a_forked_child_can_allocate() {
+/// Leaves a forked child with `ok`, and waits for it.
+fn in_a_child(ok: impl FnOnce() -> bool) {
     let held = GLOBAL.hold();
     // SAFETY: the child allocates from this arena only, whose lock the guard frees, and leaves by _exit.
     let child = unsafe { libc::fork() };
     drop(held);
     if child == 0 {
-        let ok = (0..1000usize)
-            .map(|size| vec![size; size].len())
-            .sum::<usize>()
-            == 499_500;
+        let ok = ok();
         // SAFETY: leaves at once.
         unsafe { libc::_exit(i32::from(!ok)) };
     }
@@ -236,4 +233,37 @@ fn a_forked_child_can_allocate() {
     // SAFETY: waits for the child made above.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forked_child_can_allocate() {
+    in_a_child(|| {
+        (0..1000usize)
+            .map(|size| vec![size; size].len())
+            .sum::<usize>()
+            == 499_500
+    });
+}
+
+/// As at vm.max_map_count: what was mapped before serves for a while.
+#[test]
+fn chunks_last_for_a_block_after_the_kernel_gives_no_more() {
+    in_a_child(|| {
+        let arena = Arena::new();
+        let layout = Layout::from_size_align(1 << 10, 8).expect("a layout");
+        // SAFETY: the layout is not empty, here and below; nothing is freed.
+        let first = unsafe { arena.alloc(layout) };
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: reads `none`.
+        let set = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const none) };
+        // SAFETY: as above.
+        let served = (0..4 << 10)
+            .take_while(|_| !unsafe { arena.alloc(layout) }.is_null())
+            .count();
+        // Two blocks of a mebibyte, less the first chunk.
+        !first.is_null() && set == 0 && served == (2 << 10) - 1
+    });
 }

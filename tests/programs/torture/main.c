@@ -34,7 +34,7 @@ static struct {
     {"dontunmap", op_dontunmap, 10, 0, 0},   {"protect", op_protect, 20, 0, 0},       {"mlock", op_mlock, 5, 0, 0},
     {"guard", op_guard, 10, 0, 0},           {"process", op_process, 10, 0, 0},       {"rawmap", op_rawmap, 10, 0, 0},
     {"rawmove", op_rawmove, 10, 0, 0},       {"rawdiscard", op_rawdiscard, 10, 0, 0}, {"rawprotect", op_rawprotect, 10, 0, 0},
-    {"rawtrim", op_rawtrim, 10, 0, 0},       {"shm", op_shm, 5, 0, 0},                {"memfd", op_memfd, 5, 0, 0},
+    {"rawtrim", op_rawtrim, 10, 0, 0},       {"rawlock", op_rawlock, 5, 0, 0},        {"shm", op_shm, 5, 0, 0},                {"memfd", op_memfd, 5, 0, 0},
     {"uffd", op_uffd, 5, 0, 0},              {"seal", op_seal, 2, 0, 0},              {"fork", op_fork, 2, 0, 0},
     {"orphan", op_orphan, 1, 0, 0},          {"exec", op_exec, 1, 0, 0},              {"spawn", op_spawn, 1, 0, 0},
     {"clone3", op_clone3, 2, 0, 0},          {"clone", op_clone, 2, 0, 0},            {"rawfork", op_rawfork, 1, 0, 0},

@@ -121,6 +121,22 @@ void op_mlock(Worker *w, Region *r) {
     NEED(!munlock(at(r, from), 8 * PAGE));
 }
 
+// Locked and unlocked behind the pager's back, which learns of it when it tries to throw a page away.
+void op_rawlock(Worker *w, Region *r) {
+    size_t from = below(w, r->pages - 8);
+    if (raw(SYS_mlock, (long)at(r, from), 8 * PAGE, 0, 0, 0) < 0) {
+        not_here = 1;
+        return;
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 8; i += 1 + round) put(w, r, from + i);
+        check_region(r, "beside locked unseen");
+        if (!below(w, 8)) op_fork(w, r);
+    }
+    NEED(!raw(SYS_munlock, (long)at(r, from), 8 * PAGE, 0, 0, 0));
+    check_region(r, "unlocked unseen");
+}
+
 // MADV_GUARD_INSTALL and MADV_GUARD_REMOVE, Linux 6.13.
 void op_guard(Worker *w, Region *r) {
     size_t from, count;

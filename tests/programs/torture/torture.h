@@ -97,7 +97,7 @@ __attribute__((always_inline)) static inline long raw(long number, long a, long 
 
 // memory.c
 Operation op_rw, op_dontneed, op_free, op_advise, op_remap, op_mremap, op_protect, op_mlock, op_dontunmap, op_guard,
-    op_process, op_rawmap, op_rawmove, op_rawdiscard, op_rawprotect, op_rawtrim;
+    op_process, op_rawmap, op_rawmove, op_rawdiscard, op_rawprotect, op_rawtrim, op_rawlock;
 // beside.c
 Operation op_shm, op_memfd, op_uffd, op_seal;
 // children.c

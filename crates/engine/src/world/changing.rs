@@ -5,7 +5,7 @@
 //! would come back; and what is not wanted there any more may be wanted elsewhere.
 
 use outpage_core::contract::{PageOutcome, Refusal};
-use outpage_core::units::{PageNo, PageRange};
+use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::uffd::{Change, Outcome, Stop, Uffd};
 
 use super::World;
@@ -98,14 +98,37 @@ impl World {
         })
     }
 
-    /// Throws the frames of `len` bytes of the program's away. False where the kernel refuses.
-    pub(super) fn release_in_program(&self, address: usize, len: usize) -> bool {
+    /// Throws the frame of the program's page at `address` away. False where the kernel refuses.
+    pub(super) fn release_in_program(&self, address: usize) -> bool {
         let address = match self.change_at(address) {
             // The program has it done.
             Some(Change::Removed) => return true,
             Some(Change::Moved) => self.uffd.moved_to(address),
             None => address,
         };
-        self.releaser.release(address, len, &self.uffd)
+        let released = self.releaser.release(address, PAGE_BYTES, &self.uffd);
+        released.bytes > 0
+    }
+
+    /// Throws `pages`, which lie from `address` on, away, or notes which of them stay.
+    pub(super) fn release_or_note(&mut self, address: usize, pages: &[PageNo]) {
+        let at = |i: usize| address + i * PAGE_BYTES;
+        let mut i = 0;
+        while i < pages.len() {
+            let still = (i..pages.len()).take_while(|&i| self.change_at(at(i)).is_none());
+            let (gone, refused) = match still.count() {
+                0 => (1, !self.release_in_program(at(i))),
+                count => {
+                    let len = count * PAGE_BYTES;
+                    let released = self.releaser.release(at(i), len, &self.uffd);
+                    let done = released.bytes / PAGE_BYTES;
+                    (done + usize::from(released.refused), released.refused)
+                }
+            };
+            i += gone;
+            if refused {
+                self.stayed(pages[i - 1], true);
+            }
+        }
     }
 }

@@ -40,7 +40,8 @@ impl World {
         let Some((before, _)) = self.regions.address(page) else {
             return;
         };
-        let mut address = before;
+        // Where it was something else may be mapped by now.
+        let mut address = self.uffd.moved_to(before);
         let mut last_look = false;
         loop {
             let read = self.memory.read(address, self.frames.content_mut(place));
@@ -121,14 +122,17 @@ impl World {
         if self.mechanism == Mechanism::Move {
             return self.staged.insert(page, place);
         }
-        if let Some((address, _)) = self.regions.address(page) {
-            self.copy_protected(address, place);
+        if let Some((address, _)) = self.regions.address(page)
+            && !self.copy_protected(address, place)
+        {
+            self.stayed(page, false);
         }
         self.frames.set_free(place);
     }
 
-    /// Copies `place` to the program, protected. A mapping that moves away meanwhile is followed.
-    fn copy_protected(&self, mut address: usize, place: Place) {
+    /// Copies `place` to the program, protected. A mapping that moves away meanwhile is followed. False where a page is that was never
+    /// released, and is not protected.
+    fn copy_protected(&self, mut address: usize, place: Place) -> bool {
         let mode = CopyMode {
             write_protect: true,
             dont_wake: false,
@@ -141,7 +145,8 @@ impl World {
                 // Whatever else stops it has taken the page away. This would lose it.
                 Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
                 Some(Stop::Again) if moved != address => address = moved,
-                _ => return,
+                Some(Stop::Exists) => return false,
+                _ => return true,
             }
         }
     }

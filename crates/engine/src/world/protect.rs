@@ -70,7 +70,7 @@ impl World {
             return self.refuse_protected(segment.at(i));
         }
         if self.mechanism == Mechanism::Move {
-            if !self.release_in_program(segment.at(i), PAGE_BYTES) {
+            if !self.release_in_program(segment.at(i)) {
                 self.frames.set_free(place);
                 return self.refuse_protected(segment.at(i));
             }

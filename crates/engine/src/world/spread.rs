@@ -9,9 +9,10 @@ use core::ops::Range;
 use outpage_core::contract::PageOutcome;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::pagemap::PageFlags;
-use outpage_sys::uffd::{MoveMode, MoveOutcome};
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
-use super::{RUN_PAGES, Segment, World};
+use super::{RUN_PAGES, Segment, World, out_of_memory};
 use crate::frames::{Place, Places};
 
 /// Pages between two runs, at most, that one call passes over. Moving single pages with 1, 2, 3, 4 and 6 pages between took 0.61
@@ -52,7 +53,7 @@ impl World {
         let segment = self.segment(span).ok()?;
         let region = &segment.region;
         let whole = segment.pages as u64 == span.pages;
-        (whole && segment.plain && !region.locked && region.pins == 0).then_some(segment)
+        (whole && segment.plain && !region.holds_no_victim()).then_some(segment)
     }
 
     fn detach_at_once(
@@ -122,15 +123,34 @@ impl World {
             let how = MoveMode::default();
             self.uffd
                 .move_run(address, from, how, &mut report, &self.pagemap);
-            let moved = self.uffd.moved_to(address);
             match report[0] {
                 MoveOutcome::Moved => return self.frames.set_empty(place),
-                MoveOutcome::Changing if moved != address => address = moved,
-                // Unmapped or emptied at this moment: the page is not wanted.
-                MoveOutcome::Changing => return self.frames.set_free(place),
-                other => panic!("the page at {address:#x} cannot be put back: {other:?}"),
+                MoveOutcome::Changing => {}
+                _ if self.copy_back(address, place) => return,
+                _ => {}
             }
+            let moved = self.uffd.moved_to(address);
+            if moved == address {
+                // Unmapped or emptied at this moment: the page is not wanted.
+                return self.frames.set_free(place);
+            }
+            address = moved;
         }
+    }
+
+    /// It was locked or protected meanwhile, which a move does not go with. False where the mapping at `address` is changing.
+    fn copy_back(&mut self, address: usize, place: Place) -> bool {
+        let from = self.frames.address(place);
+        let copied = self.patiently(address, |uffd| {
+            uffd.copy(address, from, PAGE_BYTES, CopyMode::default())
+        });
+        match copied.stop {
+            Some(Stop::Again) => return false,
+            Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+            // Done; or the range is gone, and the page is not wanted.
+            _ => self.frames.set_free(place),
+        }
+        true
     }
 
     /// Puts the staged pages of `runs`, which lie as those of [`Self::detach`] and are [in step](Self::in_step), back into the

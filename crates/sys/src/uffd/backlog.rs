@@ -57,6 +57,10 @@ impl Backlog {
         self.changes.is_empty()
     }
 
+    pub(super) fn changes(&self) -> usize {
+        self.changes.len()
+    }
+
     pub(super) fn put(&mut self, messages: &[Message]) {
         for &message in messages {
             match message {

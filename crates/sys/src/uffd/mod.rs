@@ -299,6 +299,12 @@ impl Uffd {
         self.backlog.borrow().moved_to(address)
     }
 
+    /// Changes that were read and not given out yet.
+    #[must_use]
+    pub fn known_changes(&self) -> usize {
+        self.backlog.borrow().changes()
+    }
+
     /// Whether every change that was read was given out.
     #[must_use]
     pub fn is_calm(&self) -> bool {
