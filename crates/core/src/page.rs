@@ -70,6 +70,8 @@ pub const READ_AHEAD: u8 = 2;
 pub const COLLECTED: u8 = 4;
 /// Zero-filled around a fault, not seen with content yet.
 pub const ZERO_AROUND: u8 = 8;
+/// Stayed staged as a sample when its neighbours were mapped, and is touched now.
+pub const SAMPLED: u8 = 16;
 
 /// One page. Without padding, and in one piece: a transition touches most of it.
 #[derive(Clone, Copy)]

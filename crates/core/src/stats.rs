@@ -52,6 +52,13 @@ pub struct Stats {
     /// Of those, unmapped, discarded or lost untouched. What is left of [`Self::read_ahead`] is
     /// staged or being read.
     pub read_ahead_dropped: u64,
+    /// Pages mapped along that a sample says were touched, an estimate: those that touched sampled
+    /// pages stand for.
+    pub along_used: u64,
+    /// The same of sampled pages that were not touched in time.
+    pub along_unused: u64,
+    /// The squares of what each sampled page stands for, summed: how sure the two are.
+    pub along_squares: u64,
     /// Windows of major faults by the size that read-ahead chose, before it was cut to what is
     /// paged out, exactly up to 64 pages.
     pub windows: Sizes,
@@ -103,6 +110,9 @@ impl Stats {
             hits: self.read_ahead_hits,
             late: self.read_ahead_late,
             waste: self.read_ahead_waste,
+            along_used: self.along_used,
+            along_unused: self.along_unused,
+            along_squares: self.along_squares,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A page that nobody asked for waits staged, clean and unmapped. Its touch is a hit; its release
 //! without one is waste. Under [`Arrival::Mapped`](crate::readahead::Arrival::Mapped) neighbours are
-//! mapped along with a touched page, and whether they are used is not seen: they are neither.
+//! mapped along with a touched page, and whether they are used is not seen: a governed policy keeps a
+//! sample of them staged, and the rates take what it tells for the rest. Without a sample they are neither.
 
 use crate::units::{ObjectId, PageNo};
 
@@ -23,6 +24,12 @@ pub struct SwapCache {
     pub late: u64,
     /// Of the pages read ahead, released untouched.
     pub waste: u64,
+    /// Of those mapped along, pages that touched samples stand for.
+    pub along_used: u64,
+    /// Of those mapped along, pages that untouched samples stand for.
+    pub along_unused: u64,
+    /// The squares of what each sample stands for, summed.
+    pub along_squares: u64,
 }
 
 impl SwapCache {
@@ -35,32 +42,76 @@ impl SwapCache {
         hits: 0,
         late: 0,
         waste: 0,
+        along_used: 0,
+        along_unused: 0,
+        along_squares: 0,
     };
 
-    /// Hits as a share of the pages read ahead whose use can be seen. Where none is mapped along,
+    /// Hits as a share of the pages read ahead, those mapped along by their sample. Where none is mapped along,
     /// this is the hit rate of the ASP paper (HPDC 2010, section 4.1): swap cache hits by pages
-    /// read less swap-ins.
+    /// read less swap-ins. Where there is no sample, of the pages whose use can be seen.
     #[must_use]
-    pub fn hit_rate(&self) -> Option<f64> {
-        share(self.hits, self.read_ahead.checked_sub(self.mapped)?)
+    pub fn hit_rate(&self) -> Option<Rate> {
+        let seen = self.read_ahead.checked_sub(self.mapped)?;
+        self.rate(self.hits, seen)
     }
 
-    /// Hits as a share of the pages whose fate is known.
+    /// Hits as a share of the pages whose fate is known, those mapped along by their sample.
     #[must_use]
-    pub fn accuracy(&self) -> Option<f64> {
-        share(self.hits, self.hits.saturating_add(self.waste))
+    pub fn accuracy(&self) -> Option<Rate> {
+        self.rate(self.hits, self.hits.saturating_add(self.waste))
+    }
+
+    /// `part` of `whole` pages whose use is seen, and what the sample tells of those mapped along.
+    fn rate(&self, part: u64, whole: u64) -> Option<Rate> {
+        let with = |used: f64| {
+            let mapped = self.mapped as f64;
+            (part as f64 + used * mapped) / (whole as f64 + mapped)
+        };
+        match self.along().filter(|_| self.mapped > 0) {
+            Some(along) => Some(Rate {
+                share: with(along.share),
+                low: with(along.low),
+                high: with(along.high),
+            }),
+            None => share(part, whole).map(Rate::exact),
+        }
+    }
+
+    /// The share of the pages mapped along that is used, by their sample. `None` without one.
+    ///
+    /// The interval is Wilson's (Journal of the American Statistical Association 22, 1927) at 95 %, with the
+    /// sample's effective size: its pages stand for different numbers of others.
+    #[must_use]
+    pub fn along(&self) -> Option<Rate> {
+        /// The normal distribution's 97.5 % quantile.
+        const Z: f64 = 1.96;
+        let known = self.along_used.saturating_add(self.along_unused) as f64;
+        let used = share(
+            self.along_used,
+            self.along_used.saturating_add(self.along_unused),
+        )?;
+        let n = known * known / (self.along_squares.max(1) as f64);
+        let middle = used + Z * Z / (2.0 * n);
+        let square = used * (1.0 - used) / n + Z * Z / (4.0 * n * n);
+        let (reach, scale) = (Z * square_root(square), 1.0 + Z * Z / n);
+        Some(Rate {
+            share: used,
+            low: ((middle - reach) / scale).max(0.0),
+            high: ((middle + reach) / scale).min(1.0),
+        })
     }
 
     /// The share of touches that would have been major faults, and were hits.
     #[must_use]
-    pub fn coverage(&self) -> Option<f64> {
-        share(self.hits, self.hits.saturating_add(self.major_faults))
+    pub fn coverage(&self) -> Option<Rate> {
+        share(self.hits, self.hits.saturating_add(self.major_faults)).map(Rate::exact)
     }
 
     /// The share of hits that found their page already read.
     #[must_use]
-    pub fn timeliness(&self) -> Option<f64> {
-        share(self.hits.checked_sub(self.late)?, self.hits)
+    pub fn timeliness(&self) -> Option<Rate> {
+        share(self.hits.checked_sub(self.late)?, self.hits).map(Rate::exact)
     }
 
     /// Takes other counts in. Sums stop at the largest number: counts may come from memory that others write.
@@ -72,7 +123,44 @@ impl SwapCache {
         self.hits = self.hits.saturating_add(other.hits);
         self.late = self.late.saturating_add(other.late);
         self.waste = self.waste.saturating_add(other.waste);
+        self.along_used = self.along_used.saturating_add(other.along_used);
+        self.along_unused = self.along_unused.saturating_add(other.along_unused);
+        self.along_squares = self.along_squares.saturating_add(other.along_squares);
     }
+}
+
+/// A share, and the interval in which the true one lies with 95 % probability where it is estimated.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rate {
+    /// The share, 0 to 1.
+    pub share: f64,
+    /// The interval's lower end; the share itself where that is counted.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Rate {
+    /// A share that is counted.
+    const fn exact(share: f64) -> Self {
+        Self {
+            share,
+            low: share,
+            high: share,
+        }
+    }
+
+    /// Whether it is an estimate.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        self.low < self.high
+    }
+}
+
+/// Newton's iteration: `core` has no square root. `of` is from 0 to 1.
+fn square_root(of: f64) -> f64 {
+    // From above, where it converges; 40 halvings reach any root that matters here.
+    (0..40).fold(1.0, |root, _| (root + of / root) / 2.0)
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {

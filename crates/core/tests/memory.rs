@@ -147,7 +147,10 @@ fn bytes(pages: u64, sets: [usize; 3]) -> usize {
         Setup {
             reclaim: (reclaim::REGISTRY[0].build)(),
             pageout: (pageout.build)(pageout.params()),
-            readahead: (readahead.build)(readahead.params()),
+            readahead: (readahead.build)(readahead::Params {
+                govern: readahead::Govern::On,
+                ..readahead.params()
+            }),
             slots: slots.build,
             frames: pages as usize / 2,
             slots_max: 4 * pages as u32,

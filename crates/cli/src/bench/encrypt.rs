@@ -39,7 +39,7 @@ pub struct Options {
 /// When a run failed or its contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
-    let machine = Machine::look(&common.swap);
+    let machine = Machine::look(&common.runs.swap);
     print!("{}", machine.describe());
     let pages = Alone::measure();
     println!("{pages}");
@@ -55,11 +55,11 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut problems = Vec::new();
     let commands = |plain: Vec<OsString>| {
         let way = |how: &str| {
-            let mut all = common.run_args.clone();
+            let mut all = common.runs.run_args.clone();
             all.extend(["--encrypt".to_owned(), how.to_owned()]);
             let outpage = OutpageRun {
                 limit_bytes: common.memory,
-                swap: &common.swap,
+                swap: &common.runs.swap,
                 options: &all,
                 stats: &stats,
             };
@@ -76,8 +76,8 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     print!("{}", render(&results, ["unencrypted", "encrypted"]));
     shares.iter().for_each(|share| println!("{share}"));
     let results = json!({"benchmark": "encrypt", "machine": machine, "limit_bytes": common.memory,
-        "run_args": common.run_args, "page": pages, "workloads": results, "shares": shares, "problems": problems});
-    let written = common.write_json(&results);
+        "run_args": common.runs.run_args, "page": pages, "workloads": results, "shares": shares, "problems": problems});
+    let written = common.runs.write_json(&results);
     verdict(&problems).and(guard.finish()).and(written)
 }
 

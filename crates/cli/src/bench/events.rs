@@ -38,11 +38,12 @@ pub struct Options {
 /// When a run failed or its contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
-    let machine = Machine::look(&common.swap);
+    let machine = Machine::look(&common.runs.swap);
     print!("{}", machine.describe());
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let logs = common
+        .runs
         .swap
         .join(format!("outpage-bench-events-{}", std::process::id()));
     guard.note(&Undo::Remove(logs.clone()))?;
@@ -50,8 +51,8 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         .map_err(|error| BenchError::Failed(format!("cannot make {}: {error}", logs.display())))?;
     let outpage = OutpageRun {
         limit_bytes: common.memory,
-        swap: &common.swap,
-        options: &common.run_args,
+        swap: &common.runs.swap,
+        options: &common.runs.run_args,
         stats: &stats,
     };
     let bench = Bench {
@@ -75,8 +76,8 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     print!("{}", render(&results, ["without", "with"]));
     encoded.iter().for_each(|one| println!("{one}"));
     let results = json!({"benchmark": "events", "machine": machine, "limit_bytes": common.memory,
-        "run_args": common.run_args, "workloads": results, "logs": encoded, "problems": problems});
-    let written = common.write_json(&results);
+        "run_args": common.runs.run_args, "workloads": results, "logs": encoded, "problems": problems});
+    let written = common.runs.write_json(&results);
     verdict(&problems).and(guard.finish()).and(written)
 }
 

@@ -97,11 +97,11 @@ struct Measured {
 /// # Errors
 /// When a run failed, or its faults were not of the kind that was wanted.
 pub fn run(options: &Options) -> Result<(), BenchError> {
-    let machine = Machine::look(&options.common.swap);
+    let machine = Machine::look(&options.common.runs.swap);
     print!("{}", machine.describe());
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
-    let disk = Disk::create(&options.common.swap)?;
+    let disk = Disk::create(&options.common.runs.swap)?;
     let mut steps = Steps::new(KINDS.len() * CPUS.len() * options.rounds as usize);
     let mut all: Vec<Measured> = (CPUS.iter())
         .flat_map(|&cpus| {
@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
                 Err(BenchError::Failed(why)) => problems.push(why),
                 Err(other) => return Err(other),
             }
-            if !problems.is_empty() && !options.common.keep_going {
+            if !problems.is_empty() && !options.common.runs.keep_going {
                 break 'rounds;
             }
         }
@@ -139,18 +139,18 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     print!("{}", render(&all));
     let results = json!({"benchmark": "faults", "machine": machine, "load_average": load,
         "limit_bytes": options.common.memory, "measured": all, "problems": problems});
-    let written = options.common.write_json(&results);
+    let written = options.common.runs.write_json(&results);
     verdict(&problems).and(guard.finish()).and(written)
 }
 
 /// Touches of a program whose pages are mostly in the swap file, or hot and partly staged.
 fn touches(options: &Options, what: What, cpus: Cpus, stats: &Path) -> Result<Round, BenchError> {
     let common = &options.common;
-    let mut run_args = common.run_args.clone();
+    let mut run_args = common.runs.run_args.clone();
     run_args.push("--readahead=none".into());
     let outpage = OutpageRun {
         limit_bytes: common.memory,
-        swap: &common.swap,
+        swap: &common.runs.swap,
         options: &run_args,
         stats,
     };
@@ -169,7 +169,7 @@ fn touches(options: &Options, what: What, cpus: Cpus, stats: &Path) -> Result<Ro
     }
     command.extend(outpage.wrap(program)?);
     let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
-    let run = launch(&command, None, common.timeout())?;
+    let run = launch(&command, None, common.runs.timeout())?;
     let Ending::Finished { report } = &run.ending else {
         let why = describe(&run.ending);
         return Err(BenchError::Failed(format!("{what:?}: {why}")));

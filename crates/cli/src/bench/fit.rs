@@ -32,14 +32,14 @@ pub struct Options {
 /// When a run failed or its contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
-    let machine = Machine::look(&common.swap);
+    let machine = Machine::look(&common.runs.swap);
     print!("{}", machine.describe());
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let outpage = OutpageRun {
         limit_bytes: common.memory,
-        swap: &common.swap,
-        options: &common.run_args,
+        swap: &common.runs.swap,
+        options: &common.runs.run_args,
         stats: &stats,
     };
     let bench = Bench {
@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let fits = bench.run(commands, |_| {}, &mut problems)?;
     print!("{}", render(&fits, ["without", "with"]));
     let results = json!({"benchmark": "fit", "machine": machine, "limit_bytes": common.memory,
-        "run_args": common.run_args, "workloads": fits, "problems": problems});
-    let written = common.write_json(&results);
+        "run_args": common.runs.run_args, "workloads": fits, "problems": problems});
+    let written = common.runs.write_json(&results);
     verdict(&problems).and(guard.finish()).and(written)
 }

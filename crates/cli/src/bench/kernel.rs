@@ -6,11 +6,10 @@ use outpage_engine::config::parse_size;
 use serde::Serialize;
 use serde_json::json;
 
-use super::cgroup::Controller;
 use super::guard::Guard;
 use super::kernel_report::{self, Reference};
-use super::kernel_swap::{self, SwapFile};
-use super::launch::{Ending, OutpageRun, Run, Spec, launch};
+use super::kernel_swap::Kernel;
+use super::launch::{Ending, OutpageRun, Run, Speaks, Spec};
 use super::machine::{IoCounts, Machine, load_average};
 use super::progress::Steps;
 use super::{
@@ -26,7 +25,7 @@ const RESERVE_BYTES: u64 = 9 << 19;
 /// frames. Of 128 MiB the fullest of 5 to 18 runs of each workload left 1.2 (`random`) to 2.6 MiB (`moc4`) unused.
 const RESERVE_PART: u64 = 80;
 /// Size of the kernel's swap file, in footprints: room enough that nearly-full swap costs it nothing.
-const SWAP_FOOTPRINTS: u64 = 4;
+pub const SWAP_FOOTPRINTS: u64 = 4;
 /// The least that `outpage run` is asked to work with, in bytes.
 const LIMIT_MIN_BYTES: u64 = 4 << 20;
 
@@ -41,7 +40,8 @@ pub struct Options {
     /// Runs of each workload on each side
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Workloads: sor, lu, lu-sparse, moc1 to moc16, random, seq, hotset, graph, alloc, compute
+    /// Workloads: sor, lu, lu-sparse, moc1 to moc16, random, seq, hotset, graph, alloc, compute, column,
+    /// transpose, fft, zigzag, join, merge, runs, phases; with options as in column:arrays=2:writes
     #[arg(
         long,
         value_delimiter = ',',
@@ -65,9 +65,7 @@ impl Options {
     /// When that is too little.
     fn given(&self, spec: &Spec, footprint_mib: u32) -> Result<u64, BenchError> {
         let (memory, needed) = (self.common.memory, spec.touches_bytes(footprint_mib));
-        let reserve = self
-            .reserve
-            .unwrap_or(RESERVE_BYTES + needed / RESERVE_PART);
+        let reserve = self.reserve.unwrap_or_else(|| reserve_bytes(needed));
         let given = memory.checked_sub(reserve).map(|bytes| bytes & !0xfff);
         given.filter(|&bytes| bytes >= LIMIT_MIN_BYTES).ok_or_else(|| {
             BenchError::Usage(format!(
@@ -78,6 +76,11 @@ impl Options {
             ))
         })
     }
+}
+
+/// What Outpage needs for itself beside a program that touches `touched` bytes, in bytes.
+pub const fn reserve_bytes(touched: u64) -> u64 {
+    RESERVE_BYTES + touched / RESERVE_PART
 }
 
 /// The least and the most of `bytes`, in MiB.
@@ -135,8 +138,7 @@ pub struct Record {
 /// The benchmark while it runs.
 struct Bench<'a> {
     options: &'a Options,
-    controller: Controller,
-    swap_file: SwapFile,
+    kernel: Kernel,
     guard: Guard,
     stats: PathBuf,
     footprint_mib: u32,
@@ -152,7 +154,6 @@ struct Bench<'a> {
 /// When the machine lacks something, a run failed other than by the OOM killer on the kernel's side,
 /// or contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
-    need_root()?;
     let common = &options.common;
     let footprint_mib = common.footprint_mib(options.footprint)?;
     let footprint_bytes = u64::from(footprint_mib) << 20;
@@ -161,7 +162,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         .iter()
         .map(|spec| options.given(spec, footprint_mib));
     let given: Vec<u64> = given.collect::<Result<_, _>>()?;
-    let machine = Machine::look(&common.swap);
+    let machine = Machine::look(&common.runs.swap);
     print!("{}", machine.describe());
     println!(
         "limit {} MiB, of which Outpage may use {} for the program; footprint {footprint_mib} MiB; {} rounds",
@@ -170,15 +171,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         options.rounds
     );
     let mut guard = Guard::start()?;
-    let controller = Controller::find(&mut guard)?;
-    kernel_swap::keep_page_cluster(&mut guard)?;
-    let swap_file = SwapFile::create(&common.swap, footprint_bytes * SWAP_FOOTPRINTS, &mut guard)?;
+    let kernel = Kernel::prepare(
+        &common.runs.swap,
+        footprint_bytes * SWAP_FOOTPRINTS,
+        &mut guard,
+    )?;
     let runs =
         options.workloads.len() * (1 + options.rounds as usize * (1 + options.page_cluster.len()));
     let mut bench = Bench {
         options,
-        controller,
-        swap_file,
+        kernel,
         stats: stats_file(&mut guard)?,
         guard,
         footprint_mib,
@@ -191,29 +193,13 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     bench.conclude(&machine, ended)
 }
 
-/// # Errors
-/// When the effective user is not root.
-fn need_root() -> Result<(), BenchError> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let uids = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:"))
-        .unwrap_or_default();
-    match uids.split_ascii_whitespace().nth(1) {
-        Some("0") => Ok(()),
-        _ => Err(BenchError::Lacks(
-            "comparing with kernel swap needs root (it makes a swap file and memory cgroups); run it with sudo".into(),
-        )),
-    }
-}
-
 impl Bench<'_> {
     /// All runs. Stops at the first problem unless told to go on.
     fn all(&mut self) -> Result<(), BenchError> {
         let options = self.options;
         for spec in &options.workloads {
             self.steps.begin(&format!("{} without a limit", spec.label));
-            let report = reference(spec, self.footprint_mib, options.common.timeout())?;
+            let report = reference(spec, self.footprint_mib, options.common.runs.timeout())?;
             self.references.push(Reference {
                 label: spec.label.clone(),
                 report,
@@ -238,7 +224,7 @@ impl Bench<'_> {
                     let record = self.one(spec, side, round)?;
                     self.judge(&record, index);
                     self.records.push(record);
-                    if !self.problems.is_empty() && !options.common.keep_going {
+                    if !self.problems.is_empty() && !options.common.runs.keep_going {
                         return Ok(());
                     }
                 }
@@ -251,47 +237,36 @@ impl Bench<'_> {
     fn one(&mut self, spec: &Spec, side: Side, round: u32) -> Result<Record, BenchError> {
         let common = &self.options.common;
         let mut command = spec.command(self.footprint_mib)?;
-        match side {
+        let swap = match side {
             Side::Outpage => {
                 let _ = std::fs::remove_file(&self.stats);
                 let outpage = OutpageRun {
                     limit_bytes: self.options.given(spec, self.footprint_mib)?,
-                    swap: &common.swap,
-                    options: &common.run_args,
+                    swap: &common.runs.swap,
+                    options: &common.runs.run_args,
                     stats: &self.stats,
                 };
                 command = outpage.wrap(command)?;
+                None
             }
-            Side::Kernel(page_cluster) => {
-                self.swap_file.on()?;
-                kernel_swap::set_page_cluster(page_cluster)?;
-            }
-        }
-        let name = format!(
-            "outpage-bench-{}-{}",
-            std::process::id(),
-            self.records.len()
-        );
-        let cgroup =
-            self.controller
-                .create(&name, common.memory, side != Side::Outpage, &mut self.guard)?;
+            Side::Kernel(page_cluster) => Some(page_cluster),
+        };
         let load_average = load_average();
-        let page_cluster = kernel_swap::page_cluster()?;
-        let io = IoCounts::read(&common.swap);
-        let run = launch(&command, Some(&cgroup), common.timeout())?;
-        let io = IoCounts::read(&common.swap).since(io);
-        cgroup.remove()?;
-        if side != Side::Outpage {
-            self.swap_file.off()?;
-        }
+        let measured = self.kernel.run(
+            (&command, Speaks::Report),
+            common.memory,
+            swap,
+            common.runs.timeout(),
+            &mut self.guard,
+        )?;
         Ok(Record {
             workload: spec.label.clone(),
             round,
             side,
             load_average,
-            page_cluster: [page_cluster, kernel_swap::page_cluster()?],
-            run,
-            io,
+            page_cluster: measured.page_cluster,
+            run: measured.run,
+            io: measured.io,
             outpage_stats: if side == Side::Outpage {
                 read_stats(&self.stats)
             } else {
@@ -352,13 +327,13 @@ impl Bench<'_> {
             "{}",
             kernel_report::render(&lines, &records, &options.page_cluster)
         );
-        let written = options.common.write_json(&json!({
+        let written = options.common.runs.write_json(&json!({
             "benchmark": "kernel",
             "machine": machine,
             "limit_bytes": options.common.memory,
             "footprint_mib": footprint_mib,
             "rounds": options.rounds,
-            "run_args": options.common.run_args,
+            "run_args": options.common.runs.run_args,
             "references": references,
             "runs": records,
             "summary": lines,

@@ -1,11 +1,16 @@
 //! The kernel's side of the comparison: a swap file of our own, and `vm.page-cluster`.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::cgroup::Controller;
 use super::guard::{Guard, Undo};
+use super::launch::{Run, Speaks, launch_as};
+use super::machine::IoCounts;
 use super::{BenchError, tools};
 
 /// Where `vm.page-cluster` lives.
@@ -15,9 +20,103 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The highest priority: pages go here even where the machine has other swap.
 const PRIORITY: &str = "32767";
 
+/// What the kernel's runs need: a memory cgroup for each, a swap file, `vm.page-cluster`.
+#[derive(Debug)]
+pub struct Kernel {
+    controller: Controller,
+    swap_file: SwapFile,
+    directory: PathBuf,
+    runs: u32,
+}
+
+/// A run in a memory cgroup.
+#[derive(Debug)]
+pub struct Measured {
+    /// The run.
+    pub run: Run,
+    /// Disk and swap counters over it.
+    pub io: IoCounts,
+    /// `vm.page-cluster` as read before and after it.
+    pub page_cluster: [u32; 2],
+}
+
+impl Kernel {
+    /// With a swap file of `swap_bytes` in `directory`. The guard undoes it all.
+    ///
+    /// # Errors
+    /// When the user is not root, or the machine lacks something.
+    pub fn prepare(
+        directory: &Path,
+        swap_bytes: u64,
+        guard: &mut Guard,
+    ) -> Result<Self, BenchError> {
+        need_root()?;
+        let controller = Controller::find(guard)?;
+        keep_page_cluster(guard)?;
+        Ok(Self {
+            controller,
+            swap_file: SwapFile::create(directory, swap_bytes, guard)?,
+            directory: directory.to_owned(),
+            runs: 0,
+        })
+    }
+
+    /// One run of `command` in a fresh cgroup with a limit of `limit_bytes`: with the kernel's swap at
+    /// this setting of `vm.page-cluster`, or with none.
+    ///
+    /// # Errors
+    /// When the cgroup, the swap file or the setting cannot be had.
+    pub fn run(
+        &mut self,
+        (command, speaks): (&[OsString], Speaks),
+        limit_bytes: u64,
+        swap: Option<u32>,
+        timeout: Duration,
+        guard: &mut Guard,
+    ) -> Result<Measured, BenchError> {
+        if let Some(page_cluster) = swap {
+            self.swap_file.on()?;
+            set_page_cluster(page_cluster)?;
+        }
+        let name = format!("outpage-bench-{}-{}", std::process::id(), self.runs);
+        self.runs += 1;
+        let swaps = swap.is_some();
+        let cgroup = self.controller.create(&name, limit_bytes, swaps, guard)?;
+        let before = page_cluster()?;
+        let io = IoCounts::read(&self.directory);
+        let run = launch_as(command, Some(&cgroup), timeout, speaks)?;
+        let io = IoCounts::read(&self.directory).since(io);
+        cgroup.remove()?;
+        if swaps {
+            self.swap_file.off()?;
+        }
+        Ok(Measured {
+            run,
+            io,
+            page_cluster: [before, page_cluster()?],
+        })
+    }
+}
+
+/// # Errors
+/// When the effective user is not root.
+fn need_root() -> Result<(), BenchError> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap_or_default();
+    match uids.split_ascii_whitespace().nth(1) {
+        Some("0") => Ok(()),
+        _ => Err(BenchError::Lacks(
+            "comparing with kernel swap needs root (it makes a swap file and memory cgroups); run it with sudo".into(),
+        )),
+    }
+}
+
 /// A swap file, written once and switched on for the kernel's runs only.
 #[derive(Debug)]
-pub struct SwapFile {
+struct SwapFile {
     path: PathBuf,
 }
 
@@ -27,7 +126,7 @@ impl SwapFile {
     ///
     /// # Errors
     /// When the commands are missing, there is no room, or the kernel cannot swap to a file there.
-    pub fn create(directory: &Path, bytes: u64, guard: &mut Guard) -> Result<Self, BenchError> {
+    fn create(directory: &Path, bytes: u64, guard: &mut Guard) -> Result<Self, BenchError> {
         for command in ["mkswap", "swapon", "swapoff"] {
             tools::find(command)?;
         }
@@ -59,7 +158,7 @@ impl SwapFile {
     ///
     /// # Errors
     /// When the kernel refuses it, as it does on tmpfs, overlay and network file systems.
-    pub fn on(&self) -> Result<(), BenchError> {
+    fn on(&self) -> Result<(), BenchError> {
         tools::call("swapon", &["-p".as_ref(), PRIORITY.as_ref(), self.path.as_os_str()]).map_err(|error| {
             BenchError::Lacks(format!(
                 "{error}; the swap directory must be on a local ext4 or xfs file system: choose one with --swap (in \
@@ -72,7 +171,7 @@ impl SwapFile {
     ///
     /// # Errors
     /// When the kernel keeps it.
-    pub fn off(&self) -> Result<(), BenchError> {
+    fn off(&self) -> Result<(), BenchError> {
         tools::call("swapoff", &[self.path.as_os_str()])
     }
 }
@@ -94,7 +193,7 @@ fn fill(path: &Path, bytes: u64) -> std::io::Result<()> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn page_cluster() -> Result<u32, BenchError> {
+fn page_cluster() -> Result<u32, BenchError> {
     let text = std::fs::read_to_string(PAGE_CLUSTER);
     text.ok()
         .and_then(|text| text.trim().parse().ok())
@@ -109,7 +208,7 @@ pub fn page_cluster() -> Result<u32, BenchError> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn keep_page_cluster(guard: &mut Guard) -> Result<(), BenchError> {
+fn keep_page_cluster(guard: &mut Guard) -> Result<(), BenchError> {
     guard.note(&Undo::Restore(
         PAGE_CLUSTER.into(),
         page_cluster()?.to_string(),
@@ -120,7 +219,7 @@ pub fn keep_page_cluster(guard: &mut Guard) -> Result<(), BenchError> {
 ///
 /// # Errors
 /// When it cannot be written, or another value is read back.
-pub fn set_page_cluster(value: u32) -> Result<(), BenchError> {
+fn set_page_cluster(value: u32) -> Result<(), BenchError> {
     std::fs::write(PAGE_CLUSTER, value.to_string()).map_err(|error| {
         BenchError::Lacks(format!(
             "cannot write {PAGE_CLUSTER}: {error}; in a container, run it with --privileged"

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::cgroup::Cgroup;
 use super::{BenchError, tools};
-use crate::workload::Report;
+use crate::workload::{self, Report};
 
 /// How often swap use is looked at; short enough to catch it before a killed process is gone.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,43 +36,71 @@ pub struct Spec {
 
 impl Spec {
     /// Memory that the workload touches with this footprint, in bytes: MOC's microbenchmark touches the
-    /// pages that it skipped as well.
+    /// pages that it skipped as well, a transform a power of two.
     pub fn touches_bytes(&self, footprint_mib: u32) -> u64 {
-        let times = if self.label.starts_with("moc") { 2 } else { 1 };
-        (u64::from(footprint_mib) << 20) * times
+        let bytes = u64::from(footprint_mib) << 20;
+        match self.label.split(':').next() {
+            Some(name) if name.starts_with("moc") => 2 * bytes,
+            Some("fft") => 1 << bytes.ilog2(),
+            _ => bytes,
+        }
     }
 
     /// Parses a short name: a workload's name; `moc1` to `moc16` name the cluster size as well,
-    /// `lu-sparse` starts from nbench's almost empty rows.
+    /// `lu-sparse` starts from nbench's almost empty rows. Options of the workload may follow, as in
+    /// `column:arrays=2:writes`.
     ///
     /// # Errors
-    /// A sentence that lists the names.
+    /// A sentence that lists the names, or why there is no such option.
     pub fn parse(label: &str) -> Result<Self, String> {
-        const PLAIN: [&str; 9] = [
-            "sor", "lu", "random", "seq", "hotset", "graph", "alloc", "compute", "latency",
-        ];
-        let cluster = label
-            .strip_prefix("moc")
-            .and_then(|number| number.parse::<u32>().ok());
-        let arguments = match cluster {
-            Some(cluster @ 1..=16) => vec![
-                "moc".to_owned(),
-                "--cluster".to_owned(),
-                cluster.to_string(),
-            ],
-            _ if label == "lu-sparse" => vec!["lu".to_owned(), "--sparse".to_owned()],
-            _ if PLAIN.contains(&label) => vec![label.to_owned()],
-            _ => {
-                return Err(format!(
-                    "no workload {label:?}; there are moc1 to moc16, lu-sparse, {}",
-                    PLAIN.join(", ")
-                ));
-            }
-        };
+        let mut parts = label.split(':');
+        let mut arguments = Self::named(parts.next().unwrap_or_default())?;
+        for option in parts {
+            let (key, value) = option
+                .split_once('=')
+                .map_or((option, None), |(k, v)| (k, Some(v)));
+            arguments.push(format!("--{key}"));
+            arguments.extend(value.map(str::to_owned));
+        }
+        workload::check(&arguments).map_err(|why| format!("{label}: {why}"))?;
         Ok(Self {
             label: label.to_owned(),
             arguments,
         })
+    }
+
+    /// The name and the options that a name without options stands for.
+    fn named(name: &str) -> Result<Vec<String>, String> {
+        const PLAIN: [&str; 17] = [
+            "sor",
+            "lu",
+            "random",
+            "seq",
+            "hotset",
+            "graph",
+            "alloc",
+            "compute",
+            "latency",
+            "column",
+            "transpose",
+            "fft",
+            "zigzag",
+            "join",
+            "merge",
+            "runs",
+            "phases",
+        ];
+        let words = |text: &[&str]| Ok(text.iter().map(|&word| word.to_owned()).collect());
+        let cluster = name.strip_prefix("moc").and_then(|n| n.parse::<u32>().ok());
+        match cluster {
+            Some(cluster @ 1..=16) => words(&["moc", "--cluster", &cluster.to_string()]),
+            _ if name == "lu-sparse" => words(&["lu", "--sparse"]),
+            _ if PLAIN.contains(&name) => words(&[name]),
+            _ => Err(format!(
+                "no workload {name:?}; there are moc1 to moc16, lu-sparse, {}",
+                PLAIN.join(", ")
+            )),
+        }
     }
 
     /// This program as the workload, touching `mib` MiB.
@@ -170,7 +198,7 @@ pub struct Run {
     pub cgroup_peak_bytes: Option<u64>,
 }
 
-/// Runs `command`, in `cgroup` if given, and measures it. Kills it after `timeout`.
+/// Runs the workload `command`, in `cgroup` if given, and measures it. Kills it after `timeout`.
 ///
 /// # Errors
 /// When it cannot be started or moved into the cgroup. A program that fails is no error here.
@@ -178,6 +206,28 @@ pub fn launch(
     command: &[OsString],
     cgroup: Option<&Cgroup>,
     timeout: Duration,
+) -> Result<Run, BenchError> {
+    launch_as(command, cgroup, timeout, Speaks::Report)
+}
+
+/// What a program prints on standard output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaks {
+    /// A workload's report.
+    Report,
+    /// Anything; the report says what it was, as a checksum, and how long the program took.
+    Anything,
+}
+
+/// As [`launch`], for any program.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_as(
+    command: &[OsString],
+    cgroup: Option<&Cgroup>,
+    timeout: Duration,
+    speaks: Speaks,
 ) -> Result<Run, BenchError> {
     let cpu_before = process::children_cpu();
     let start = Instant::now();
@@ -209,9 +259,14 @@ pub fn launch(
             last_words.trim()
         )));
     }
+    let wall_seconds = start.elapsed().as_secs_f64();
+    let report = match speaks {
+        Speaks::Report => said(&output),
+        Speaks::Anything => Some(Report::of_output(&output, wall_seconds)),
+    };
     Ok(Run {
-        ending: ending(status, &output, &last_words, &watched, cgroup),
-        wall_seconds: start.elapsed().as_secs_f64(),
+        ending: ending(status, report, &last_words, &watched, cgroup),
+        wall_seconds,
         cpu_seconds: (process::children_cpu().0 - cpu_before.0) as f64 / 1e9,
         swap_peak_kib: watched.swap_peak_kib,
         cgroup_peak_bytes: cgroup.and_then(Cgroup::peak_bytes),
@@ -273,17 +328,19 @@ fn watch(ended: &mpsc::Receiver<()>, deadline: Instant, family: impl Fn() -> Vec
     watched
 }
 
+/// The report of a workload, its last words.
+fn said(output: &str) -> Option<Report> {
+    let mut lines = output.lines().rev();
+    lines.find_map(|line| serde_json::from_str::<Report>(line).ok())
+}
+
 fn ending(
     status: ExitStatus,
-    output: &str,
+    report: Option<Report>,
     last_words: &str,
     watched: &Watched,
     cgroup: Option<&Cgroup>,
 ) -> Ending {
-    let report = output
-        .lines()
-        .rev()
-        .find_map(|line| serde_json::from_str::<Report>(line).ok());
     match report {
         Some(report) if status.success() => return Ending::Finished { report },
         _ if watched.timed_out => return Ending::TimedOut,
@@ -326,7 +383,23 @@ mod tests {
             Spec::parse("lu-sparse").unwrap().arguments,
             ["lu", "--sparse"]
         );
-        for bad in ["moc", "moc0", "moc17", "", "SOR"] {
+        assert_eq!(
+            Spec::parse("column:arrays=2:writes").unwrap().arguments,
+            ["column", "--arrays", "2", "--writes"]
+        );
+        let touches = |label, mib| Spec::parse(label).unwrap().touches_bytes(mib) >> 20;
+        assert_eq!(touches("fft:breadth", 100), 64);
+        assert_eq!((touches("moc4", 100), touches("join", 100)), (200, 100));
+        for bad in [
+            "moc",
+            "moc0",
+            "moc17",
+            "",
+            "SOR",
+            "column:arrays=3",
+            "column:colour=2",
+            "seq:mib=3=4",
+        ] {
             assert!(Spec::parse(bad).is_err(), "{bad}");
         }
     }
@@ -349,5 +422,23 @@ mod tests {
             "{failed:?}"
         );
         assert_eq!(run("sleep 50 & wait", Duration::ZERO), Ending::TimedOut);
+    }
+
+    #[test]
+    fn what_another_program_prints_is_its_checksum() {
+        let run = |script: &str| {
+            let command: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
+            let minute = Duration::from_secs(60);
+            let run = launch_as(&command, None, minute, Speaks::Anything).unwrap();
+            match run.ending {
+                Ending::Finished { report } => Some((report.checksum, report.total.seconds > 0.0)),
+                _ => None,
+            }
+        };
+        let one = run("echo one").unwrap();
+        assert!(one.1);
+        assert_eq!(run("printf 'one\\n'").unwrap().0, one.0);
+        assert_ne!(run("echo two").unwrap().0, one.0);
+        assert_eq!(run("echo one; exit 1"), None);
     }
 }

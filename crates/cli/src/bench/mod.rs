@@ -5,6 +5,7 @@
 //! `outpage run`, so both sides execute the same instructions. What a benchmark changes on the
 //! machine is undone by [`guard`], however it ends.
 
+mod adversaries;
 mod cgroup;
 mod encrypt;
 mod events;
@@ -19,6 +20,8 @@ mod machine;
 mod pageout;
 mod pairs;
 mod progress;
+mod readahead;
+mod readahead_report;
 mod sim;
 pub mod summary;
 mod tools;
@@ -74,6 +77,16 @@ enum Mode {
     Faults(Box<faults::Options>),
     /// Compare the page-out policies: write requests, cluster sizes, page-ins
     Pageout(Box<pageout::Options>),
+    /// Measure whether reading ahead costs where it cannot help: the default against reading nothing ahead
+    ///
+    /// Each workload, at parts of the memory that it touches, by turns with both. What reads more than 1.5
+    /// times as many pages, or takes more than 1.05 times as long, is marked, and the worst is named.
+    Readahead(Box<readahead::Options>),
+    /// Every read-ahead policy on the orders that reading ahead gets wrong, simulated, beside the bound
+    ///
+    /// The tables are Markdown. What reads more than 1.5 times as many pages as `none`, or takes more than
+    /// 1.05 times as long, is in bold.
+    Adversaries(Box<adversaries::Options>),
     /// Measure the simulator: references, faults and decoded references a second
     Sim(sim::Options),
     /// Undo what is written to stdin once it closes
@@ -81,12 +94,50 @@ enum Mode {
     Guard,
 }
 
-/// Options that all benchmarks have.
+/// Options of the benchmarks that have one memory limit.
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
     /// Memory limit
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     memory: u64,
+    #[command(flatten)]
+    runs: Runs,
+}
+
+impl Common {
+    /// A footprint of `ratio` times the limit, in whole MiB.
+    fn footprint_mib(&self, ratio: f64) -> Result<u32, BenchError> {
+        let mib = (self.memory as f64 * ratio / f64::from(1 << 20)).ceil();
+        if !(1.0..f64::from(1 << 20)).contains(&mib) {
+            return Err(BenchError::Usage(format!(
+                "a footprint of {mib} MiB cannot be measured; it must be 1 MiB to 1 TiB"
+            )));
+        }
+        fits_machine(mib as u32, "--memory").map(|()| mib as u32)
+    }
+}
+
+/// Whether this machine has room for a run without a limit that touches `mib` MiB, which `option` made so
+/// large.
+///
+/// # Errors
+/// When it has not.
+fn fits_machine(mib: u32, option: &str) -> Result<(), BenchError> {
+    // Tables and the kernel's own caches need room as well.
+    let needed = u64::from(mib) << 20;
+    match machine::available_bytes() {
+        Some(available) if available < needed + needed / 4 => Err(BenchError::Lacks(format!(
+            "the run without a limit needs {} MiB and this machine has {} MiB free; choose a smaller {option}",
+            (needed + needed / 4) >> 20,
+            available >> 20
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Options of all benchmarks that run programs.
+#[derive(Clone, Debug, clap::Args)]
+struct Runs {
     /// Directory of the swap files; its disk is the one that is measured
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     swap: PathBuf,
@@ -104,29 +155,9 @@ struct Common {
     timeout: u64,
 }
 
-impl Common {
+impl Runs {
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
-    }
-
-    /// A footprint of `ratio` times the limit, in whole MiB.
-    fn footprint_mib(&self, ratio: f64) -> Result<u32, BenchError> {
-        let mib = (self.memory as f64 * ratio / f64::from(1 << 20)).ceil();
-        if !(1.0..f64::from(1 << 20)).contains(&mib) {
-            return Err(BenchError::Usage(format!(
-                "a footprint of {mib} MiB cannot be measured; it must be 1 MiB to 1 TiB"
-            )));
-        }
-        // Reference runs have no limit, and tables and the kernel's own caches need room as well.
-        let needed = (mib as u64) << 20;
-        match machine::available_bytes() {
-            Some(available) if available < needed + needed / 4 => Err(BenchError::Lacks(format!(
-                "the run without a limit needs {} MiB and this machine has {} MiB free; choose a smaller --memory",
-                (needed + needed / 4) >> 20,
-                available >> 20
-            ))),
-            _ => Ok(mib as u32),
-        }
     }
 
     /// Writes the results where `--json` says.
@@ -184,6 +215,8 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Encrypt(options) => encrypt::run(options),
         Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
+        Mode::Readahead(options) => readahead::run(options),
+        Mode::Adversaries(options) => adversaries::run(options),
         Mode::Sim(options) => sim::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),
     }

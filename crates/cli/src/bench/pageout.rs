@@ -71,7 +71,7 @@ struct Record {
 /// # Errors
 /// When a run failed, wrote no counters, or its contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
-    let machine = Machine::look(&options.common.swap);
+    let machine = Machine::look(&options.common.runs.swap);
     print!("{}", machine.describe());
     let mib = options.common.footprint_mib(options.footprint)?;
     let mut guard = Guard::start()?;
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let (mut records, mut problems) = (Vec::new(), Vec::new());
     'all: for spec in &options.workloads {
         steps.begin(&format!("{} without a limit", spec.label));
-        let reference = reference(spec, mib, options.common.timeout())?;
+        let reference = reference(spec, mib, options.common.runs.timeout())?;
         for round in 1..=options.rounds {
             for policy in &options.policies {
                 steps.begin(&format!(
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
                         problems.push(format!("{}, {policy}, round {round}: {wrong}", spec.label))
                     }
                 }
-                if !problems.is_empty() && !options.common.keep_going {
+                if !problems.is_empty() && !options.common.runs.keep_going {
                     break 'all;
                 }
             }
@@ -103,9 +103,9 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     drop(steps);
     print!("{}", render(options, &records));
     let results = json!({"benchmark": "pageout", "machine": machine, "limit_bytes": options.common.memory,
-        "footprint_mib": mib, "chunk": options.chunk, "run_args": options.common.run_args,
+        "footprint_mib": mib, "chunk": options.chunk, "run_args": options.common.runs.run_args,
         "runs": records, "problems": problems});
-    let written = options.common.write_json(&results);
+    let written = options.common.runs.write_json(&results);
     verdict(&problems).and(guard.finish()).and(written)
 }
 
@@ -123,17 +123,17 @@ fn one(
         format!("--pageout={policy}"),
         format!("--chunk={}", options.chunk),
     ];
-    run_options.extend(options.common.run_args.iter().cloned());
+    run_options.extend(options.common.runs.run_args.iter().cloned());
     let outpage = OutpageRun {
         limit_bytes: options.common.memory,
-        swap: &options.common.swap,
+        swap: &options.common.runs.swap,
         options: &run_options,
         stats,
     };
     let run = launch(
         &outpage.wrap(spec.command(mib)?)?,
         None,
-        options.common.timeout(),
+        options.common.runs.timeout(),
     )?;
     if let Some(wrong) = problem(&run.ending, reference) {
         return Ok(Err(wrong));

@@ -143,18 +143,18 @@ impl Bench<'_> {
         let mut all = Vec::new();
         for spec in self.workloads {
             steps.begin(&format!("{}, first run", spec.label));
-            let reference = reference(spec, mib, common.timeout())?;
+            let reference = reference(spec, mib, common.runs.timeout())?;
             let plan = Plan {
                 label: spec.label.clone(),
                 ways: self.ways,
                 commands: commands(spec.command(mib)?)?,
                 pairs: self.pairs,
-                timeout: common.timeout(),
-                keep_going: common.keep_going,
+                timeout: common.runs.timeout(),
+                keep_going: common.runs.keep_going,
             };
             all.push(Pairs::run(&plan, &reference, &mut steps, problems)?);
             all.last().into_iter().for_each(&mut after);
-            if !problems.is_empty() && !common.keep_going {
+            if !problems.is_empty() && !common.runs.keep_going {
                 break;
             }
         }

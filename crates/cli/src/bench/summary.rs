@@ -131,6 +131,18 @@ pub fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The same as a Markdown table; the first row is its head.
+pub fn markdown(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        text += &format!("| {} |\n", row.join(" | "));
+        if at == 0 {
+            text += &format!("|{}\n", "---|".repeat(row.len()));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +189,6 @@ mod tests {
             vec!["bbb".into(), "7".into()],
         ];
         assert_eq!(table(&rows), "a    10\nbbb   7\n");
+        assert_eq!(markdown(&rows), "| a | 10 |\n|---|---|\n| bbb | 7 |\n");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use outpage_core::swap_cache::SwapCache;
+use outpage_core::swap_cache::{Rate, SwapCache};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
 use outpage_engine::session::{Counts, Histogram, ObjectUses, Session, Waits};
@@ -231,7 +231,27 @@ impl Outcome {
             self.still_running as u64,
             "processes of the program still run",
         );
+        lines.extend(self.reads_too_much());
         lines
+    }
+
+    /// What helps a program for which far more was read than it touched.
+    fn reads_too_much(&self) -> Option<String> {
+        /// A program that goes through its memory ten times reads that much, and is slow with reason.
+        const TIMES: u64 = 10;
+        let c = &self.counts;
+        let times = c.page_ins.checked_div(c.peak_touched_pages)?;
+        if times < TIMES {
+            return None;
+        }
+        let helps = if c.read_ahead_pages > c.page_ins / 2 {
+            "most of it ahead of the program: try --readahead none, or more with --memory"
+        } else {
+            "page by page: give it more with --memory"
+        };
+        Some(format!(
+            "read {times} times what the program touched, {helps}"
+        ))
     }
 
     /// All counters and the configuration; without a `status` those of a run that still lasts.
@@ -259,11 +279,8 @@ impl Outcome {
         for (name, bytes) in self.unpaged.kinds() {
             map.insert(format!("peak_unpaged_{name}_bytes"), json!(bytes));
         }
-        for (name, share) in rates(&cache(&self.counts)) {
-            map.insert(
-                format!("read_ahead_{}", name.replace(' ', "_")),
-                json!(share),
-            );
+        for (name, value) in rates_json(&cache(&self.counts)) {
+            map.insert(format!("read_ahead_{name}"), value);
         }
         map.insert("read_ahead_objects".into(), objects::json(&self.objects));
         map.insert("write_histogram".into(), histogram(&self.counts));
@@ -368,22 +385,30 @@ fn read_ahead(c: &Counts) -> String {
     if c.read_ahead_pages == 0 {
         return "none".into();
     }
+    let cache = cache(c);
+    let unused = cache.along().map_or(String::new(), |along| {
+        let pages = (1.0 - along.share) * c.read_ahead_mapped as f64;
+        format!(" (about {} of them in vain)", grouped(pages as u64))
+    });
     let text = format!(
-        "{} pages: {} mapped along, {} hits, {} wasted",
+        "{} pages: {} mapped along{unused}, {} hits, {} wasted",
         grouped(c.read_ahead_pages),
         grouped(c.read_ahead_mapped),
         grouped(c.read_ahead_hits),
         grouped(c.read_ahead_waste)
     );
-    text + &percents(&cache(c))
+    text + &percents(&cache)
 }
 
 /// "; hit rate 86 %; ...": those that have a base.
 fn percents(cache: &SwapCache) -> String {
     let mut text = String::new();
-    for (name, share) in rates(cache) {
-        if let Some(share) = share {
-            let _ = write!(text, "; {name} {:.0} %", 100.0 * share);
+    for (name, rate) in rates(cache) {
+        let Some(rate) = rate else { continue };
+        let _ = write!(text, "; {name} {:.0} %", 100.0 * rate.share);
+        if rate.is_estimate() {
+            let (low, high) = (100.0 * rate.low, 100.0 * rate.high);
+            let _ = write!(text, " ({low:.0} to {high:.0} %)");
         }
     }
     text
@@ -398,17 +423,34 @@ const fn cache(c: &Counts) -> SwapCache {
         hits: c.read_ahead_hits,
         late: c.read_ahead_late,
         waste: c.read_ahead_waste,
+        along_used: c.read_ahead_along_used,
+        along_unused: c.read_ahead_along_unused,
+        along_squares: c.read_ahead_along_squares,
     }
 }
 
 /// The rates of the swap cache; one without a base is left out.
-fn rates(cache: &SwapCache) -> [(&'static str, Option<f64>); 4] {
+fn rates(cache: &SwapCache) -> [(&'static str, Option<Rate>); 4] {
     [
         ("hit rate", cache.hit_rate()),
         ("accuracy", cache.accuracy()),
         ("coverage", cache.coverage()),
         ("timeliness", cache.timeliness()),
     ]
+}
+
+/// The rates as JSON: the share, and beside an estimate the interval in which the true one lies with 95 %
+/// probability.
+fn rates_json(cache: &SwapCache) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for (name, rate) in rates(cache) {
+        let name = name.replace(' ', "_");
+        if let Some(rate) = rate.filter(Rate::is_estimate) {
+            all.push((format!("{name}_interval"), json!([rate.low, rate.high])));
+        }
+        all.push((name, json!(rate.map(|rate| rate.share))));
+    }
+    all
 }
 
 fn pages_size(pages: u64) -> String {
@@ -430,186 +472,4 @@ pub fn grouped(number: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn outcome(counts: Counts) -> Outcome {
-        Outcome {
-            counts,
-            mechanism: Mechanism::Move,
-            peak_pages: 65536,
-            elapsed: Duration::from_millis(2500),
-            ..Outcome::before(true)
-        }
-    }
-
-    fn busy() -> Counts {
-        let mut counts = Counts {
-            page_outs: 20_000,
-            page_out_writes: 320,
-            clusters: 400,
-            page_ins: 18_000,
-            page_in_reads: 1200,
-            read_ahead_pages: 16_000,
-            read_ahead_mapped: 2_000,
-            read_ahead_hits: 12_000,
-            read_ahead_waste: 500,
-            minor_faults: 7,
-            major_faults: 1_234_567,
-            fault_ns: 420_000_000,
-            ..Counts::default()
-        };
-        counts.write_sizes[0] = 8;
-        counts.write_sizes[6] = 312;
-        counts
-    }
-
-    #[test]
-    fn a_program_that_fits_gets_one_line() {
-        let text = outcome(Counts::default()).summary(&Config::new(256 << 20));
-        assert_eq!(
-            text,
-            "outpage: the program stayed within its 256 MiB; nothing was paged\n"
-        );
-    }
-
-    fn shared(mib: u64) -> Unpaged {
-        Unpaged {
-            resident: (mib + 20) << 20,
-            all: mib << 20,
-            shared: mib << 20,
-            ..Unpaged::default()
-        }
-    }
-
-    #[test]
-    fn what_is_not_paged_is_named_and_no_limit_claimed_that_did_not_hold() {
-        let config = Config::new(256 << 20);
-        let text = |mib, counts| outcome(counts).beside(shared(mib)).summary(&config);
-        assert_eq!(
-            text(100, Counts::default()),
-            "outpage: the program stayed within its 256 MiB; nothing was paged\n  \
-             not paged   at most 100 MiB shared memory\n"
-        );
-        assert_eq!(
-            text(300, Counts::default()),
-            "outpage: limit 256 MiB, but the program had 320 MiB in RAM; nothing was paged\n  \
-             not paged   at most 300 MiB shared memory\n"
-        );
-        let paged = text(300, busy());
-        let first =
-            "outpage: limit 256 MiB, peak 256 MiB in RAM, 300 MiB more that are not paged, and ";
-        assert!(paged.starts_with(first), "{paged}");
-        assert!(
-            paged.ends_with("  not paged   at most 300 MiB shared memory\n"),
-            "{paged}"
-        );
-    }
-
-    #[test]
-    fn the_json_of_a_run_that_lasts_says_so() {
-        let value = Outcome::before(false).json(&Config::new(256 << 20), &["sort".into()], None);
-        assert_eq!(value["complete"], false);
-        assert_eq!(
-            (&value["exit_code"], &value["exit_signal"]),
-            (&Value::Null, &Value::Null)
-        );
-        assert_eq!(value["peak_unpaged_shared_bytes"], 0);
-    }
-
-    #[test]
-    fn the_summary_has_every_figure() {
-        let text = outcome(busy()).summary(&Config::new(256 << 20));
-        for part in [
-            "limit 256 MiB, peak 256 MiB",
-            "(move, encrypted, page-out",
-            "20,000 pages (78.1 MiB) in 320 writes, mean 62.5 pages, mean cluster 50.0 pages",
-            "1 page: 8, 64-127: 312",
-            "18,000 pages (70.3 MiB) in 1,200 reads",
-            "16,000 pages: 2,000 mapped along, 12,000 hits, 500 wasted; hit rate 86 %; accuracy 96 %",
-            "7 minor, 1,234,567 major, 0.42 s waited",
-        ] {
-            assert!(text.contains(part), "{part:?} is not in\n{text}");
-        }
-        assert!(!text.contains("attention"));
-    }
-
-    #[test]
-    fn latencies_stand_below_the_faults() {
-        let mut outcome = outcome(busy());
-        (1..=1000).for_each(|us| outcome.waits.major.record(us * 1000));
-        let text = outcome.summary(&Config::new(256 << 20));
-        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let at = lines
-            .iter()
-            .position(|l| l.starts_with("faults"))
-            .expect("faults");
-        assert!(
-            lines[at + 1].starts_with("major") && lines[at + 1].contains("p99.9 1"),
-            "{text}"
-        );
-        let value = latency(&outcome.waits.major);
-        assert_eq!(value["count"], 1000);
-        assert!(
-            value["p50_ns"]
-                .as_u64()
-                .is_some_and(|ns| (500_000..=531_250).contains(&ns)),
-            "{value}"
-        );
-    }
-
-    #[test]
-    fn trouble_is_told_even_by_a_program_that_never_paged() {
-        let counts = Counts {
-            swap_full: 1,
-            ..Counts::default()
-        };
-        let text = outcome(counts).summary(&Config::new(256 << 20));
-        assert!(
-            text.contains("attention   1 page-outs found the swap file full"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_signal_is_explained_where_a_page_was_lost() {
-        let config = Config::new(256 << 20);
-        let mut outcome = outcome(Counts::default());
-        let (bus, by_shell) = (ExitStatus::from_raw(7), ExitStatus::from_raw(135 << 8));
-        assert_eq!(outcome.ended_by_loss(&config, bus), None);
-        outcome.counts.poisoned = 3;
-        for status in [bus, by_shell] {
-            let line = outcome.ended_by_loss(&config, status).expect("a line");
-            assert!(
-                line.contains("3 of its pages") && line.contains("in /var/tmp"),
-                "{line}"
-            );
-        }
-        let others = [0, 9, 1 << 8].map(ExitStatus::from_raw);
-        assert!(
-            others
-                .iter()
-                .all(|status| outcome.ended_by_loss(&config, *status).is_none())
-        );
-    }
-
-    #[test]
-    fn the_json_has_every_counter_and_the_configuration() {
-        let status = ExitStatus::from_raw(9);
-        let value = outcome(busy()).json(&Config::new(256 << 20), &["sort".into()], Some(status));
-        assert_eq!(value["complete"], true);
-        assert_eq!(value["page_outs"], 20_000);
-        assert_eq!(value["encrypted"], true);
-        assert_eq!(value["exit_signal"], 9);
-        assert_eq!(value["exit_code"], Value::Null);
-        assert_eq!(value["peak_bytes"], 256 << 20);
-        assert_eq!(value["config"]["memory"], (256 << 20).to_string());
-        assert_eq!(
-            value["write_histogram"][6],
-            json!({"pages_min": 64, "pages_end": 128, "writes": 312})
-        );
-        for (name, _, _) in Counts::default().fields() {
-            assert!(value[name].is_u64(), "{name}");
-        }
-    }
-}
+mod tests;

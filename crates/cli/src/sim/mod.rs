@@ -32,6 +32,15 @@ pub struct Args {
     ///          transactions, transaction-ns, transaction-bytes, promoted-percent, visits, eden-percent,
     ///          service-period-us, seed (a guest with a Java heap)
     /// Layouts: phkmalloc, brk, glibc, jemalloc.
+    /// Orders that reading ahead gets wrong, as in `bench readahead`; all have pages and touch-ns:
+    ///   column     row-bytes, step-bytes, arrays, writes, passes
+    ///   transpose  tile, element-bytes
+    ///   fft        breadth, reversal
+    ///   zigzag     passes, writes
+    ///   join       row-bytes
+    ///   merge      ways, record-bytes, seed
+    ///   runs       longest, touches, seed
+    ///   phases     phase, touches, seed
     #[arg(value_name = "PROGRAM", verbatim_doc_comment)]
     programs: Vec<String>,
     /// Read programs and settings from a TOML or JSON file; options take precedence
@@ -133,7 +142,10 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         args.programs.clone()
     };
     if texts.is_empty() {
-        let text = "no program: name one or more of sor, lu, moc, ns2, jvm, trace:FILE";
+        let text = format!(
+            "no program: name one or more of {}, trace:FILE",
+            programs::names()
+        );
         return Err(CliError::new(code::USAGE, text));
     }
     let sources = programs::parse_all(&texts, Format::Auto)?;

@@ -116,14 +116,22 @@ fn usage(text: String) -> CliError {
     CliError::new(code::USAGE, text)
 }
 
+/// The programs as people name them, separated by commas.
+#[must_use]
+pub fn names() -> String {
+    NAMES.join(", ").replace("micro", "moc")
+}
+
 /// `NAME[:KEY=VALUE,...]`.
 fn spec(text: &str) -> Result<Spec, CliError> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     // The benchmark has the paper's name elsewhere in this program.
     let name = if name == "moc" { "micro" } else { name };
     if !NAMES.contains(&name) {
-        let text =
-            format!("there is no program {name}; there are sor, lu, moc, ns2, jvm and trace:FILE");
+        let text = format!(
+            "there is no program {name}; there are {} and trace:FILE",
+            names()
+        );
         return Err(usage(text));
     }
     let mut map = Map::new();
@@ -144,15 +152,16 @@ fn spec(text: &str) -> Result<Spec, CliError> {
 /// The most pages that one program may have: 4 TiB.
 const PAGES_MAX: u64 = 1 << 30;
 
+fn within(what: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{what} is {value}, but must be {least} to {most}"))
+    }
+}
+
 /// What the generators require of their parameters.
 fn check(spec: &Spec) -> Result<(), String> {
-    let within = |what: &str, value: u64, least: u64, most: u64| {
-        if (least..=most).contains(&value) {
-            Ok(())
-        } else {
-            Err(format!("{what} is {value}, but must be {least} to {most}"))
-        }
-    };
     // 8 n bytes a row, n rows.
     let side = (PAGES_MAX * PAGE_BYTES as u64 / 8).isqrt();
     match spec {
@@ -195,6 +204,46 @@ fn check(spec: &Spec) -> Result<(), String> {
                 ))
             }
         }
+        _ => check_order(spec),
+    }
+}
+
+/// The same of those whose order is what they are about.
+fn check_order(spec: &Spec) -> Result<(), String> {
+    match spec {
+        Spec::Column(p) => {
+            within("pages", p.pages, 1, PAGES_MAX)?;
+            within("row-bytes", p.row_bytes, 1, PAGES_MAX)?;
+            within("passes", p.passes, 0, 1 << 20)?;
+            p.check()
+        }
+        Spec::Transpose(p) => {
+            within("pages", p.pages, 2, PAGES_MAX)?;
+            within("element-bytes", p.element_bytes, 1, PAGE_BYTES as u64)
+        }
+        Spec::Fft(p) => within("pages", p.pages, 1, PAGES_MAX),
+        Spec::Zigzag(p) => {
+            within("pages", p.pages, 1, PAGES_MAX)?;
+            within("passes", p.passes, 0, 1 << 20)
+        }
+        Spec::Join(p) => {
+            within("pages", p.pages, 4, PAGES_MAX)?;
+            within("row-bytes", p.row_bytes, 1, PAGE_BYTES as u64)
+        }
+        Spec::Merge(p) => {
+            within("pages", p.pages, 2, PAGES_MAX)?;
+            within("ways", p.ways, 1, 1 << 20)?;
+            within("record-bytes", p.record_bytes, 1, PAGE_BYTES as u64)
+        }
+        Spec::Runs(p) => {
+            within("pages", p.pages, 1, PAGES_MAX)?;
+            within("longest", p.longest, 1, p.pages)
+        }
+        Spec::Phases(p) => {
+            within("pages", p.pages, 1, PAGES_MAX)?;
+            within("phase", p.phase, 1, u64::MAX)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -29,9 +29,7 @@ const SETTINGS: [Setting; 8] = [
     ("page-out", |j| j.setup.policies.pageout.clone()),
     ("read-ahead", |j| j.setup.policies.readahead_text()),
     ("slots", |j| j.setup.policies.slots.clone()),
-    ("memory", |j| {
-        format_size(j.setup.frames * PAGE_BYTES as u64)
-    }),
+    ("memory", memory),
     ("disk", |j| j.disk.clone()),
     ("scheduler", |j| j.setup.scheduler.clone()),
 ];
@@ -169,8 +167,15 @@ pub fn above(line: &Line) -> Option<f64> {
     (floor > 0).then(|| 100.0 * (moved as f64 / floor as f64 - 1.0))
 }
 
+/// The memory that a job had, as people write it.
+#[must_use]
+pub fn memory(job: &Job) -> String {
+    format_size(job.setup.frames * PAGE_BYTES as u64)
+}
+
 /// Seconds that the disk needs for the floor at its best rate.
-fn floor_seconds(line: &Line) -> Option<f64> {
+#[must_use]
+pub fn floor_seconds(line: &Line) -> Option<f64> {
     let time = line.bound?.floor.time(bandwidth(&line.job.setup)?);
     Some(time.0 as f64 / 1e9)
 }

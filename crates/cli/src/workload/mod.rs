@@ -5,12 +5,17 @@
 //! deterministic, checks its own contents and prints one line of JSON ([`Report`]).
 
 mod allocs;
+mod column;
+mod fft;
 mod graph;
+mod join;
 mod latency;
 mod matrix;
+mod orders;
 mod pages;
 mod report;
 mod rng;
+mod words;
 
 #[cfg(test)]
 pub use report::Phase;
@@ -18,6 +23,7 @@ pub use report::{Latencies, Report};
 
 use std::fmt;
 
+use clap::Parser;
 use report::Recorder;
 
 /// Which workload to run.
@@ -43,6 +49,22 @@ pub enum Name {
     Compute,
     /// How long touches of random or of staged pages take, those of mapped pages left out
     Latency,
+    /// An array by rows, read down its columns
+    Column,
+    /// A matrix written, transposed, to another one
+    Transpose,
+    /// A fast Fourier transform in place, and its inverse
+    Fft,
+    /// Passes over a region, forward and back
+    Zigzag,
+    /// Rows into a hash table, and others looked up in it
+    Join,
+    /// Sorted runs, merged
+    Merge,
+    /// Runs of pages of random length at random places
+    Runs,
+    /// Touches in order, at random and with a stride, by turns
+    Phases,
 }
 
 impl Name {
@@ -60,6 +82,14 @@ impl Name {
             Self::Alloc => "alloc",
             Self::Compute => "compute",
             Self::Latency => "latency",
+            Self::Column => "column",
+            Self::Transpose => "transpose",
+            Self::Fft => "fft",
+            Self::Zigzag => "zigzag",
+            Self::Join => "join",
+            Self::Merge => "merge",
+            Self::Runs => "runs",
+            Self::Phases => "phases",
         }
     }
 }
@@ -85,16 +115,19 @@ pub struct Args {
     /// moc: pages written in a row, and then skipped
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub cluster: u32,
-    /// random, hotset, latency: touches; latency --hot-mib: those of pages that were not mapped
+    /// random, hotset, latency, runs, phases: touches; latency --hot-mib: those of pages that were not
+    /// mapped
     #[arg(long, default_value_t = 50_000)]
     pub touches: u64,
-    /// seq: passes after the first touch
-    #[arg(long, default_value_t = 3)]
-    pub passes: u32,
+    /// seq, zigzag, column: passes after the first touch [default: 3, 4 and 1]
+    #[arg(long)]
+    pub passes: Option<u32>,
     /// hotset: size of the hot set, in MiB [default: a quarter of --mib]; latency: time touches of
     /// staged pages, which needs a hot set of half the limit and twice the limit beside it
     #[arg(long)]
     pub hot_mib: Option<u32>,
+    #[command(flatten)]
+    pub orders: orders::Options,
     /// Write "phase fraction" lines to stderr while running
     #[arg(long)]
     pub progress: bool,
@@ -138,6 +171,14 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
         Name::Hotset => pages::hotset(args, &mut recorder)?,
         Name::Graph => graph::search(args, &mut recorder)?,
         Name::Alloc => allocs::churn(args, &mut recorder)?,
+        Name::Column => column::walk(args, &mut recorder)?,
+        Name::Transpose => column::transpose(args, &mut recorder)?,
+        Name::Fft => fft::transform(args, &mut recorder)?,
+        Name::Zigzag => orders::zigzag(args, &mut recorder)?,
+        Name::Join => join::join(args, &mut recorder)?,
+        Name::Merge => join::merge(args, &mut recorder)?,
+        Name::Runs => orders::runs(args, &mut recorder)?,
+        Name::Phases => orders::phases(args, &mut recorder)?,
         Name::Latency => {
             let touches = measured.insert(latency::touches(args, &mut recorder)?);
             touches.outcome
@@ -150,4 +191,38 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
     }
     println!("{}", report.to_json());
     Ok(())
+}
+
+/// A command line of its own.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Whether `words` are a workload's name and options.
+///
+/// # Errors
+/// Why not, in one line.
+pub fn check(words: &[String]) -> Result<(), String> {
+    let why = |error: clap::Error| {
+        error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    Line::try_parse_from(words).map(|_| ()).map_err(why)
+}
+
+#[cfg(test)]
+mod testing {
+    use clap::Parser;
+
+    /// The options of the command line `outpage workload TEXT`.
+    pub fn args(text: &str) -> super::Args {
+        super::Line::parse_from(text.split_whitespace()).args
+    }
 }

@@ -164,17 +164,17 @@ pub fn seq(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadErro
     let pages = all_pages(args.mib);
     let mut region = Region::new(pages.len());
     pass(&mut region, &pages, 0, "init", recorder)?;
+    let passes = u64::from(args.passes.unwrap_or(3));
     recorder.phase("passes", |progress| {
-        for version in 1..=u64::from(args.passes) {
+        for version in 1..=passes {
             for &page in &pages {
                 region.verify(page as usize, version)?;
                 region.write(page as usize, version + 1);
             }
-            progress.at(version, u64::from(args.passes));
+            progress.at(version, passes);
         }
         Ok(())
     })?;
-    let passes = u64::from(args.passes);
     check(
         &mut region,
         &pages,
@@ -190,15 +190,27 @@ pub(super) fn all_pages(mib: u32) -> Vec<u32> {
 }
 
 /// A model of the region beside it: how often each page was written.
-struct Model {
+pub(super) struct Model {
     region: Region,
     versions: Vec<u16>,
     verified: u64,
 }
 
 impl Model {
+    /// A region of `mib` MiB, written once in order.
+    pub(super) fn written(mib: u32, recorder: &mut Recorder) -> Result<Self, WorkloadError> {
+        let pages = all_pages(mib);
+        let mut region = Region::new(pages.len());
+        pass(&mut region, &pages, 0, "init", recorder)?;
+        Ok(Self {
+            region,
+            versions: vec![1; pages.len()],
+            verified: 0,
+        })
+    }
+
     /// Verifies the page; writes its next version when `write`.
-    fn touch(&mut self, page: usize, write: bool) -> Result<(), WorkloadError> {
+    pub(super) fn touch(&mut self, page: usize, write: bool) -> Result<(), WorkloadError> {
         self.region.verify(page, u64::from(self.versions[page]))?;
         self.verified += 1;
         if write {
@@ -207,35 +219,29 @@ impl Model {
         }
         Ok(())
     }
+
+    /// Compares all pages with what was written last.
+    pub(super) fn check(mut self, recorder: &mut Recorder) -> Result<Outcome, WorkloadError> {
+        let pages: Vec<u32> = (0..self.versions.len() as u32).collect();
+        let version = |page: usize| u64::from(self.versions[page]);
+        check(&mut self.region, &pages, version, self.verified, recorder)
+    }
 }
 
 /// Touches of random pages, half of them writes, after every page was written once.
 pub fn random(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadError> {
-    let pages = all_pages(args.mib);
-    let mut region = Region::new(pages.len());
-    pass(&mut region, &pages, 0, "init", recorder)?;
-    let mut model = Model {
-        region,
-        versions: vec![1; pages.len()],
-        verified: 0,
-    };
+    let mut model = Model::written(args.mib, recorder)?;
+    let pages = model.versions.len();
     let mut rng = Rng::new(50_000);
     recorder.phase("touches", |progress| {
         for done in 0..args.touches {
-            let page = rng.below(pages.len());
+            let page = rng.below(pages);
             model.touch(page, rng.next() & 1 == 0)?;
             progress.at(done, args.touches);
         }
         Ok(())
     })?;
-    let versions = model.versions;
-    check(
-        &mut model.region,
-        &pages,
-        |page| u64::from(versions[page]),
-        model.verified,
-        recorder,
-    )
+    model.check(recorder)
 }
 
 /// Cold pages scanned for each hot page touched.
@@ -243,16 +249,9 @@ const COLD_PER_HOT: f64 = 0.25;
 
 /// Touches within a hot set, half of them writes, while the rest is read in order, over and over.
 pub fn hotset(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadError> {
-    let pages = all_pages(args.mib);
+    let mut model = Model::written(args.mib, recorder)?;
     let hot = args.hot_mib.unwrap_or(args.mib / 4).clamp(1, args.mib) as usize * PAGES_PER_MIB;
-    let cold = pages.len() - hot;
-    let mut region = Region::new(pages.len());
-    pass(&mut region, &pages, 0, "init", recorder)?;
-    let mut model = Model {
-        region,
-        versions: vec![1; pages.len()],
-        verified: 0,
-    };
+    let cold = model.versions.len() - hot;
     let mut rng = Rng::new(8);
     recorder.phase("mix", |progress| {
         let (mut owed, mut next_cold) = (0.0, 0);
@@ -268,14 +267,7 @@ pub fn hotset(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadE
         }
         Ok(())
     })?;
-    let versions = model.versions;
-    check(
-        &mut model.region,
-        &pages,
-        |page| u64::from(versions[page]),
-        model.verified,
-        recorder,
-    )
+    model.check(recorder)
 }
 
 #[cfg(test)]

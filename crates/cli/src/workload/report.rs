@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
+use super::rng::fold;
 
 /// Ticks a second of the CPU times in `/proc/PID/stat`: `USER_HZ`, 100 on every Linux port we run on.
 pub const TICKS_PER_SECOND: f64 = 100.0;
@@ -87,6 +88,27 @@ pub struct Report {
 }
 
 impl Report {
+    /// What is known of a program that is no workload: what it printed, as a checksum, and how long it
+    /// took. It checks nothing itself.
+    pub fn of_output(output: &str, seconds: f64) -> Self {
+        let words = output.bytes().map(u64::from);
+        let outcome = Outcome {
+            checksum: words.fold(output.len() as u64, fold),
+            verified: 0,
+        };
+        let mut report = Recorder::new(false).finish("command", 0, outcome);
+        report.total.seconds = seconds;
+        report
+    }
+
+    /// Seconds of the phases that are about the workload's order: all but the one that fills its memory
+    /// and those that only look whether everything is right at the end.
+    pub fn own_seconds(&self) -> f64 {
+        let beside = |phase: &&Phase| ["init", "check", "beside", "gaps"].contains(&&*phase.name);
+        let seconds = self.phases.iter().filter(beside).map(|phase| phase.seconds);
+        self.total.seconds - seconds.sum::<f64>()
+    }
+
     /// One line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -239,6 +261,20 @@ mod tests {
         assert_eq!((all.p999_ns, all.count), (999, 1000));
         assert_eq!(Latencies::of(&mut [7]).p50_ns, 7);
         assert_eq!(Latencies::of(&mut []), Latencies::default());
+    }
+
+    #[test]
+    fn own_seconds_leave_out_filling_and_checking() {
+        let mut report = Report::of_output("", 10.0);
+        assert!((report.own_seconds() - 10.0).abs() < 1e-9);
+        let phase = |name: &str, seconds| Phase {
+            name: name.to_owned(),
+            seconds,
+            ..report.total.clone()
+        };
+        let phases = vec![phase("init", 2.0), phase("walk", 7.0), phase("check", 1.0)];
+        report.phases = phases;
+        assert!((report.own_seconds() - 7.0).abs() < 1e-9);
     }
 
     #[test]

@@ -129,6 +129,28 @@ impl Pages {
         }
     }
 
+    /// Moves a page behind `other`, which is on the same queue; the inactive one excepted, where a place may be kept.
+    pub fn move_behind(&mut self, id: PageId, other: PageId) {
+        let queue = self.queue(id);
+        debug_assert!(queue == self.queue(other) && queue != Queue::Inactive);
+        if id == other || { self.entry(id).prev } == other {
+            return;
+        }
+        self.unqueue(id);
+        let next = self.entry(other).next;
+        let entry = self.entry_mut(id);
+        entry.flags |= (queue as u8) << QUEUE_SHIFT;
+        (entry.prev, entry.next) = (other, next);
+        self.entry_mut(other).next = id;
+        let ends = &mut self.queues[queue as usize - 1];
+        ends.pages += 1;
+        if next.is_some() {
+            self.entry_mut(next).prev = id;
+        } else {
+            ends.tail = id;
+        }
+    }
+
     /// Moves a page of `queue` to its end.
     pub fn requeue(&mut self, queue: Queue, id: PageId) {
         debug_assert!(self.queue(id) == queue, "requeued on another queue");

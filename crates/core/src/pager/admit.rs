@@ -15,7 +15,7 @@ impl Pager {
             Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
             Event::Grown(range) => self.slots.admits(range) && !self.holds_any(range),
             Event::Limit(frames) => frames >= FRAMES_MIN,
-            Event::Forked => self.in_flight == 0,
+            Event::Forked => self.ops.unanswered() == 0,
             Event::Fault { .. }
             | Event::Adopt(_)
             | Event::Full
@@ -36,7 +36,7 @@ impl Pager {
 
     /// Whether action `id` awaits an answer such as `outcome`.
     fn answers(&self, id: ActionId, outcome: Outcome<'_>) -> bool {
-        let Some(op) = self.ops.get(id.0 as usize) else {
+        let Some(op) = self.ops.get(id) else {
             return false;
         };
         let one_a_page = |pages: &[PageOutcome], fits: fn(&PageOutcome) -> bool| {

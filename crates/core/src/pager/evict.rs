@@ -61,6 +61,12 @@ impl Pager {
             let (page, slot) = (self.pages.number(id), self.pages.slot(id));
             self.objects.of(page).waste += 1;
             self.readahead.wasted(page, slot);
+            if let Some(governor) = &mut self.governor {
+                governor.wasted(page);
+            }
+        }
+        if let Some(governor) = &mut self.governor {
+            governor.left(self.pages.number(id));
         }
         self.pages.advance(id, State::Staged, State::PagedOut);
     }
@@ -102,7 +108,7 @@ impl Pager {
 
     /// Nothing is under way from which frames could come.
     fn at_rest(&self) -> bool {
-        self.in_flight == 0 && !self.growing
+        self.ops.unanswered() == 0 && !self.growing
     }
 
     /// The watermarks are met or nothing can be written, and still no frame is to be had for
@@ -361,14 +367,14 @@ impl Pager {
         let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
         for (&page, slot) in pages.iter().zip(slots.iter()) {
             let id = self.known(page);
-            self.ops[op.0 as usize].ids.push(id);
+            self.ops[op].ids.push(id);
             let entry = self.pages.advance(id, State::Staged, State::Writing);
             debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
             entry.slot = slot;
             entry.set_flag(COLLECTED, false);
         }
-        self.ops[op.0 as usize].slots = slots;
-        self.ops[op.0 as usize].pages.extend_from_slice(pages);
+        self.ops[op].slots = slots;
+        self.ops[op].pages.extend_from_slice(pages);
         self.slots.bind(slots.slots);
         self.writes += 1;
         let count = pages.len();

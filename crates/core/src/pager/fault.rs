@@ -1,10 +1,11 @@
 //! What a fault leads to.
 
 use super::evict::extend;
+use super::parts::Parts;
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
 use crate::contract::{Access, Action, Waiter};
-use crate::page::{COLLECTED, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
-use crate::readahead::{Arrival, Touch};
+use crate::page::{COLLECTED, PageId, Queue, READ_AHEAD, SAMPLED, State, ZERO_AROUND};
+use crate::readahead::{Arrival, Touch, clip};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// Pages that a rescue maps in all, where a stream of slots goes on with pages that are not neighbours: a quarter of the
@@ -12,6 +13,20 @@ use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 /// of 1 took 0.41 and 0.39 s with 16, 0.36 and 0.37 s with 32, 0.34 and 0.33 s with 64; with clusters of 4 0.33, 0.36 and
 /// 0.36 s, all within the spread.
 const STREAM_ALONG: u64 = 32;
+
+/// So many sampled pages in a row are passed over when pages are mapped along: runs farther apart are not mapped by one
+/// call in any case.
+const SAMPLED_MAX: u32 = 3;
+
+/// Whether a neighbour is mapped along.
+enum Joins {
+    /// No, and those beyond it neither.
+    Not,
+    /// It is.
+    Mapped,
+    /// It stays staged, so that its touch shows.
+    Sampled,
+}
 
 /// A fault that wants its page.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +183,7 @@ impl Pager {
 
     fn map_zeroes(&mut self, run: PageRange, demanded: Option<PageNo>) {
         self.stats.zero_fills += run.pages;
-        self.pace.taken(run.pages as usize, self.limits.staged_low);
+        self.took_frames(run.pages as usize);
         for page in run.iter() {
             let id = self.pages.create(page, State::Mapping);
             self.pages.set_flag(id, ZERO_AROUND, demanded != Some(page));
@@ -234,7 +249,13 @@ impl Pager {
         // Reading ahead may release clean pages: not this one.
         self.pages.unqueue(id);
         let streams = self.pages.has(id, READ_AHEAD) && self.manner.arrival == Arrival::Mapped;
-        self.hit(now, id, waiter);
+        let sampled = self.hit(now, id, waiter);
+        if sampled {
+            // Its neighbours are mapped; beyond them may lie the next window, whose first touch must be seen.
+            self.pages.set_flag(id, SAMPLED, true);
+            self.map_within(id, 0, 0, true);
+            return;
+        }
         let run = self.map_around(id);
         if streams {
             self.map_stream(id, run, STREAM_ALONG.saturating_sub(run.pages));
@@ -255,14 +276,17 @@ impl Pager {
                 else {
                     break;
                 };
+                (at, left) = (next, left - 1);
                 let page = self.pages.number(id);
+                if self.samples(page, next) {
+                    continue;
+                }
                 self.stats.read_ahead_mapped += 1;
                 self.objects.of(page).mapped += 1;
                 self.take_for_map(id);
                 if let Some(full) = extend(&mut run, page) {
                     self.map(full);
                 }
-                (at, left) = (next, left - 1);
             }
             if let Some(last) = run {
                 self.map(last);
@@ -301,10 +325,10 @@ impl Pager {
             && !self.pages.has(id, COLLECTED)
     }
 
-    /// A page that read-ahead brought is wanted: the stream goes on.
-    fn hit(&mut self, now: Nanos, id: PageId, waiter: Waiter) {
+    /// A page that read-ahead brought is wanted: the stream goes on. Whether it was sampled.
+    fn hit(&mut self, now: Nanos, id: PageId, waiter: Waiter) -> bool {
         if !self.pages.has(id, READ_AHEAD) {
-            return;
+            return false;
         }
         self.pages.clear_read_ahead(id);
         self.stats.read_ahead_hits += 1;
@@ -315,10 +339,18 @@ impl Pager {
             source: waiter.0,
         };
         self.objects.of(touch.page).hits += 1;
+        let verdict = self
+            .governor
+            .as_mut()
+            .and_then(|governor| governor.hit(touch.page, touch.slot));
+        self.judge(verdict);
         let view = View(&self.pages);
-        if let Some(next) = self.readahead.hit(&touch, &view) {
+        if let Some(next) = self.readahead.hit(&touch, &view)
+            && let Some(next) = self.governed_behind(next, touch.page)
+        {
             self.read_behind(next);
         }
+        verdict.is_some()
     }
 
     /// Maps a staged page, with the neighbours that came along by read-ahead and a few others.
@@ -335,53 +367,72 @@ impl Pager {
         above: u64,
         rescued: bool,
     ) -> PageRange {
-        let page = self.pages.number(id);
-        let mut run = PageRange::one(page);
         let mut others = u64::from(self.rescue_around);
         self.take_for_map(id);
-        while run.pages < RUN_PAGES_MAX && run.pages <= above {
-            let next = PageNo::from_raw(run.start.raw() + run.pages);
-            if next.object() != page.object() || !self.joins_map(next, &mut others) {
-                break;
-            }
-            run.pages += 1;
-        }
-        while run.pages < RUN_PAGES_MAX && page.raw() - run.start.raw() < below {
-            let Some(previous) = run.start.checked_sub(1) else {
-                break;
-            };
-            if !self.joins_map(previous, &mut others) {
-                break;
-            }
-            run = PageRange::new(previous, run.pages + 1);
-        }
+        let mut parts = Parts::new(self.pages.number(id));
+        self.map_towards(&mut parts, above, PageNo::checked_add, &mut others);
+        self.map_towards(&mut parts, below, PageNo::checked_sub, &mut others);
         let along = u64::from(self.rescue_around) - others;
         self.stats.rescues += along + u64::from(rescued);
-        self.map(run);
-        run
+        // In order, so that they leave in order, and their slots are in order too.
+        for &part in parts.sorted() {
+            self.map(part);
+        }
+        parts.hull()
     }
 
-    fn joins_map(&mut self, page: PageNo, others: &mut u64) -> bool {
+    /// Adds up to `most` neighbours to the first of `parts`, on the side to which `step` leads, as far as they may be mapped
+    /// along. Pages that stay staged as a sample are passed over.
+    fn map_towards(
+        &mut self,
+        parts: &mut Parts,
+        most: u64,
+        step: fn(PageNo, u64) -> Option<PageNo>,
+        others: &mut u64,
+    ) {
+        let (page, mut skipped) = (parts.page(), 0);
+        parts.back_to_first();
+        for n in 1..=most {
+            let Some(next) = step(page, n).filter(|_| parts.has_room()) else {
+                return;
+            };
+            match self.joins_map(next, others) {
+                Joins::Not => return,
+                Joins::Mapped => {
+                    parts.add(next);
+                    skipped = 0;
+                }
+                Joins::Sampled if skipped == SAMPLED_MAX => return,
+                Joins::Sampled => skipped += 1,
+            }
+        }
+    }
+
+    fn joins_map(&mut self, page: PageNo, others: &mut u64) -> Joins {
         let Some(id) = self.pages.place(page) else {
-            return false;
+            return Joins::Not;
         };
         let entry = self.pages.entry(id);
         if entry.state() != State::Staged || entry.has(COLLECTED) {
-            return false;
+            return Joins::Not;
         }
         if entry.has(READ_AHEAD) {
+            let slot = entry.slot;
             if self.manner.arrival == Arrival::Staged {
-                return false;
+                return Joins::Not;
+            }
+            if self.samples(page, slot) {
+                return Joins::Sampled;
             }
             self.stats.read_ahead_mapped += 1;
             self.objects.of(page).mapped += 1;
         } else if *others == 0 && !self.is_awaited(page) {
-            return false;
+            return Joins::Not;
         } else {
             *others = others.saturating_sub(1);
         }
         self.take_for_map(id);
-        true
+        Joins::Mapped
     }
 
     fn take_for_map(&mut self, id: PageId) {
@@ -409,9 +460,11 @@ impl Pager {
             slot,
             source: demand.waiter.0,
         };
+        self.missed(demand.page);
         let view = View(&self.pages);
         let window = self.readahead.major_fault(&fault, &view);
         self.stats.windows.count(window.size);
+        let window = self.governed(window, &fault);
         let frames = self.room(window.now.slots as usize + self.limits.reserve);
         let frames = frames.saturating_sub(self.limits.reserve).max(1) as u32;
         self.waiters.push((demand.page, demand.waiter));
@@ -458,7 +511,7 @@ impl Pager {
     /// Reads `slots`, one of them for somebody who waits.
     fn read(&mut self, slots: SlotRange, demanded: Option<(SlotNo, PageId)>) {
         let op = self.start(Kind::PageIn, PageRange::new(PageNo::from_raw(0), 0));
-        self.ops[op.0 as usize].slots = slots;
+        self.ops[op].slots = slots;
         for slot in slots.iter() {
             let asked = demanded.filter(|asked| asked.0 == slot);
             let found = asked.map(|asked| asked.1);
@@ -468,13 +521,19 @@ impl Pager {
             entry.set_flag(READ_AHEAD, asked.is_none());
             let page = self.pages.number(id);
             self.objects.read(page, asked.is_some());
+            if let Some(governor) = &mut self.governor {
+                governor.returns(page);
+            }
             self.add_page(op, id, page);
         }
-        self.pace
-            .taken(slots.slots as usize, self.limits.staged_low);
+        self.took_frames(slots.slots as usize);
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);
-        self.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());
+        let ahead = slots.slots - u32::from(demanded.is_some());
+        self.stats.read_ahead += u64::from(ahead);
+        if let Some(governor) = &mut self.governor {
+            governor.reads(self.ops[op].pages[0], slots, ahead);
+        }
         self.actions.push_back(Action::PageIn { id: op, slots });
     }
 
@@ -484,18 +543,4 @@ impl Pager {
         self.actions.push_back(Action::Poison { id, page });
         self.wake(page);
     }
-}
-
-/// The part of `window` of at most `frames` slots that holds `slot` and lies in the stream's direction.
-fn clip(window: SlotRange, slot: SlotNo, frames: u32, downward: bool) -> SlotRange {
-    if window.slots <= frames {
-        return window;
-    }
-    let (low, high) = (window.start.0, window.end().0);
-    let start = if downward {
-        (slot.0 + 1).saturating_sub(frames).max(low)
-    } else {
-        slot.0.min(high - frames)
-    };
-    SlotRange::new(SlotNo(start), frames)
 }

@@ -7,11 +7,15 @@ mod admit;
 mod daemon;
 mod evict;
 mod fault;
+mod govern;
+mod ops;
 mod pace;
+mod parts;
 mod range;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod view;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -23,7 +27,7 @@ use crate::contract::{
 use crate::limits::Limits;
 use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Chunk, PageOut};
-use crate::readahead::{Manner, ReadAhead, SlotView};
+use crate::readahead::{Govern, Governor, Manner, ReadAhead};
 use crate::reclaim::bsd::Daemon;
 use crate::reclaim::{Policy, Reclaim, SecondChance};
 use crate::slot_pool::SlotPool;
@@ -33,6 +37,8 @@ use crate::swap_cache::Objects;
 use crate::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 use daemon::Flush;
 use fault::Demand;
+use ops::{Kind, Ops};
+use view::View;
 
 /// What a pager is made of.
 pub struct Setup {
@@ -60,37 +66,6 @@ pub struct Setup {
 pub const RUN_PAGES_MAX: u64 = 256;
 /// Writes in flight at once; BSD allows 4 (`bsd-vm.md` section 7), today's devices profit from more.
 pub const WRITES_MAX: usize = 8;
-
-/// One unanswered action.
-struct Op {
-    kind: Kind,
-    run: PageRange,
-    slots: SlotRange,
-    pages: Vec<PageNo>,
-    /// The same pages, so that nothing has to find them again. Nobody forgets a page that an action touches.
-    ids: Vec<PageId>,
-    /// Times that this was tried before.
-    tries: u8,
-}
-
-impl Op {
-    /// One of the pages.
-    fn page(&self, at: usize) -> (PageId, PageNo) {
-        (self.ids[at], self.pages[at])
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Free,
-    ZeroFill,
-    Map,
-    Detach,
-    PageIn,
-    PageOut,
-    Release,
-    Poison,
-}
 
 /// What is known of a page beside its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,15 +98,15 @@ pub struct Pager {
     pageout: Box<dyn PageOut>,
     readahead: Box<dyn ReadAhead>,
     manner: Manner,
+    /// Says how much of what `readahead` names is read; `None` for all of it, and under a daemon.
+    governor: Option<Box<Governor>>,
     limits: Limits,
     /// The most pages of a write.
     buffer: u32,
     zero_around: fault::ZeroAround,
     rescue_around: u32,
-    ops: Vec<Op>,
-    ops_free: Vec<u32>,
+    ops: Ops,
     writes: usize,
-    in_flight: usize,
     actions: VecDeque<Action>,
     pending: VecDeque<Demand>,
     waiters: Vec<(PageNo, Waiter)>,
@@ -149,9 +124,9 @@ pub struct Pager {
     objects: Objects,
     /// The policy, when it drives itself; then `reclaim` has nothing to say.
     daemon: Option<Box<Daemon>>,
-    /// Under a daemon: the time of the last event, faults whose page is busy, the chunk on its way,
-    /// and the objects that were paged out once.
+    /// The time of the last event.
     now: Nanos,
+    /// Under a daemon: faults whose page is busy, the chunk on its way, and the objects that were paged out once.
     sleepers: Vec<Demand>,
     flush: Flush,
     swap_objects: BTreeSet<ObjectId>,
@@ -177,6 +152,7 @@ impl Pager {
                 (Box::new(SecondChance), Some(Box::new(daemon)))
             }
         };
+        let manner = setup.readahead.manner();
         let mut pages = if setup.body.bits {
             Pages::with_bits(daemon.is_some())
         } else {
@@ -193,12 +169,12 @@ impl Pager {
             reclaim,
             ready: Chunk::with_capacity(buffer),
             pageout: setup.pageout,
-            manner: setup.readahead.manner(),
+            governor: (manner.govern == Govern::On && daemon.is_none())
+                .then(|| Box::new(Governor::new(setup.frames))),
+            manner,
             readahead: setup.readahead,
-            ops: Vec::with_capacity(64),
-            ops_free: Vec::with_capacity(64),
+            ops: Ops::new(),
             writes: 0,
-            in_flight: 0,
             actions: VecDeque::with_capacity(256),
             pending: VecDeque::with_capacity(64),
             waiters: Vec::with_capacity(64),
@@ -229,6 +205,7 @@ impl Pager {
         if self.daemon.is_some() {
             return self.handle_under_daemon(now, event);
         }
+        self.now = now;
         match event {
             Event::Fault {
                 page,
@@ -262,7 +239,12 @@ impl Pager {
                 (self.growing, self.swap_full) = (false, false);
             }
             Event::Full => (self.growing, self.swap_full) = (false, true),
-            Event::Limit(frames) => self.limits = Limits::new(frames, self.buffer as usize),
+            Event::Limit(frames) => {
+                self.limits = Limits::new(frames, self.buffer as usize);
+                if let Some(governor) = &mut self.governor {
+                    governor.resize(frames);
+                }
+            }
             Event::Forking => self.slots.keep_for_child(&self.pages),
             Event::Forked => self.forked(),
             Event::ChildrenGone => {
@@ -375,7 +357,7 @@ impl Pager {
     /// The pages of an unanswered [`Action::PageIn`], [`Action::PageOut`] or [`Action::Release`], in order.
     #[must_use]
     pub fn pages_of(&self, id: ActionId) -> &[PageNo] {
-        &self.ops[id.0 as usize].pages
+        &self.ops[id].pages
     }
 
     /// Whether an unanswered action touches `range`. The body answers it before it reports `Unmap` or `Discard`.
@@ -403,7 +385,7 @@ impl Pager {
     /// Unanswered actions.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
-        self.in_flight
+        self.ops.unanswered()
     }
 
     /// The page's state.
@@ -476,46 +458,20 @@ impl Pager {
         self.pages.heap_bytes() + self.slots.heap_bytes()
     }
 
-    #[cold]
-    fn add_op(&mut self) -> u32 {
-        self.ops.push(Op {
-            kind: Kind::Free,
-            run: PageRange::new(PageNo::from_raw(0), 0),
-            slots: SlotRange::new(SlotNo(0), 0),
-            pages: Vec::with_capacity(128),
-            ids: Vec::with_capacity(128),
-            tries: 0,
-        });
-        self.ops.len() as u32 - 1
-    }
-
     #[inline]
     fn start(&mut self, kind: Kind, run: PageRange) -> ActionId {
-        self.in_flight += 1;
-        let index = self.ops_free.pop().unwrap_or_else(|| self.add_op());
-        let op = &mut self.ops[index as usize];
-        op.pages.clear();
-        op.ids.clear();
-        (op.kind, op.run, op.tries) = (kind, run, 0);
-        ActionId(index)
+        self.ops.start(kind, run, self.now)
     }
 
     /// The action is about the page, too.
     fn add_page(&mut self, op: ActionId, id: PageId, page: PageNo) {
-        let op = &mut self.ops[op.0 as usize];
+        let op = &mut self.ops[op];
         op.pages.push(page);
         op.ids.push(id);
     }
 
-    #[inline]
-    fn finish(&mut self, id: ActionId) {
-        self.ops[id.0 as usize].kind = Kind::Free;
-        self.ops_free.push(id.0);
-        self.in_flight -= 1;
-    }
-
     fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
-        let kind = self.ops[id.0 as usize].kind;
+        let kind = self.ops[id].kind;
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(o)) => self.mapped(id, o, true),
             (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
@@ -528,7 +484,7 @@ impl Pager {
             (Kind::Release | Kind::Poison, Outcome::Done) => {}
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
-        self.finish(id);
+        self.ops.finish(id);
     }
 
     fn add_slots(&mut self, range: SlotRange) {
@@ -567,7 +523,7 @@ impl Pager {
 
     /// In the forked child: nobody waits, the slots are the parent's.
     fn forked(&mut self) {
-        assert!(self.in_flight == 0, "forked with unanswered actions");
+        assert!(self.ops.unanswered() == 0, "forked with unanswered actions");
         self.waiters.clear();
         self.pending.clear();
         self.actions.clear();
@@ -575,20 +531,5 @@ impl Pager {
         (self.growing, self.swap_full) = (false, false);
         self.stats = Stats::default();
         self.objects = Objects::default();
-    }
-}
-
-/// What read-ahead may see of slots.
-struct View<'a>(&'a Pages);
-
-impl SlotView for View<'_> {
-    fn paged_out(&self, slot: SlotNo) -> Option<PageNo> {
-        let id = self.0.in_slot(slot)?;
-        (self.0.state(id) == State::PagedOut).then(|| self.0.number(id))
-    }
-
-    fn slot_of(&self, page: PageNo) -> Option<SlotNo> {
-        let id = self.0.find(page)?;
-        (self.0.state(id) == State::PagedOut).then(|| self.0.slot(id))
     }
 }

@@ -87,14 +87,10 @@ fn a_discard_names_pages_in_order_whenever_their_leaves_were_allocated() {
 /// Answers transfers and releases until nothing is under way.
 fn settle(pager: &mut Pager) {
     while pager.in_flight() > 0 {
-        for index in 0..pager.ops.len() as u32 {
-            let (id, outcome) = (ActionId(index), Outcome::Done);
-            if matches!(
-                pager.ops[index as usize].kind,
-                Kind::PageIn | Kind::PageOut | Kind::Release
-            ) {
-                pager.handle(Nanos(0), Event::Done { id, outcome });
-            }
+        let transfers = |kind| matches!(kind, Kind::PageIn | Kind::PageOut | Kind::Release);
+        for id in pager.ops.of(transfers) {
+            let outcome = Outcome::Done;
+            pager.handle(Nanos(0), Event::Done { id, outcome });
         }
         drive(pager, false);
     }

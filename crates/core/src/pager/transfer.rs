@@ -5,7 +5,7 @@ use crate::contract::{Action, ActionId, IoFailure, PageOutcome, Refusal, Waiter}
 use crate::page::{ContentHash, DIRTY, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
 use crate::readahead::Arrival;
 use crate::reclaim::Mapped;
-use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// Times that a page is read again before it counts as lost: an error on the way may pass, one on
 /// the medium does not. At once, for drivers have waited and tried again before they report an error
@@ -15,7 +15,7 @@ const READ_TRIES: u8 = 4;
 impl Pager {
     /// Zero-filled or rescued pages are in the program, or not.
     pub(super) fn mapped(&mut self, op: ActionId, outcomes: &[PageOutcome], fresh: bool) {
-        let run = self.ops[op.0 as usize].run;
+        let run = self.ops[op].run;
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         for (page, outcome) in run.iter().zip(outcomes) {
             let id = self.known(page);
@@ -28,6 +28,7 @@ impl Pager {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
                     self.pages.advance(id, State::Mapping, State::Resident);
                     self.reclaim.mapped(&mut self.pages, id, how);
+                    self.join_neighbour(id);
                     self.wake_first(page);
                 }
                 PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
@@ -51,7 +52,7 @@ impl Pager {
     /// Victims are out of the program, or not.
     #[inline(never)]
     pub(super) fn detached(&mut self, op: ActionId, outcomes: &[PageOutcome]) {
-        let run = self.ops[op.0 as usize].run;
+        let run = self.ops[op].run;
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         let mut zeroes = None;
         let mut stale = SlotRange::new(SlotNo(0), 0);
@@ -147,7 +148,11 @@ impl Pager {
 
     /// Forgets a page whose content is not wanted or not there.
     pub(super) fn drop_page(&mut self, id: PageId) {
-        self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
+        let read_ahead = self.pages.has(id, READ_AHEAD);
+        self.stats.read_ahead_dropped += u64::from(read_ahead);
+        if let Some(governor) = &mut self.governor {
+            governor.dropped(self.pages.number(id), read_ahead);
+        }
         self.pages.unqueue(id);
         let slot = self.pages.slot(id);
         self.pages.forget(id);
@@ -159,17 +164,17 @@ impl Pager {
     /// Pages were read; content that does not match its checksum is as good as unread. Without
     /// `hashes` the body vouches for the contents.
     pub(super) fn paged_in(&mut self, op: ActionId, hashes: Option<&[ContentHash]>) {
-        let count = self.ops[op.0 as usize].ids.len();
+        let count = self.ops[op].ids.len();
         assert!(
             hashes.is_none_or(|hashes| hashes.len() == count),
             "one hash a page"
         );
         let mut awaited = count;
         for at in 0..count {
-            let (id, page) = self.ops[op.0 as usize].page(at);
+            let (id, page) = self.ops[op].page(at);
             if hashes.is_some_and(|hashes| self.pages.hash(id) != hashes[at]) {
                 self.stats.checksum_errors += 1;
-                let tries = self.ops[op.0 as usize].tries;
+                let tries = self.ops[op].tries;
                 self.read_again(id, tries);
                 continue;
             }
@@ -182,13 +187,19 @@ impl Pager {
                 self.park(id, true);
             }
         }
+        if awaited < count
+            && let Some(governor) = &mut self.governor
+        {
+            let took = self.now.0 - self.ops[op].began.0;
+            governor.read_took(count as u32, Nanos(took));
+        }
         for at in awaited..count {
-            let (id, page) = self.ops[op.0 as usize].page(at);
+            let (id, page) = self.ops[op].page(at);
             if self.is_awaited(page) && self.pages.state(id) == State::Staged {
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
                 let (below, above) = match self.manner.arrival {
-                    Arrival::Mapped => neighbours(&self.ops[op.0 as usize].pages, at),
+                    Arrival::Mapped => neighbours(&self.ops[op].pages, at),
                     Arrival::Staged => (0, 0),
                 };
                 self.map_within(id, below, above, false);
@@ -200,12 +211,12 @@ impl Pager {
     /// one bad slot does not cost its neighbours.
     pub(super) fn page_in_failed(&mut self, op: ActionId) {
         self.stats.read_errors += 1;
-        let tries = self.ops[op.0 as usize].tries;
-        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        let tries = self.ops[op].tries;
+        let ids = core::mem::take(&mut self.ops[op].ids);
         for &id in &ids {
             self.read_again(id, tries);
         }
-        self.ops[op.0 as usize].ids = ids;
+        self.ops[op].ids = ids;
     }
 
     /// Reads one page once more, unless that was tried often enough.
@@ -218,7 +229,7 @@ impl Pager {
             SlotRange::new(self.pages.slot(id), 1),
         );
         let op = self.start(Kind::PageIn, PageRange::one(page));
-        (self.ops[op.0 as usize].slots, self.ops[op.0 as usize].tries) = (slots, tries + 1);
+        (self.ops[op].slots, self.ops[op].tries) = (slots, tries + 1);
         self.add_page(op, id, page);
         self.stats.page_in_reads += 1;
         self.actions.push_back(Action::PageIn { id: op, slots });
@@ -280,14 +291,14 @@ impl Pager {
         mut then: impl FnMut(&mut Self, PageId, PageNo),
     ) {
         self.writes -= 1;
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        let pages = core::mem::take(&mut self.ops[op].pages);
+        let ids = core::mem::take(&mut self.ops[op].ids);
         for (&page, &id) in pages.iter().zip(&ids) {
             let entry = self.pages.advance(id, State::Writing, State::Staged);
             entry.set_flag(DIRTY, !clean);
             then(self, id, page);
         }
-        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
+        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
     }
 }
 

@@ -5,7 +5,9 @@
 
 use alloc::boxed::Box;
 
-use super::params::{ARRIVAL, DEMAND_FIRST, ENTRIES, KEY, Key, MAX, MDIS, PLACEMENT, STEP, WINDOW};
+use super::params::{
+    ARRIVAL, DEMAND_FIRST, ENTRIES, GOVERN, KEY, Key, MAX, MDIS, PLACEMENT, STEP, WINDOW,
+};
 use super::track::Track;
 use super::{Arrival, Entry, Manner, Params, ReadAhead, Setting, SlotView, Touch, Window, span};
 
@@ -20,6 +22,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     PLACEMENT,
     ARRIVAL,
     DEMAND_FIRST,
+    GOVERN,
 ];
 
 /// The paper's constants: 8, 8, MPF 32, MDIS 8. It does not publish `C_ent`; 32 entries tell more

@@ -6,8 +6,8 @@
 
 use alloc::boxed::Box;
 
-use super::params::{LASTR, MAX};
-use super::{Entry, LastrRule, Params, ReadAhead, SlotView, Touch, Window};
+use super::params::{GOVERN, LASTR, MAX};
+use super::{Entry, LastrRule, Manner, Params, ReadAhead, SlotView, Touch, Window};
 use crate::units::{ObjectId, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Params::DEFAULT
     },
     little: None,
-    settings: &[MAX, LASTR],
+    settings: &[MAX, LASTR, GOVERN],
     build: |params| Box::new(Bsd::new(params)),
 };
 
@@ -36,6 +36,7 @@ const OBJECTS: usize = 64;
 const BEHIND_PAGES: u32 = 32;
 
 struct Bsd {
+    manner: Manner,
     /// Pages before the fault, and after it.
     reach: (u32, u32),
     rule: LastrRule,
@@ -51,6 +52,7 @@ impl Bsd {
         let others = params.checked().max_window - 1;
         Self {
             reach: (others / 2, others - others / 2),
+            manner: Manner::of(&params),
             rule: params.lastr,
             sequential: false,
             lastr: [(ObjectId(0), 0); OBJECTS],
@@ -93,6 +95,10 @@ impl Bsd {
 impl ReadAhead for Bsd {
     fn name(&self) -> &'static str {
         ENTRY.name
+    }
+
+    fn manner(&self) -> Manner {
+        self.manner
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {

@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::params::{ENTRIES, HISTORY, KEY, MAX, SPLIT};
+use super::params::{ENTRIES, GOVERN, HISTORY, KEY, MAX, SPLIT};
 use super::{Arrival, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window};
 use crate::units::{SlotNo, SlotRange};
 
@@ -37,7 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Params::DEFAULT
     },
     little: None,
-    settings: &[MAX, HISTORY, SPLIT, ENTRIES, KEY],
+    settings: &[MAX, HISTORY, SPLIT, ENTRIES, KEY, GOVERN],
     build: |params| Box::new(Leap::new(params)),
 };
 

@@ -13,7 +13,7 @@
 
 use alloc::boxed::Box;
 
-use super::params::{ARRIVAL, BLOCK, DEMAND_FIRST, MAX, PAGE_CLUSTER};
+use super::params::{ARRIVAL, BLOCK, DEMAND_FIRST, GOVERN, MAX, PAGE_CLUSTER};
 use super::span::{self, Direction};
 use super::{Arrival, BlockRule, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window, linux};
 use crate::units::{SlotNo, SlotRange};
@@ -29,7 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Params::DEFAULT
     },
     little: None,
-    settings: &[MAX, PAGE_CLUSTER, BLOCK, ARRIVAL, DEMAND_FIRST],
+    settings: &[MAX, PAGE_CLUSTER, BLOCK, ARRIVAL, DEMAND_FIRST, GOVERN],
     build: |params| Box::new(LinuxSlot::new(params)),
 };
 

@@ -13,7 +13,7 @@
 
 use alloc::boxed::Box;
 
-use super::params::{VMA_MAX, VMA_PAGE_CLUSTER};
+use super::params::{GOVERN, VMA_MAX, VMA_PAGE_CLUSTER};
 use super::{Arrival, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window, linux};
 use crate::units::{ObjectId, PageNo, SlotRange};
 
@@ -28,7 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
         ..Params::DEFAULT
     },
     little: None,
-    settings: &[VMA_MAX, VMA_PAGE_CLUSTER],
+    settings: &[VMA_MAX, VMA_PAGE_CLUSTER, GOVERN],
     build: |params| Box::new(LinuxVma::new(params)),
 };
 

@@ -9,9 +9,14 @@ use core::ops::RangeInclusive;
 
 use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
 
+mod account;
 mod asp;
 mod asp2;
 mod bsd;
+mod cost;
+mod follow;
+mod ghost;
+mod govern;
 mod leap;
 mod learn;
 mod linux;
@@ -20,15 +25,20 @@ mod linux_vma;
 mod none;
 mod params;
 mod refused;
+mod sample;
 mod span;
 mod stream;
+mod stride;
 mod track;
 mod window;
 
+pub(crate) use govern::{Governor, Verdict};
 pub use params::{
-    Abilities, Allowed, Arrival, BlockRule, Key, LastrRule, Params, Placement, Setting, configure,
+    Abilities, Allowed, Arrival, BlockRule, Govern, Key, LastrRule, Params, Placement, Setting,
+    configure,
 };
 pub use refused::Refused;
+pub(crate) use window::clip;
 pub use window::{RUNS_MAX, Runs, Window};
 
 /// The window sizes that a policy can be built with, in slots: up to 1 MiB a read.
@@ -49,6 +59,18 @@ pub struct Touch {
     pub source: u32,
 }
 
+/// Streams that a policy may tell apart at a time.
+pub const TAGS: usize = 16;
+
+/// A stream of faults that a policy follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamId {
+    /// Its place among those that are followed, below [`TAGS`].
+    pub place: u8,
+    /// Tells it from those that had this place before.
+    pub begun: u32,
+}
+
 /// What a policy may ask about the store.
 pub trait SlotView {
     /// The page whose content is only in `slot` and that is not in flight. `None` for every other
@@ -67,6 +89,8 @@ pub struct Manner {
     /// Windows of at least so many slots are read as the demanded page first and the rest behind
     /// it; 0 for never.
     pub demand_first: u32,
+    /// Whether less than it names is read where that was of little use.
+    pub govern: Govern,
 }
 
 impl Manner {
@@ -74,6 +98,7 @@ impl Manner {
         Self {
             arrival: params.arrival,
             demand_first: params.demand_first,
+            govern: params.govern,
         }
     }
 }
@@ -99,6 +124,36 @@ pub trait ReadAhead: Send {
     fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
         let _ = (touch, view);
         None
+    }
+
+    /// The stream that the last window, or range of [`Self::hit`], was named for, where the policy tells
+    /// streams apart.
+    fn stream(&self) -> Option<StreamId> {
+        None
+    }
+
+    /// At most `most` pages are read for `fault`, whose window was just named, beside its own: what is
+    /// read of `window`.
+    fn shorten(
+        &mut self,
+        window: &Window,
+        fault: &Touch,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Window {
+        let _ = view;
+        window.within(fault.slot, most)
+    }
+
+    /// At most `most` slots are read of `range`, which [`Self::hit`] just named: which.
+    fn shorten_behind(
+        &mut self,
+        range: SlotRange,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Option<SlotRange> {
+        let _ = view;
+        (most > 0).then(|| SlotRange::new(range.start, range.slots.min(most)))
     }
 
     /// `page`, read ahead from `slot`, was evicted untouched. One report for a range that was named

@@ -78,6 +78,16 @@ pub enum Arrival {
     Staged,
 }
 
+/// Whether what a policy names is all read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Govern {
+    /// All of it: the policy as its source has it.
+    #[default]
+    Off,
+    /// As much as pays, by what was read before: see `govern.rs`.
+    On,
+}
+
 /// What a policy is built from. Each policy uses some of it: see [`Entry::settings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
@@ -111,6 +121,8 @@ pub struct Params {
     pub split: u32,
     /// For `bsd`.
     pub lastr: LastrRule,
+    /// Whether less is read where read-ahead was of little use.
+    pub govern: Govern,
 }
 
 impl Params {
@@ -129,6 +141,7 @@ impl Params {
         history: 32,
         split: 4,
         lastr: LastrRule::MajorFaults,
+        govern: Govern::Off,
     };
 
     /// All of it as numbers, in an order that stays: what a trace keeps.
@@ -322,6 +335,9 @@ pub(super) const ARRIVAL: Setting = words!("arrival", "pages read along are mapp
 pub(super) const LASTR: Setting = words!("lastr", "which faults move the sequential point", lastr: LastrRule {
     "major-faults" = MajorFaults, "every-fault" = EveryFault, "off" = Off
 });
+pub(super) const GOVERN: Setting = words!("govern", "read less where read-ahead is of little use", govern: Govern {
+    "off" = Off, "on" = On
+});
 /// `max` as `vm.page-cluster` counts it.
 pub(super) const PAGE_CLUSTER: Setting = Setting {
     name: "page-cluster",
@@ -341,7 +357,7 @@ pub(super) const VMA_PAGE_CLUSTER: Setting = Setting {
 };
 
 /// Every field of [`Params`], in the order in which a trace keeps them.
-const FIELDS: [Setting; 13] = [
+const FIELDS: [Setting; 14] = [
     MAX,
     LASTR,
     WINDOW,
@@ -355,6 +371,7 @@ const FIELDS: [Setting; 13] = [
     DEMAND_FIRST,
     HISTORY,
     SPLIT,
+    GOVERN,
 ];
 
 /// What a body can tell a policy.
@@ -375,7 +392,7 @@ impl Abilities {
 }
 
 /// The policy called `name` with `settings`, as in `window=4,max=64`, for a pager of `frames` frames
-/// whose body can do what `can` says.
+/// whose body can do what `can` says. It is governed, unless the settings say `govern=off`.
 ///
 /// # Errors
 /// When there is no such policy, setting or value, or the body cannot give what it needs.
@@ -390,6 +407,9 @@ pub fn configure(
         allowed: super::REGISTRY.iter().map(|entry| entry.name).collect(),
     })?;
     let mut params = entry.params_for(frames);
+    if entry.has(GOVERN.name) {
+        params.govern = Govern::On;
+    }
     entry.set_all(&mut params, settings)?;
     entry.validate(&params, can)?;
     Ok((entry, params))

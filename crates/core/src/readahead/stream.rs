@@ -5,14 +5,19 @@
 //! first touch there names the one after. A fault that continues nothing begins a stream; how much
 //! is read for it, and how far doubling goes at each age, is learnt ([`Learner`]): random single
 //! touches come down to the touched slot alone, rows of a matrix to whole rows.
+//!
+//! Governed, it also follows walks by address ([`Strides`]), where windows would be in vain.
 
 use alloc::boxed::Box;
 use core::mem;
 
 use super::learn::{Bet, Learner};
-use super::params::{ARRIVAL, DEMAND_FIRST, KEY, MAX};
+use super::params::{ARRIVAL, DEMAND_FIRST, GOVERN, KEY, MAX};
 use super::span::{self, Direction};
-use super::{Entry, Key, Little, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use super::stride::{DEPTH_MAX, Going, Strides};
+use super::{
+    Entry, Govern, Key, Little, Manner, Params, ReadAhead, SlotView, StreamId, TAGS, Touch, Window,
+};
 use crate::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -28,12 +33,12 @@ pub(super) const ENTRY: Entry = Entry {
         below: (48 << 20) / PAGE_BYTES,
         max_window: 64,
     }),
-    settings: &[MAX, KEY, ARRIVAL, DEMAND_FIRST],
+    settings: &[MAX, KEY, ARRIVAL, DEMAND_FIRST, GOVERN],
     build: |params| Box::new(Streams::new(params)),
 };
 
 /// Streams told apart. More than the arrays that a loop usually walks at once.
-const STREAMS: usize = 16;
+const STREAMS: usize = TAGS;
 
 /// Of these, so many may have been continued before; the rest is for streams that begin, which
 /// random faults would otherwise crowd out, or be crowded out by.
@@ -64,6 +69,8 @@ const LEANING_MAX: i8 = 8;
 
 #[derive(Clone, Copy)]
 struct Stream {
+    /// The number of streams begun when it was.
+    begun: u64,
     /// Whose faults continue it.
     key: u32,
     /// Slots read for the run so far.
@@ -112,6 +119,22 @@ struct Streams {
     leaning: i8,
     begun: u64,
     clock: u64,
+    /// Walks by address; only where a governor sees to it that windows are small there.
+    strides: Option<Strides>,
+    /// The window that was named last.
+    latest: Latest,
+}
+
+/// A window that may turn out to be read in part only.
+#[derive(Clone, Copy, Default)]
+struct Latest {
+    /// It was named for a walk by address, not for a stream of the table.
+    walk: bool,
+    place: usize,
+    /// Slots read for the run before it.
+    run: u32,
+    /// The bet on it.
+    bet: Option<Bet>,
 }
 
 impl Streams {
@@ -126,6 +149,8 @@ impl Streams {
             leaning: 0,
             begun: 0,
             clock: 0,
+            strides: (params.govern == Govern::On).then(Strides::new),
+            latest: Latest::default(),
         }
     }
 
@@ -153,6 +178,7 @@ impl Streams {
             .learner
             .choose(0, self.max_window.min(FIRST_WINDOW_MAX));
         let mut stream = Stream {
+            begun: self.begun,
             key,
             run: 0,
             towards,
@@ -169,6 +195,12 @@ impl Streams {
         };
         let now = stream.read(slot, bet, view);
         let place = self.replaceable();
+        self.latest = Latest {
+            walk: false,
+            place,
+            run: 0,
+            bet: Some(bet),
+        };
         if let Some(bet) = self.table[place].replace(stream).and_then(|old| old.bet) {
             self.learner.settle(bet, false);
         }
@@ -208,6 +240,12 @@ impl Streams {
         stream.used = self.clock;
         let bet = self.learner.choose(stream.run, most.min(self.max_window));
         stream.window = bet.slots();
+        self.latest = Latest {
+            walk: false,
+            place: i,
+            run: stream.run,
+            bet: Some(bet),
+        };
         let now = stream.read(slot, bet, view);
         if stream.continuations >= BEHIND_AFTER {
             stream.behind = self.ahead(&stream, stream.window, view);
@@ -219,6 +257,29 @@ impl Streams {
             downward: towards == Direction::Down,
             ..Window::run(now)
         }
+    }
+
+    /// The window of a fault on a walk whose windows do not bring along what is passed over: the next pages of
+    /// the walk alone.
+    fn walk(&mut self, fault: &Touch, view: &dyn SlotView) -> Option<Window> {
+        let going = self.strides.as_mut()?.fault(fault.page)?;
+        if !going.passes_over(view) {
+            return None;
+        }
+        self.latest.walk = true;
+        let (mut slots, mut count) = ([fault.slot.0; DEPTH_MAX as usize + 1], 1);
+        for slot in going.next(view).filter(|&slot| slot != fault.slot) {
+            slots[count] = slot.0;
+            count += 1;
+        }
+        Some(Window::of(fault.slot, &mut slots[..count]))
+    }
+
+    /// What a walk reads when a page is touched that was read for it: one more.
+    fn walk_on(&mut self, going: Going, view: &dyn SlotView) -> Option<SlotRange> {
+        let next = going.next(view).next()?;
+        self.latest.walk = true;
+        Some(SlotRange::new(next, 1))
     }
 
     /// What to read from where `stream` is expected on, `most` slots at most; nothing if it is
@@ -289,6 +350,9 @@ impl ReadAhead for Streams {
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
         self.clock += 1;
+        if let Some(window) = self.walk(fault, view) {
+            return window;
+        }
         let key = self.key.of(fault);
         match self.continued(key, fault.slot) {
             Some((i, towards)) => self.go_on(i, towards, fault.slot, view),
@@ -298,7 +362,10 @@ impl ReadAhead for Streams {
 
     fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
         self.clock += 1;
-        let i = self.reading(touch.slot)?;
+        let Some(i) = self.reading(touch.slot) else {
+            let going = self.strides.as_mut()?.hit(touch.page)?;
+            return self.walk_on(going, view);
+        };
         let mut stream = self.table[i]?;
         let touched = stream.behind.take()?;
         let first = stream.next?;
@@ -315,6 +382,62 @@ impl ReadAhead for Streams {
             stream.window = behind.bet.slots();
         }
         self.table[i] = Some(stream);
+        (self.latest.walk, self.latest.place) = (false, i);
+        stream.behind.map(|behind| behind.range)
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        let Latest { walk, place, .. } = self.latest;
+        if walk {
+            return None;
+        }
+        Some(StreamId {
+            place: place as u8,
+            begun: self.table[place]?.begun as u32,
+        })
+    }
+
+    fn shorten(
+        &mut self,
+        window: &Window,
+        fault: &Touch,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Window {
+        let Latest {
+            walk,
+            place,
+            run,
+            bet,
+        } = self.latest;
+        if walk {
+            return window.within(fault.slot, most);
+        }
+        if let (Some(stream), Some(bet)) = (&mut self.table[place], bet) {
+            let slots = window.now.slots.min(most.saturating_add(1));
+            if slots < window.now.slots {
+                let follow = span::follow(view, fault.slot, stream.towards, slots);
+                (stream.run, stream.window) = (run, slots);
+                stream.expect(fault.slot, bet.cut(slots), follow, view);
+                stream.behind = None;
+            } else {
+                stream.shorten_behind(most - (slots - 1), view);
+            }
+        }
+        window.within(fault.slot, most)
+    }
+
+    fn shorten_behind(
+        &mut self,
+        range: SlotRange,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Option<SlotRange> {
+        if self.latest.walk {
+            return (most > 0).then_some(range);
+        }
+        let stream = self.table[self.latest.place].as_mut()?;
+        stream.shorten_behind(most, view);
         stream.behind.map(|behind| behind.range)
     }
 
@@ -349,6 +472,23 @@ impl Stream {
             return Some((self.towards, 0));
         }
         (self.other == Some(slot)).then_some((self.towards.opposite(), 0))
+    }
+
+    /// At most `most` slots are read behind the window.
+    fn shorten_behind(&mut self, most: u32, view: &dyn SlotView) {
+        let (Some(behind), Some(next)) = (self.behind, self.next) else {
+            return;
+        };
+        let slots = behind.range.slots.min(most);
+        if slots == behind.range.slots {
+            return;
+        }
+        self.window = slots.max(1);
+        self.behind = (slots > 0).then(|| Behind {
+            range: self.towards.range(next, slots),
+            bet: behind.bet.cut(slots),
+            follow: span::follow(view, next, self.towards, slots),
+        });
     }
 
     const fn stale(&self, begun: u64) -> bool {

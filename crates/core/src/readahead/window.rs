@@ -69,6 +69,44 @@ impl Window {
         }
     }
 
+    /// What is left of the window of the fault at `slot` when at most `most` pages are read beside that
+    /// one: of [`Self::now`] the part in the stream's direction first, then the other runs.
+    #[must_use]
+    pub fn within(&self, slot: SlotNo, most: u32) -> Self {
+        let now = clip(self.now, slot, most.saturating_add(1), self.downward);
+        let mut left = most - (now.slots - 1);
+        let mut rest = Runs { runs: None, len: 0 };
+        for run in self.rest.as_slice() {
+            let slots = run.slots.min(left);
+            if slots > 0 {
+                rest.push(if run.start < slot {
+                    SlotRange::new(SlotNo(run.end().0 - slots), slots)
+                } else {
+                    SlotRange::new(run.start, slots)
+                });
+            }
+            left -= slots;
+        }
+        let part = |range: SlotRange| match range.slots.min(left) {
+            0 => None,
+            slots if self.downward => Some(SlotRange::new(SlotNo(range.end().0 - slots), slots)),
+            slots => Some(SlotRange::new(range.start, slots)),
+        };
+        Self {
+            now,
+            rest,
+            behind: self.behind.and_then(part),
+            ..*self
+        }
+    }
+
+    /// Pages of the window, but for the fault's own.
+    #[must_use]
+    pub fn ahead(&self) -> u32 {
+        let rest: u32 = self.rest.as_slice().iter().map(|run| run.slots).sum();
+        self.now.slots - 1 + rest + self.behind.map_or(0, |range| range.slots)
+    }
+
     /// The window of the fault at `slot` that reads `slots`, different paged-out ones in any order
     /// and `slot` among them.
     pub(super) fn of(slot: SlotNo, slots: &mut [u32]) -> Self {
@@ -93,6 +131,20 @@ impl Window {
         }
         window
     }
+}
+
+/// The part of `run` of at most `most` slots that holds `slot` and lies in the stream's direction.
+pub(crate) fn clip(run: SlotRange, slot: SlotNo, most: u32, downward: bool) -> SlotRange {
+    if run.slots <= most {
+        return run;
+    }
+    let (low, high) = (run.start.0, run.end().0);
+    let start = if downward {
+        (slot.0 + 1).saturating_sub(most).max(low)
+    } else {
+        slot.0.min(high - most)
+    };
+    SlotRange::new(SlotNo(start), most)
 }
 
 /// How many of the ascending `slots` are one run from the first on.

@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (3, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (4, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, the pages concerned, check |
 //! | end | tag, check |
@@ -32,8 +32,11 @@ pub use branch::Branch;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Told, Unequal, replay};
 
-/// The version that is written; no other is read. Version 2 had another check.
-pub const VERSION: u16 = 3;
+/// The version that is written.
+pub const VERSION: u16 = 4;
+
+/// The other version that is read: no read-ahead policy was governed then. Version 2 had another check.
+pub(crate) const UNGOVERNED: u16 = 3;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 

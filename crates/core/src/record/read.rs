@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::bytes::{Check, Cursor};
-use super::{Header, MAGIC, Unreadable, VERSION, Why, outcome, page_outcome, tag};
+use super::{Header, MAGIC, UNGOVERNED, Unreadable, VERSION, Why, outcome, page_outcome, tag};
 use crate::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Waiter,
 };
@@ -376,7 +376,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
     }
     cursor.at = MAGIC.len();
     let version = u16::from_le_bytes(cursor.array()?);
-    if version != VERSION {
+    if version != VERSION && version != UNGOVERNED {
         return Err(Why::Version(version));
     }
     let [reclaim, pageout, readahead, slots] = [
@@ -394,7 +394,9 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         },
     };
     let mut numbers = readahead::Params::default().numbers();
-    for number in &mut numbers {
+    // The last number says whether the policy is governed.
+    let told = numbers.len() - usize::from(version == UNGOVERNED);
+    for number in &mut numbers[..told] {
         *number = cursor.number_u32()?;
     }
     let readahead_params = readahead::Params::from_numbers(numbers).ok_or(Why::Corrupt)?;
@@ -414,4 +416,59 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         return Err(Why::Corrupt);
     }
     Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::super::Recorder;
+    use super::*;
+    use crate::readahead::{Govern, Params};
+
+    fn header(govern: Govern) -> Header<'static> {
+        Header {
+            reclaim: "two-queue",
+            pageout: "packed",
+            pageout_params: crate::pageout::REGISTRY[0].params(),
+            readahead: "stream",
+            readahead_params: Params {
+                govern,
+                ..Params::default()
+            },
+            slots: "log",
+            frames: 300,
+            slots_max: 900,
+            zero_around: 1,
+            rescue_around: 0,
+        }
+    }
+
+    fn begun(header: &Header<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Recorder::begin(header, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_log_of_version_3_is_of_an_ungoverned_policy() {
+        let (off, on) = (header(Govern::Off), header(Govern::On));
+        let mut bytes = begun(&off);
+        let whether = begun(&on)
+            .iter()
+            .zip(&bytes)
+            .position(|(on, off)| on != off);
+        // As version 3 wrote it: one number fewer.
+        bytes.truncate(bytes.len() - Check::BYTES);
+        bytes.remove(whether.expect("a byte that says whether it is governed"));
+        bytes[MAGIC.len()..][..2].copy_from_slice(&UNGOVERNED.to_le_bytes());
+        let mut check = Check::new();
+        check.add(&bytes);
+        bytes.extend_from_slice(&check.bytes());
+        assert_eq!(Reader::new(&bytes).map(|reader| reader.header()), Ok(off));
+        assert_eq!(
+            Reader::new(&begun(&on)).map(|reader| reader.header()),
+            Ok(on)
+        );
+    }
 }

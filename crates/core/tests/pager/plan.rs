@@ -2,7 +2,7 @@
 
 use outpage_core::contract::Body;
 use outpage_core::pager::Setup;
-use outpage_core::readahead::Arrival;
+use outpage_core::readahead::{Arrival, Govern};
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead, reclaim, slots};
 
@@ -86,6 +86,11 @@ impl Plan {
             max_window: self.window,
             arrival,
             demand_first: (self.seed >> 10 & 3) as u32 * 4,
+            govern: if self.seed >> 12 & 1 == 1 {
+                Govern::On
+            } else {
+                Govern::Off
+            },
             ..params
         }
     }

@@ -4,6 +4,7 @@ mod allocator;
 mod asp;
 mod bsd_vm;
 mod clusters;
+mod governed;
 mod leap;
 mod linux_slot;
 mod linux_vma;

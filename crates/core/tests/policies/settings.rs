@@ -1,7 +1,7 @@
 //! What people may set of read-ahead policies, and what they are told when they may not.
 
 use outpage_core::readahead::{
-    self, Abilities, Arrival, Key, Params, Placement, Refused, configure,
+    self, Abilities, Arrival, Govern, Key, Params, Placement, Refused, configure,
 };
 
 /// Plenty.
@@ -29,6 +29,7 @@ fn settings_are_read() {
         key: Key::Source,
         placement: Placement::Target,
         arrival: Arrival::Mapped,
+        govern: Govern::On,
         ..entry.params()
     };
     assert_eq!((entry.name, params), ("asp", expected));

@@ -131,7 +131,7 @@ counters! {
     bytes_out: Sum,
     /// Pages read that nobody had touched yet.
     read_ahead_pages: Sum,
-    /// Of them, pages mapped along with a touched one: their use is not seen.
+    /// Of them, pages mapped along with a touched one: of their use a sample tells.
     read_ahead_mapped: Sum,
     /// Of them, pages touched later.
     read_ahead_hits: Sum,
@@ -139,6 +139,12 @@ counters! {
     read_ahead_late: Sum,
     /// Of the pages read ahead, those evicted untouched.
     read_ahead_waste: Sum,
+    /// Of the pages mapped along, those that touched pages of the sample stand for.
+    read_ahead_along_used: Sum,
+    /// Of them, those that pages of the sample stand for that were not touched in time.
+    read_ahead_along_unused: Sum,
+    /// What each page of the sample stands for, squared and summed: how sure the two are.
+    read_ahead_along_squares: Sum,
     /// Faults answered without reading the store.
     minor_faults: Sum,
     /// Faults that waited for a read.

@@ -13,7 +13,7 @@ use super::objects::Table;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Layout`].
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// State of a member entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

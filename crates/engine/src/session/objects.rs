@@ -22,6 +22,9 @@ shareable! {
         hits: Counter,
         late: Counter,
         waste: Counter,
+        along_used: Counter,
+        along_unused: Counter,
+        along_squares: Counter,
     }
 }
 
@@ -70,6 +73,9 @@ impl Row {
                 hits: self.hits.get(),
                 late: self.late.get(),
                 waste: self.waste.get(),
+                along_used: self.along_used.get(),
+                along_unused: self.along_unused.get(),
+                along_squares: self.along_squares.get(),
             },
         }
     }
@@ -89,6 +95,9 @@ impl Row {
         self.hits.set(counts.hits);
         self.late.set(counts.late);
         self.waste.set(counts.waste);
+        self.along_used.set(counts.along_used);
+        self.along_unused.set(counts.along_unused);
+        self.along_squares.set(counts.along_squares);
     }
 }
 

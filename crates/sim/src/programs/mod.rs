@@ -3,21 +3,31 @@
 //! A program is a sequence of [`Step`]s; touches are runs of pages, so that a generator costs time
 //! by the run, not by the page. All programs are closed forms: nothing is recorded.
 
+mod column;
+mod fft;
+mod join;
 mod jvm;
 mod layout;
 mod lu;
 mod micro;
 mod nbench_rng;
 mod ns2;
+mod order;
+mod orders;
 mod sor;
 mod spec;
 
+pub use column::{Column, ColumnParams, Transpose, TransposeParams};
+pub use fft::{Fft, FftParams};
+pub use join::{Join, JoinParams, Merge, MergeParams};
 pub use jvm::{Jvm, JvmParams};
 pub use layout::{Layout, Rows};
 pub use lu::{Lu, LuParams};
 pub use micro::{Micro, MicroParams};
 pub use nbench_rng::NbenchRng;
 pub use ns2::{Growth, Ns2, Ns2Params, RUN_SHARES};
+pub use order::{Order, Ordered, Touch};
+pub use orders::{Phases, PhasesParams, Runs, RunsParams, Zigzag, ZigzagParams};
 pub use sor::{Sor, SorParams};
 pub use spec::{NAMES, Spec};
 

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::order::{Order, Ordered};
 use super::{
-    Jvm, JvmParams, Lu, LuParams, Micro, MicroParams, Ns2, Ns2Params, Program, Sor, SorParams,
+    Column, ColumnParams, Fft, FftParams, Join, JoinParams, Jvm, JvmParams, Lu, LuParams, Merge,
+    MergeParams, Micro, MicroParams, Ns2, Ns2Params, Phases, PhasesParams, Program, Runs,
+    RunsParams, Sor, SorParams, Transpose, TransposeParams, Zigzag, ZigzagParams,
 };
 
 /// A program and its parameters.
@@ -20,10 +23,40 @@ pub enum Spec {
     Ns2(Ns2Params),
     /// A guest with a Java heap.
     Jvm(JvmParams),
+    /// Arrays by rows, walked by columns.
+    Column(ColumnParams),
+    /// A matrix written, transposed, to another one.
+    Transpose(TransposeParams),
+    /// A fast Fourier transform and its inverse.
+    Fft(FftParams),
+    /// Passes forward and back.
+    Zigzag(ZigzagParams),
+    /// A hash join.
+    Join(JoinParams),
+    /// Sorted runs, merged.
+    Merge(MergeParams),
+    /// Runs of random length at random places.
+    Runs(RunsParams),
+    /// Touches in order, at random and with a stride, by turns.
+    Phases(PhasesParams),
 }
 
 /// Names for the command line, each with its default parameters.
-pub const NAMES: [&str; 5] = ["sor", "lu", "micro", "ns2", "jvm"];
+pub const NAMES: [&str; 13] = [
+    "sor",
+    "lu",
+    "micro",
+    "ns2",
+    "jvm",
+    "column",
+    "transpose",
+    "fft",
+    "zigzag",
+    "join",
+    "merge",
+    "runs",
+    "phases",
+];
 
 impl Spec {
     /// The program called `name`, at its default parameters.
@@ -35,6 +68,14 @@ impl Spec {
             "micro" => Self::Micro(MicroParams::default()),
             "ns2" => Self::Ns2(Ns2Params::default()),
             "jvm" => Self::Jvm(JvmParams::default()),
+            "column" => Self::Column(ColumnParams::default()),
+            "transpose" => Self::Transpose(TransposeParams::default()),
+            "fft" => Self::Fft(FftParams::default()),
+            "zigzag" => Self::Zigzag(ZigzagParams::default()),
+            "join" => Self::Join(JoinParams::default()),
+            "merge" => Self::Merge(MergeParams::default()),
+            "runs" => Self::Runs(RunsParams::default()),
+            "phases" => Self::Phases(PhasesParams::default()),
             _ => return None,
         })
     }
@@ -48,6 +89,18 @@ impl Spec {
             Self::Micro(params) => Box::new(Micro::new(params, object)),
             Self::Ns2(params) => Box::new(Ns2::new(params, object)),
             Self::Jvm(params) => Box::new(Jvm::new(params, object)),
+            Self::Column(params) => ordered(Column::new(params), object, params.touch_ns),
+            Self::Transpose(params) => ordered(Transpose::new(params), object, params.touch_ns),
+            Self::Fft(params) => ordered(Fft::new(params), object, params.touch_ns),
+            Self::Zigzag(params) => ordered(Zigzag::new(params), object, params.touch_ns),
+            Self::Join(params) => ordered(Join::new(params), object, params.touch_ns),
+            Self::Merge(params) => ordered(Merge::new(params), object, params.touch_ns),
+            Self::Runs(params) => ordered(Runs::new(params), object, params.touch_ns),
+            Self::Phases(params) => ordered(Phases::new(params), object, params.touch_ns),
         }
     }
+}
+
+fn ordered(order: impl Order + 'static, object: u32, touch_ns: u32) -> Box<dyn Program> {
+    Box::new(Ordered::new(order, object, touch_ns))
 }

@@ -5,7 +5,7 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::{ObjectUse, ObjectUses};
 use serde_json::{Map, Value, json};
 
-use super::{grouped, pages_size, percents, rates};
+use super::{grouped, pages_size, percents, rates_json};
 
 /// Objects in the JSON, those that most was read of; the rest is summed. More than the mappings that
 /// matter in the programs of tests/programs.
@@ -63,8 +63,7 @@ fn counts(c: &SwapCache) -> Map<String, Value> {
         ("read_ahead_waste", c.waste),
     ];
     let numbers = numbers.map(|(name, number)| (name.to_owned(), json!(number)));
-    let rates = rates(c).map(|(name, share)| (name.replace(' ', "_"), json!(share)));
-    numbers.into_iter().chain(rates).collect()
+    numbers.into_iter().chain(rates_json(c)).collect()
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub fn csv(objects: &[Object], interval_ns: u64) -> String {
             }
             let rate = c
                 .hit_rate()
-                .map_or_else(String::new, |rate| format!("{rate:.4}"));
+                .map_or_else(String::new, |rate| format!("{:.4}", rate.share));
             let _ = writeln!(
                 out,
                 "{:#x},{:.6},{:.6},{},{},{},{},{},{},{rate}",
@@ -123,7 +123,7 @@ pub fn table(objects: &[Object]) -> String {
             grouped(c.mapped),
             grouped(c.waste),
             c.hit_rate()
-                .map_or_else(|| "-".into(), |rate| format!("{:.0} %", 100.0 * rate))
+                .map_or_else(|| "-".into(), |rate| format!("{:.0} %", 100.0 * rate.share))
         );
     }
     out += "</table>\n";
@@ -168,7 +168,7 @@ pub fn charts(
             "Hits of the pages read ahead and not mapped along, by memory object",
             "%",
             // Of an interval's reads and hits: a page may be touched later than it was read.
-            series(&|c| c.hit_rate().map(|rate| (100.0 * rate).min(100.0))),
+            series(&|c| c.hit_rate().map(|rate| (100.0 * rate.share).min(100.0))),
         ),
     ]
 }

@@ -8,7 +8,7 @@ use crate::units::{PageNo, PageRange, SlotNo};
 
 impl Pager {
     pub(super) fn done_under_daemon(&mut self, id: ActionId, outcome: Outcome<'_>) {
-        let kind = self.ops[id.0 as usize].kind;
+        let kind = self.ops[id].kind;
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(&[outcome])) => self.zero_filled(id, outcome),
             (Kind::PageIn, Outcome::Done | Outcome::Read(_)) => self.arrived(id),
@@ -21,7 +21,7 @@ impl Pager {
             (Kind::Poison, Outcome::Done) => {}
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
-        self.finish(id);
+        self.ops.finish(id);
     }
 
     /// The first who sleeps on the page.
@@ -31,7 +31,7 @@ impl Pager {
     }
 
     fn zero_filled(&mut self, op: ActionId, outcome: PageOutcome) {
-        let page = self.ops[op.0 as usize].run.start;
+        let page = self.ops[op].run.start;
         let id = self.known(page);
         match outcome {
             PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
@@ -62,9 +62,9 @@ impl Pager {
 
     /// Pages were read: the demanded one is mapped, the others wait at the end of the inactive queue.
     fn arrived(&mut self, op: ActionId) {
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
-        let run = self.ops[op.0 as usize].run;
+        let pages = core::mem::take(&mut self.ops[op].pages);
+        let ids = core::mem::take(&mut self.ops[op].ids);
+        let run = self.ops[op].run;
         for (&page, &id) in pages.iter().zip(&ids) {
             self.pages.set_flag(id, DIRTY, false);
             self.pages.advance(id, State::Reading, State::Staged);
@@ -79,17 +79,17 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
+        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
     }
 
     fn wake_poisoned(&mut self, op: ActionId) {
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
+        let pages = core::mem::take(&mut self.ops[op].pages);
         for &page in &pages {
             if self.pages.state_of(page) == State::Poisoned {
                 self.restart(page);
             }
         }
-        self.ops[op.0 as usize].pages = pages;
+        self.ops[op].pages = pages;
     }
 
     /// Pages are in their slots. They stay where they are, for a later scan to cache, unless memory
@@ -120,8 +120,8 @@ impl Pager {
 
     fn each_laundered(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
         self.writes -= 1;
-        let pages = core::mem::take(&mut self.ops[op.0 as usize].pages);
-        let ids = core::mem::take(&mut self.ops[op.0 as usize].ids);
+        let pages = core::mem::take(&mut self.ops[op].pages);
+        let ids = core::mem::take(&mut self.ops[op].ids);
         for &id in &ids {
             let mapped = self.pages.bit(id, Bit::Mapped);
             let state = if mapped {
@@ -135,7 +135,7 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        (self.ops[op.0 as usize].pages, self.ops[op.0 as usize].ids) = (pages, ids);
+        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
     }
 
     /// Pages that were in memory before the pager began: nobody knows what is in them.

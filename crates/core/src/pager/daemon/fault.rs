@@ -333,7 +333,7 @@ impl Pager {
     fn read_window(&mut self, slots: SlotRange, demanded: Option<PageNo>) {
         let run = demanded.map_or(PageRange::new(PageNo::from_raw(0), 0), PageRange::one);
         let op = self.start(Kind::PageIn, run);
-        self.ops[op.0 as usize].slots = slots;
+        self.ops[op].slots = slots;
         for slot in slots.iter() {
             let id = self.pages.in_slot(slot).expect("just taken");
             let page = self.pages.number(id);

@@ -153,7 +153,7 @@ impl Pager {
     fn write_piece(&mut self) {
         let slots = self.flush.run.take().expect("found before");
         let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
-        self.ops[op.0 as usize].slots = slots;
+        self.ops[op].slots = slots;
         let mut old: Option<SlotRange> = None;
         for slot in slots.iter() {
             let page = self.ready.pages[self.flush.at];

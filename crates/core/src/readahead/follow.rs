@@ -1,0 +1,113 @@
+//! When the page behind a read is wanted: how much more could have been read at once.
+//!
+//! The rows of a matrix that is read down its columns are streams, slow ones and more than any policy keeps apart. Where the
+//! page behind a read of `w` pages is wanted `t` frames later, so much has been read for all the others; reading `k` pages
+//! for each takes `t / w * k` frames in the same time. What memory holds of that is of use, what goes beyond is in vain.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::sample::hash;
+use crate::units::PageNo;
+
+/// At most so many places, of 24 bytes. Rows of a matrix; of more some are forgotten.
+const PLACES: usize = 1 << 13;
+
+/// At least so many.
+const PLACES_MIN: usize = 512;
+
+/// A stream that goes on within fewer frames is none of many: policies see it by themselves. A choice, a common window.
+const SLOW: u64 = 64;
+
+#[derive(Clone, Copy)]
+struct Place {
+    page: PageNo,
+    since: u64,
+    pages: u32,
+}
+
+/// Pages behind reads, found by number; a later one takes the place of an earlier one.
+pub(super) struct Follow {
+    places: Vec<Option<Place>>,
+}
+
+impl Follow {
+    /// None known.
+    pub(super) fn new() -> Self {
+        Self {
+            places: vec![None; PLACES_MIN],
+        }
+    }
+
+    /// For a memory of `frames` frames: a place for 32 of them at most, which is less than a byte a frame. What is known is
+    /// forgotten where the table grows.
+    pub(super) fn resize(&mut self, frames: usize) {
+        let most = (frames / 32).clamp(PLACES_MIN, PLACES);
+        let wanted = 1 << most.ilog2();
+        if wanted > self.places.len() {
+            self.places = vec![None; wanted];
+        }
+    }
+
+    fn place(&mut self, page: PageNo) -> &mut Option<Place> {
+        let at = (hash(page) >> 32) as usize & (self.places.len() - 1);
+        &mut self.places[at]
+    }
+
+    /// `pages` pages were read up to `page`, which was not, when so many frames had been taken.
+    pub(super) fn read_up_to(&mut self, page: PageNo, pages: u32, taken: u64) {
+        *self.place(page) = Some(Place {
+            page,
+            since: taken,
+            pages,
+        });
+    }
+
+    /// `page` is wanted: how many pages the slow stream that goes on there could be read at once, and how many it
+    /// was, where memory has `frames` frames.
+    pub(super) fn wanted(&mut self, page: PageNo, taken: u64, frames: usize) -> Option<(u32, u32)> {
+        let place = self.place(page);
+        let found = place.filter(|place| place.page == page)?;
+        *place = None;
+        let took = taken - found.since;
+        // An eighth is for what is on its way in and out.
+        let held = frames as u64 - frames as u64 / 8;
+        let fits = held * u64::from(found.pages) / took.max(1);
+        (took >= SLOW).then_some((fits as u32, found.pages))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ObjectId;
+
+    #[test]
+    fn so_much_fits_as_all_streams_together_have_room_for() {
+        // 500 streams, each read by one page, then by two, in a memory of 1600 frames: 1400 / 500 = 2.8.
+        let page = |stream: u64, at: u64| PageNo::new(ObjectId(1), stream * 100 + at);
+        let (mut follow, mut taken) = (Follow::new(), 0);
+        for (at, pages) in [(0, 1), (1, 2), (3, 2)] {
+            for stream in 0..500 {
+                let found = follow.wanted(page(stream, at), taken, 1600);
+                match at {
+                    0 => assert_eq!(found, None),
+                    // Places are shared by chance: a stream may be forgotten.
+                    _ => assert!(
+                        found.is_none_or(|(fits, _)| fits == 2 || (at == 1 && fits == 1)),
+                        "{found:?}"
+                    ),
+                }
+                taken += u64::from(pages);
+                follow.read_up_to(page(stream, at + u64::from(pages)), pages, taken);
+            }
+        }
+        assert_eq!(follow.wanted(page(0, 90), taken, 1600), None);
+        follow.read_up_to(page(0, 90), 1, taken);
+        assert_eq!(
+            follow.wanted(page(0, 90), taken + 3, 1600),
+            None,
+            "a fast one"
+        );
+    }
+}

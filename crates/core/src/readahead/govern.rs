@@ -1,0 +1,455 @@
+//! How much a policy may read ahead: as much as what it read before was of use.
+//!
+//! The policy names slots, the governor says how many of them are read. Pages that are read ahead are paid
+//! for from three accounts, the stream's, the memory object's and the process's ([`account`](super::account)):
+//! the lowest decides. What is used comes back with a bonus, what is not is lost, and so is a page that
+//! had to leave for it and came back soon ([`ghost`](super::ghost)). With empty accounts only the faulted page
+//! is read, and now and then one more, to try again: where that is used, windows grow by half with each fault.
+//!
+//! Of the pages that are mapped along a sample stays staged, so that touches of it show
+//! ([`sample`](super::sample)): all of them where an account is nearly empty, one in [`INTERVAL_MAX`]
+//! where nothing was in vain for long.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::account::{Account, Amount};
+use super::cost::Cost;
+use super::follow::Follow;
+use super::ghost::Ghosts;
+use super::sample::{Sample, Samples};
+use super::stride::DEPTH_MAX;
+use super::{StreamId, TAGS};
+use crate::units::{Nanos, ObjectId, PageNo, SlotNo, SlotRange};
+
+/// Objects with an account of their own; the least recently read one makes room. Their number in
+/// [`crate::swap_cache`].
+const OBJECTS: usize = crate::swap_cache::OBJECTS_MAX;
+
+/// At most one in so many pages that are mapped along is sampled. A sampled page costs a minor fault,
+/// 7 us, one mapped along is read in 4 us and more: this is less than a hundredth.
+const INTERVAL_MAX: u32 = 256;
+
+/// Where nothing is known yet: a window of the default size gives several samples.
+const INTERVAL_FIRST: u32 = 16;
+
+/// Samples used in a row after which half as many are taken.
+const ROW: u32 = 4;
+
+/// Accounts begin with a page for so many frames of memory, so that a program that uses what is read ahead runs as if nobody counted,
+/// and one that does not reads a quarter of memory in vain, once. With 32 pages for any memory, LU of 256 MiB under 115 MiB had 19,011
+/// major faults for 6,004 and took 2.65 s for 1.84; with 1,024 pages 10,748 (medians of 3).
+const FIRST_SHARE: u64 = 4;
+
+/// What accounts hold at least, in pages: a window and the next one.
+const LEAST: u64 = 256;
+
+/// Major faults in a row where slow streams went on, about, before what their windows cost is lent: a fault elsewhere
+/// takes back [`SLOW_NOT`], so that more than three in four must be such.
+const SLOW_SURE: u8 = 32;
+const SLOW_NOT: u8 = 3;
+const SLOW_MAX: u8 = 2 * SLOW_SURE;
+
+/// A slow stream's window is at most so many times the last one.
+const SLOW_GROWTH: u32 = 4;
+
+/// Ranges read ahead whose stream is remembered: those that a few streams have in memory.
+const RANGES: usize = 32;
+
+/// The account of an object, and how its pages are sampled.
+#[derive(Clone, Copy)]
+struct Object {
+    id: ObjectId,
+    account: Account,
+    /// One in so many pages that are mapped along is sampled, about.
+    interval: u32,
+    /// Used samples in a row.
+    row: u32,
+    /// How many of the last major faults were where a slow stream goes on, weighed.
+    slow: u8,
+    /// What may be read ahead for slow streams before any of it is used: paid back first.
+    loan: Account,
+    used: u64,
+}
+
+/// The account of a stream.
+#[derive(Clone, Copy)]
+struct Stream {
+    begun: u32,
+    account: Account,
+}
+
+/// What became of a sampled page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Verdict {
+    /// The page.
+    pub(crate) page: PageNo,
+    /// How many pages mapped along it stands for, beside itself.
+    pub(crate) others: u32,
+    /// Touched in time.
+    pub(crate) used: bool,
+}
+
+/// Says how much is read ahead.
+pub(crate) struct Governor {
+    frames: usize,
+    /// Frames taken since the start: the time of this module.
+    taken: u64,
+    whole: Account,
+    objects: Vec<Object>,
+    streams: Vec<Option<Stream>>,
+    samples: Samples,
+    ghosts: Ghosts,
+    follow: Follow,
+    /// What is read next is for a slow stream.
+    lent: bool,
+    cost: Cost,
+    /// Pages read in vain while the last memory's worth of frames was taken, about.
+    vain: u64,
+    /// When `vain` was last lowered.
+    lowered: u64,
+    /// Ranges read ahead, a ring, and where the next one goes.
+    ranges: [(SlotRange, Option<StreamId>); RANGES],
+    range: usize,
+    /// The stream that is being read for.
+    stream: Option<StreamId>,
+    /// Pages until the next one is sampled.
+    until_sample: u32,
+    random: u64,
+}
+
+impl Governor {
+    /// For a memory of `frames` frames.
+    pub(crate) fn new(frames: usize) -> Self {
+        let mut governor = Self {
+            frames,
+            taken: 0,
+            whole: Account::new(first(frames), first(frames)),
+            objects: Vec::with_capacity(OBJECTS),
+            streams: vec![None; TAGS],
+            samples: Samples::new(),
+            ghosts: Ghosts::new(frames),
+            follow: Follow::new(),
+            lent: false,
+            cost: Cost::default(),
+            vain: 0,
+            lowered: 0,
+            ranges: [(SlotRange::new(SlotNo(0), 0), None); RANGES],
+            range: 0,
+            stream: None,
+            until_sample: INTERVAL_FIRST,
+            random: 1,
+        };
+        governor.resize(frames);
+        governor
+    }
+
+    /// The memory has `frames` frames from now on.
+    pub(crate) fn resize(&mut self, frames: usize) {
+        self.frames = frames;
+        self.ghosts.resize(frames);
+        self.follow.resize(frames);
+        let most = self.most();
+        for object in &mut self.objects {
+            object.account.resize(most);
+            object.loan.resize(most);
+        }
+        self.whole.resize(most);
+    }
+
+    /// What accounts of objects hold at most.
+    fn most(&self) -> Amount {
+        Amount::pages(LEAST.max(self.frames as u64 / 2))
+    }
+
+    fn object(&mut self, page: PageNo) -> &mut Object {
+        let id = page.object();
+        let at = self.objects.iter().position(|object| object.id == id);
+        let at = at.unwrap_or_else(|| self.admit(id));
+        self.objects[at].used = self.taken;
+        &mut self.objects[at]
+    }
+
+    fn admit(&mut self, id: ObjectId) -> usize {
+        let object = Object {
+            id,
+            account: Account::new(first(self.frames), self.most()),
+            interval: INTERVAL_FIRST,
+            row: 0,
+            slow: 0,
+            loan: Account::new(self.most(), self.most()),
+            used: 0,
+        };
+        if self.objects.len() < OBJECTS {
+            self.objects.push(object);
+            return self.objects.len() - 1;
+        }
+        let objects = self.objects.iter().enumerate();
+        let oldest = objects.min_by_key(|(_, object)| object.used);
+        let at = oldest.map_or(0, |(at, _)| at);
+        self.objects[at] = object;
+        at
+    }
+
+    /// The account of `stream`. A new stream may spend half of what its object has.
+    fn stream(&mut self, stream: StreamId, page: PageNo) -> &mut Account {
+        let half = self.object(page).account.credit().half();
+        let most = Amount::pages(LEAST.max(self.frames as u64 / 8));
+        let place = &mut self.streams[usize::from(stream.place) % TAGS];
+        let known = place.filter(|known| known.begun == stream.begun);
+        let known = known.unwrap_or_else(|| Stream {
+            begun: stream.begun,
+            account: Account::new(half, most),
+        });
+        &mut place.insert(known).account
+    }
+
+    /// The account of a stream that still goes on.
+    fn known_stream(&mut self, stream: Option<StreamId>) -> Option<&mut Account> {
+        let stream = stream?;
+        let place = self.streams[usize::from(stream.place) % TAGS].as_mut();
+        place
+            .filter(|known| known.begun == stream.begun)
+            .map(|known| &mut known.account)
+    }
+
+    /// Calls `change` with every account that a page for `stream` is paid from.
+    fn each(&mut self, page: PageNo, stream: Option<StreamId>, change: impl Fn(&mut Account)) {
+        change(&mut self.whole);
+        change(&mut self.object(page).account);
+        if let Some(account) = self.known_stream(stream) {
+            change(account);
+        }
+    }
+
+    /// How many pages may be read ahead for `page`, which is demanded or was hit.
+    pub(crate) fn allows(&mut self, page: PageNo, stream: Option<StreamId>) -> u32 {
+        self.stream = stream;
+        let whole = self
+            .whole
+            .affords()
+            .min(self.object(page).account.affords());
+        match stream {
+            Some(stream) => whole.min(self.stream(stream, page).affords()),
+            None => whole,
+        }
+    }
+
+    /// How many pages may be read ahead in several runs: they stay staged until they are touched, so that mapped ones, which
+    /// may all be used, have so many frames fewer. A choice: a cliff of a 512th of memory.
+    pub(crate) const fn scattered_max(&self) -> u32 {
+        const DEPTH: usize = DEPTH_MAX as usize;
+        match self.frames / 512 {
+            few @ 0..DEPTH => few as u32,
+            _ => DEPTH as u32,
+        }
+    }
+
+    /// A major fault on `page`.
+    pub(crate) fn demanded(&mut self, page: PageNo, stream: Option<StreamId>) {
+        self.each(page, stream, |account| account.earn(Amount::DEMAND));
+        self.object(page).loan.earn(Amount::DEMAND);
+    }
+
+    /// How many pages are read at a major fault on `page`, its own included, because a slow stream goes on there
+    /// ([`follow`](super::follow)) and memory holds so much of all of them; what is read next is for it.
+    pub(crate) fn slow_stream(&mut self, page: PageNo) -> Option<u32> {
+        let found = self.follow.wanted(page, self.taken, self.frames);
+        let found = found.filter(|&(fits, _)| fits > 1);
+        let object = self.object(page);
+        object.slow = match found {
+            Some(_) => (object.slow + 1).min(SLOW_MAX),
+            None => object.slow.saturating_sub(SLOW_NOT),
+        };
+        let (fits, last) = found.filter(|_| object.slow >= SLOW_SURE)?;
+        let lends = object.loan.affords();
+        self.lent = true;
+        Some(fits.min(last * SLOW_GROWTH).min(lends + 1))
+    }
+
+    /// At a major fault, `pages` pages were read in a row, the last one before `page`.
+    pub(crate) fn read_up_to(&mut self, page: PageNo, pages: u32) {
+        self.follow.read_up_to(page, pages, self.taken);
+    }
+
+    /// A page that was not in memory is touched: where it was watched, it is used all the same.
+    pub(crate) fn missed(&mut self, page: PageNo) -> Option<Verdict> {
+        let sample = self.samples.take(page)?;
+        Some(self.used(sample))
+    }
+
+    /// `page` is read. Where it left for what was read in vain, or for what is staged for a walk by address, that costs what
+    /// a used one brings, and its price.
+    pub(crate) fn returns(&mut self, page: PageNo) {
+        if let Some((pages, since)) = self.ghosts.back(page, self.taken)
+            && since <= self.vain + u64::from(2 * DEPTH_MAX)
+        {
+            let price = Amount::pages(2 * pages);
+            self.each(page, None, |account| account.pay(price));
+        }
+    }
+
+    /// `slots` are read; `ahead` of their pages are not asked for. One of them is `page`.
+    pub(crate) fn reads(&mut self, page: PageNo, slots: SlotRange, ahead: u32) {
+        let price = Amount::pages(ahead.into());
+        if core::mem::take(&mut self.lent) {
+            return self.object(page).loan.pay(price);
+        }
+        if ahead == 0 {
+            return;
+        }
+        let stream = self.stream;
+        self.each(page, stream, |account| account.pay(price));
+        self.ranges[self.range] = (slots, stream);
+        self.range = (self.range + 1) % RANGES;
+    }
+
+    /// A read of `pages` pages that somebody waited for took so long.
+    pub(crate) fn read_took(&mut self, pages: u32, took: Nanos) {
+        self.cost.observe(pages, took);
+    }
+
+    /// A page that was read ahead from `slot` is touched, and that is seen.
+    pub(crate) fn hit(&mut self, page: PageNo, slot: SlotNo) -> Option<Verdict> {
+        if let Some(sample) = self.samples.take(page) {
+            return Some(self.used(sample));
+        }
+        let back = self.back(1);
+        let stream = self.stream_of(slot);
+        self.give_back(page, stream, back);
+        None
+    }
+
+    /// A page that was read ahead, and was not touched, is released.
+    pub(crate) fn wasted(&mut self, page: PageNo) {
+        if !self.samples.has(page) {
+            self.vain += 1;
+        }
+    }
+
+    /// `page` is released.
+    pub(crate) fn left(&mut self, page: PageNo) {
+        self.ghosts.left(page, self.taken);
+    }
+
+    /// The content of `page` is gone: whether reading it was of use nobody can tell.
+    pub(crate) fn dropped(&mut self, page: PageNo, read_ahead: bool) {
+        let sample = self.samples.take(page);
+        let pages = sample.map_or(u64::from(read_ahead), |sample| sample.weight.into());
+        if pages > 0 {
+            let stream = sample.and_then(|sample| sample.stream);
+            self.each(page, stream, |account| account.earn(Amount::pages(pages)));
+        }
+    }
+
+    /// Whether `page`, which was read ahead from `slot` and could be mapped along, stays staged.
+    pub(crate) fn samples(&mut self, page: PageNo, slot: SlotNo) -> bool {
+        if self.samples.has(page) {
+            return true;
+        }
+        if self.until_sample > 1 {
+            self.until_sample -= 1;
+            return false;
+        }
+        let interval = self.interval(page);
+        // Anywhere in the next two intervals but one: strides must not meet the same pages always.
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let jitter = ((self.random >> 33) % u64::from(2 * interval - 1)) as u32;
+        self.until_sample = 1 + jitter;
+        if self.samples.full() {
+            return false;
+        }
+        self.samples.watch(Sample {
+            page,
+            weight: interval,
+            since: self.taken,
+            stream: self.stream_of(slot),
+        });
+        true
+    }
+
+    /// One in how many pages mapped along is sampled.
+    fn interval(&mut self, page: PageNo) -> u32 {
+        let crowded = 1 + u32::from(self.samples.crowded());
+        let most = (self.frames as u32 / 64).clamp(8, INTERVAL_MAX);
+        let object = self.object(page);
+        // Staged pages leave sooner than mapped ones: where slow streams are read for, few may be.
+        let pays = [&object.account, &object.loan][usize::from(object.slow >= SLOW_SURE)];
+        let credit = (pays.affords() / 16).max(1);
+        object.interval.min(credit).min(most) * crowded
+    }
+
+    /// The stream for which `slot` was read ahead.
+    fn stream_of(&self, slot: SlotNo) -> Option<StreamId> {
+        let holds = |range: &SlotRange| range.start <= slot && slot < range.end();
+        let found = self.ranges.iter().find(|(range, _)| holds(range));
+        found.and_then(|&(_, stream)| stream)
+    }
+
+    /// So many frames were taken.
+    pub(crate) fn took(&mut self, frames: u64) {
+        self.taken += frames;
+        let eighth = self.frames as u64 / 8;
+        while self.taken - self.lowered >= eighth {
+            self.vain -= self.vain.div_ceil(8);
+            self.lowered += eighth;
+        }
+    }
+
+    /// A sampled page that was not touched for so long that a mapped one would have left; to be asked
+    /// until there is none.
+    pub(crate) fn expired(&mut self) -> Option<Verdict> {
+        let until = self.taken.checked_sub(self.frames as u64)?;
+        let sample = self.samples.expired(until)?;
+        self.vain += u64::from(sample.weight);
+        let object = self.object(sample.page);
+        object.row = 0;
+        object.interval = (object.interval / 2).max(1);
+        Some(verdict(sample, false))
+    }
+
+    fn used(&mut self, sample: Sample) -> Verdict {
+        let back = self.back(sample.weight);
+        self.give_back(sample.page, sample.stream, back);
+        let object = self.object(sample.page);
+        object.row += 1;
+        if object.row >= ROW {
+            object.row = 0;
+            object.interval = (object.interval * 2).min(INTERVAL_MAX);
+        }
+        verdict(sample, true)
+    }
+
+    /// What was lent is paid back first.
+    fn give_back(&mut self, page: PageNo, stream: Option<StreamId>, amount: Amount) {
+        let left = self.object(page).loan.fill(amount);
+        self.each(page, stream, |account| account.earn(left));
+    }
+
+    /// What `pages` used pages bring.
+    fn back(&self, pages: u32) -> Amount {
+        let bonus = self
+            .cost
+            .known()
+            .map_or(Amount::BONUS_MAX, |(alone, along)| {
+                Amount::bonus(alone, along)
+            });
+        Amount::back(pages.into(), bonus)
+    }
+}
+
+/// What accounts begin with in a memory of `frames` frames.
+const fn first(frames: usize) -> Amount {
+    Amount::pages(frames as u64 / FIRST_SHARE)
+}
+
+const fn verdict(sample: Sample, used: bool) -> Verdict {
+    Verdict {
+        page: sample.page,
+        others: sample.weight - 1,
+        used,
+    }
+}
