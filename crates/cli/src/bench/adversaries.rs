@@ -76,7 +76,7 @@ pub struct Options {
         default_value = "nvme"
     )]
     disk: Vec<String>,
-    /// Read-ahead policies, as of `outpage sim` [default: all]
+    /// Read-ahead policies, as of `outpage sim` [default: all, as `run` has them and as their sources have them]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     readahead: Vec<String>,
     /// Write every run to this file as JSON
@@ -102,17 +102,46 @@ fn program(label: &str) -> String {
 }
 
 /// The machines and policies that are asked for.
-fn machine(options: &Options) -> Machine {
-    let all = REGISTRY.iter().map(|entry| entry.name.to_owned()).collect();
+fn machine(options: &Options, readahead: Vec<String>) -> Machine {
     Machine {
         memory: options.memory.clone(),
         disk: options.disk.clone(),
-        readahead: match &options.readahead[..] {
-            [] => all,
-            _ => options.readahead.clone(),
-        },
+        readahead,
         ..Machine::default()
     }
+}
+
+/// Policies that are compared in tables of their own.
+struct Group {
+    heading: &'static str,
+    readahead: Vec<String>,
+}
+
+/// The groups that are asked for: without a choice, every policy as `run` has it and as its source has it.
+fn groups(options: &Options) -> Vec<Group> {
+    let all = |setting: &str| {
+        let policies = REGISTRY.iter().map(|entry| match entry.name {
+            BASELINE => BASELINE.to_owned(),
+            name => format!("{name}{setting}"),
+        });
+        policies.collect()
+    };
+    if !options.readahead.is_empty() {
+        return vec![Group {
+            heading: "",
+            readahead: options.readahead.clone(),
+        }];
+    }
+    vec![
+        Group {
+            heading: "As `run` has them: governed\n\n",
+            readahead: all(":govern=on"),
+        },
+        Group {
+            heading: "\nAs their sources have them\n\n",
+            readahead: all(""),
+        },
+    ]
 }
 
 /// Runs every program under every policy and prints the tables.
@@ -120,27 +149,17 @@ fn machine(options: &Options) -> Machine {
 /// # Errors
 /// When a program or a setting is not known, or a run came to no end.
 pub fn run(options: &Options) -> Result<(), BenchError> {
-    let machine = machine(options);
     let texts: Vec<String> = if options.programs.is_empty() {
         ADVERSARIES.iter().map(|label| program(label)).collect()
     } else {
         options.programs.clone()
     };
-    let output = Output {
-        json: None,
-        csv: None,
-        no_bounds: false,
-        threads: options.threads,
-    };
-    let failed = |error: CliError| BenchError::Failed(error.to_string());
     let mut all = Vec::new();
-    for text in texts {
-        let sources: Vec<Source> = programs::parse_all(&[text], Format::Auto)
-            .map_err(|e| BenchError::Usage(e.to_string()))?;
-        let lines = sim::lines(&machine, &sources, &output).map_err(failed)?;
-        all.push(Runs { sources, lines });
+    for group in groups(options) {
+        let runs = compared(options, &texts, group.readahead)?;
+        print!("{}{}", group.heading, render(&runs));
+        all.extend(runs);
     }
-    print!("{}", render(&all));
     if let Some(file) = &options.json {
         let runs: Vec<_> = all.iter().map(table::json).collect();
         let value = json!({"benchmark": "adversaries", "programs": runs});
@@ -149,6 +168,32 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     }
     sim::verdict(all.iter().flat_map(|runs| &runs.lines)).map_err(failed)?;
     Ok(())
+}
+
+fn failed(error: CliError) -> BenchError {
+    BenchError::Failed(error.to_string())
+}
+
+/// The programs under the policies.
+fn compared(
+    options: &Options,
+    texts: &[String],
+    readahead: Vec<String>,
+) -> Result<Vec<Runs>, BenchError> {
+    let machine = machine(options, readahead);
+    let output = Output {
+        json: None,
+        csv: None,
+        no_bounds: false,
+        threads: options.threads,
+    };
+    let runs = texts.iter().map(|text| {
+        let sources: Vec<Source> = programs::parse_all(std::slice::from_ref(text), Format::Auto)
+            .map_err(|e| BenchError::Usage(e.to_string()))?;
+        let lines = sim::lines(&machine, &sources, &output).map_err(failed)?;
+        Ok(Runs { sources, lines })
+    });
+    runs.collect()
 }
 
 /// The runs of one program on one machine, under each policy.
@@ -326,30 +371,38 @@ mod tests {
 
     #[test]
     fn a_policy_that_reads_in_vain_is_marked_and_named() {
-        let machine = machine(&Options {
+        let options = Options {
             programs: Vec::new(),
             memory: vec!["50%".into()],
             disk: vec!["nvme".into()],
-            readahead: ["none", "bsd", "stream"].map(str::to_owned).to_vec(),
+            readahead: Vec::new(),
             json: None,
-            threads: None,
-        });
-        let output = Output {
-            json: None,
-            csv: None,
-            no_bounds: false,
             threads: Some(1),
         };
+        let policies = ["none", "bsd", "stream"].map(str::to_owned).to_vec();
         let text = "runs:pages=2000,longest=1,touches=4000".to_owned();
-        let sources = programs::parse_all(&[text], Format::Auto).unwrap();
-        let lines = sim::lines(&machine, &sources, &output).unwrap();
-        let runs = Runs { sources, lines };
-        let text = render(&[runs]);
+        let text = render(&compared(&options, &[text], policies).unwrap());
         let bsd = text
             .lines()
             .find(|line| line.starts_with("| `bsd`"))
             .unwrap();
         assert!(bsd.contains("1 of 1"), "{text}");
         assert!(text.contains("**") && text.contains("longest=1"), "{text}");
+    }
+
+    #[test]
+    fn without_a_choice_every_policy_is_compared_with_none_twice() {
+        let options = Options {
+            programs: Vec::new(),
+            memory: Vec::new(),
+            disk: Vec::new(),
+            readahead: Vec::new(),
+            json: None,
+            threads: None,
+        };
+        for group in groups(&options) {
+            assert_eq!(group.readahead.len(), REGISTRY.len());
+            assert_eq!(group.readahead[0], BASELINE);
+        }
     }
 }

@@ -33,7 +33,8 @@ impl Pager {
         let view = View(&self.pages);
         let window = if let Some(pages) = slow {
             self.readahead.shorten(&window, fault, 0, &view);
-            Window::run(SlotRange::new(fault.slot, row(fault, pages, &view)))
+            let most = pages.min(self.manner.read_max);
+            Window::run(SlotRange::new(fault.slot, row(fault, most, &view)))
         } else if window.ahead() <= most {
             window
         } else {

@@ -3,7 +3,7 @@
 //! A page that is read ahead is paid for when it is read. If it is used, its price comes back with
 //! a bonus; if not, it does not. A demanded page earns a little, so that an empty account can try
 //! again. So of `d` demanded and `h` used pages at most `d / 16 + h / 2` were in vain, beside what the
-//! account began with: less than half of what was of use.
+//! account began with: less than half of what was of use. That comes by and by, so that a short program is within half, too.
 
 /// An amount, in sixteenths of a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -50,23 +50,47 @@ const DEBT_MAX: Amount = Amount(-16 * PAGE);
 pub(super) struct Account {
     credit: Amount,
     most: Amount,
+    /// What it still gets before anything is of use: [`START`](Self::START) with each demanded page.
+    start: Amount,
 }
 
 impl Account {
+    /// Of what it begins with, what a demanded page brings: so long, with [`Amount::DEMAND`], at most half as many pages are in
+    /// vain as are demanded. Given at once it was half again the pages of `none` on programs that nearly fit.
+    const START: Amount = Amount(PAGE * 7 / 16);
+
     pub(super) fn new(credit: Amount, most: Amount) -> Self {
         Self {
             credit: credit.min(most),
             most,
+            start: Amount(0),
         }
+    }
+
+    /// An account that gets the rest of `in_all` by and by.
+    pub(super) fn starting(credit: Amount, in_all: Amount, most: Amount) -> Self {
+        let start = Amount((in_all.0.min(most.0) - credit.0).max(0));
+        Self {
+            start,
+            ..Self::new(credit, most)
+        }
+    }
+
+    /// A page was demanded.
+    pub(super) fn demanded(&mut self) {
+        let part = Self::START.min(self.start);
+        self.start.0 -= part.0;
+        self.earn(Amount(Amount::DEMAND.0 + part.0));
     }
 
     pub(super) fn earn(&mut self, amount: Amount) {
         self.credit = Amount(self.credit.0 + amount.0).min(self.most);
     }
 
-    /// Earns as much of `amount` as there is room for; returns the rest.
+    /// Earns as much of `amount` as was paid and not earned again; returns the rest.
     pub(super) fn fill(&mut self, amount: Amount) -> Amount {
-        let room = Amount(self.most.0 - self.credit.0).min(amount);
+        let paid = (self.most.0 - self.start.0 - self.credit.0).max(0);
+        let room = Amount(paid).min(amount);
         self.credit.0 += room.0;
         Amount(amount.0 - room.0)
     }
@@ -87,6 +111,8 @@ impl Account {
 
     /// The account may hold `most` from now on.
     pub(super) fn resize(&mut self, most: Amount) {
+        // What it had no room for when it began.
+        self.start.0 += (most.0 - self.most.0).max(0);
         self.most = most;
         self.credit = self.credit.min(most);
     }

@@ -89,6 +89,8 @@ pub struct Manner {
     /// Windows of at least so many slots are read as the demanded page first and the rest behind
     /// it; 0 for never.
     pub demand_first: u32,
+    /// The most slots of one read.
+    pub read_max: u32,
     /// Whether less than it names is read where that was of little use.
     pub govern: Govern,
 }
@@ -98,6 +100,7 @@ impl Manner {
         Self {
             arrival: params.arrival,
             demand_first: params.demand_first,
+            read_max: params.max_window,
             govern: params.govern,
         }
     }

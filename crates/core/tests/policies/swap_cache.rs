@@ -24,6 +24,8 @@ pub(crate) struct Body {
     reads: VecDeque<(ActionId, SlotRange)>,
     woken: Vec<PageNo>,
     slots: u32,
+    /// What the store takes in one request.
+    read_max: u32,
 }
 
 fn hash(page: PageNo) -> ContentHash {
@@ -51,6 +53,7 @@ impl Body {
             body: outpage_core::contract::Body { bits: false },
         };
         Self {
+            read_max: params.max_window,
             pager: Pager::new(setup),
             mapped: BTreeSet::new(),
             reads: VecDeque::new(),
@@ -82,7 +85,10 @@ impl Body {
                 }
                 self.done(id, Outcome::Pages(&outcomes));
             }
-            Action::PageIn { id, slots } => self.reads.push_back((id, slots)),
+            Action::PageIn { id, slots } => {
+                assert!(slots.slots <= self.read_max, "{slots:?} in one read");
+                self.reads.push_back((id, slots));
+            }
             Action::PageOut { id, .. } | Action::Release { id } | Action::Poison { id, .. } => {
                 self.done(id, Outcome::Done);
             }
