@@ -114,8 +114,13 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     mapped.collect()
 }
 
+/// For so long, in nanoseconds, memory that cannot be given to a child may be memory that goes: the kernel tells of it when it is
+/// gone, and a thread that is preempted between the two waits for a CPU. A choice: longer than a busy machine makes one wait.
+const GOING: u64 = 1_000_000_000;
+
 /// Ends what is under way, and lets the child have the managed memory.
 fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
+    let began = clock::now();
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.
     loop {
@@ -127,8 +132,9 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
             continue;
         }
         match live.give_to_children(true) {
-            // A mapping went or moves at this moment.
-            Err(_) if live.world.is_changing() => {}
+            Err(_) if live.world.is_changing() || clock::now().0 - began.0 < GOING => {
+                process::yield_now();
+            }
             result => return result,
         }
     }
