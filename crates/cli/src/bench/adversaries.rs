@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::BenchError;
 use super::summary::markdown;
-use crate::error::CliError;
+use crate::error::{CliError, code};
 use crate::run::report::grouped;
 use crate::sim::jobs::Line;
 use crate::sim::machine::Machine;
@@ -171,7 +171,11 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 }
 
 fn failed(error: CliError) -> BenchError {
-    BenchError::Failed(error.to_string())
+    let text = error.to_string();
+    match error.code {
+        code::USAGE => BenchError::Usage(text),
+        _ => BenchError::Failed(text),
+    }
 }
 
 /// The programs under the policies.
@@ -388,6 +392,25 @@ mod tests {
             .unwrap();
         assert!(bsd.contains("1 of 1"), "{text}");
         assert!(text.contains("**") && text.contains("longest=1"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_setting_is_told_as_such() {
+        let options = |disk: &str, policy: &str| Options {
+            programs: vec!["runs:pages=2000,longest=1,touches=4000".into()],
+            memory: vec!["50%".into()],
+            disk: vec![disk.into()],
+            readahead: vec![policy.into()],
+            json: None,
+            threads: Some(1),
+        };
+        for wrong in [
+            options("nvme", "stream:govern=perhaps"),
+            options("no-such-disk", "none"),
+        ] {
+            let error = run(&wrong).unwrap_err();
+            assert!(matches!(error, BenchError::Usage(_)), "{error:?}");
+        }
     }
 
     #[test]

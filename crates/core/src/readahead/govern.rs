@@ -37,7 +37,7 @@ const INTERVAL_FIRST: u32 = 16;
 const ROW: u32 = 4;
 
 /// Accounts begin with a page for so many frames of memory, by and by: of what is read ahead much is judged only when memory has been
-/// taken once, and LU of 256 MiB under 115 MiB has a third of it waiting for that. With 1,024 pages in all it had 17,600 major faults
+/// taken once, and LU of 256 MiB under 115 MiB has a third of it waiting for that. With 1,840 pages in all it had 17,600 major faults
 /// for 6,100 and took 2.47 s for 1.64 (medians of 3, load 1); with 32 pages 19,011.
 const FIRST_SHARE: u64 = 4;
 
