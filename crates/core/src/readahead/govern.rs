@@ -194,15 +194,17 @@ impl Governor {
         at
     }
 
-    /// The account of `stream`. A new stream may spend half of what its object has.
+    /// The account of `stream`. A new stream may spend half of what its object has, and so may one that began when that was little and
+    /// has little left: of what it reads too few pages are sampled to fill its account where those of its object are of use.
     fn stream(&mut self, stream: StreamId, page: PageNo) -> &mut Account {
-        let half = self.object(page).account.credit().half();
+        let object = self.object(page).account;
         let most = Amount::pages(LEAST.max(self.frames as u64 / 8));
+        let stays = |known: &Stream| known.account.credit() >= FIRST || !object.is_rich();
         let place = &mut self.streams[usize::from(stream.place) % TAGS];
-        let known = place.filter(|known| known.begun == stream.begun);
+        let known = place.filter(|known| known.begun == stream.begun && stays(known));
         let known = known.unwrap_or_else(|| Stream {
             begun: stream.begun,
-            account: Account::new(half, most),
+            account: Account::new(object.credit().half(), most),
         });
         &mut place.insert(known).account
     }
@@ -458,5 +460,27 @@ const fn verdict(sample: Sample, used: bool) -> Verdict {
         page: sample.page,
         others: sample.weight - 1,
         used,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_began_poor_may_spend_when_its_object_is_rich() {
+        let mut governor = Governor::new(8192);
+        let page = PageNo::new(ObjectId(1), 7);
+        let stream = Some(StreamId { place: 0, begun: 1 });
+        // What accounts begin with is spent, for others.
+        assert_eq!(governor.allows(page, None), 32);
+        governor.reads(page, SlotRange::new(SlotNo(0), 33), 32);
+        assert_eq!(governor.allows(page, stream), 0);
+        let hit = |governor: &mut Governor| governor.hit(page, SlotNo(9000));
+        (0..500).for_each(|_| assert_eq!(hit(&mut governor), None));
+        assert!(governor.allows(page, None) > 600);
+        assert_eq!(governor.allows(page, stream), 0, "that is no proof yet");
+        (0..500).for_each(|_| assert_eq!(hit(&mut governor), None));
+        assert!(governor.allows(page, stream) >= 512);
     }
 }

@@ -31,7 +31,10 @@ pub(super) struct Samples {
     /// A ring, the oldest first. A place is empty when its watch is over.
     ring: Vec<Option<Sample>>,
     oldest: usize,
+    /// Places from the oldest to the latest, the empty ones between them included.
     used: usize,
+    /// Pages that are watched.
+    watched: usize,
     /// Open addressing with linear probing, at most half full: places of the ring, from 1.
     table: Vec<u16>,
 }
@@ -43,25 +46,30 @@ impl Samples {
             ring: vec![None; PLACES],
             oldest: 0,
             used: 0,
+            watched: 0,
             table: vec![0; 2 * PLACES],
         }
     }
 
     /// Whether more than half of the places are in use.
     pub(super) const fn crowded(&self) -> bool {
-        self.used * 2 > self.ring.len()
+        self.watched * 2 > self.ring.len()
     }
 
     /// Whether there is no place.
     pub(super) const fn full(&self) -> bool {
-        self.used == self.ring.len()
+        self.watched == self.ring.len()
     }
 
     /// Watches a page that is not watched yet. There is a place.
     pub(super) fn watch(&mut self, sample: Sample) {
+        if self.used == self.ring.len() {
+            self.close_up();
+        }
         let at = (self.oldest + self.used) & (self.ring.len() - 1);
         self.ring[at] = Some(sample);
         self.used += 1;
+        self.watched += 1;
         let cell = self.find(sample.page).unwrap_or_else(|vacant| vacant);
         self.table[cell] = at as u16 + 1;
     }
@@ -80,6 +88,7 @@ impl Samples {
         let at = usize::from(self.table[cell]) - 1;
         self.vacate(cell);
         let sample = self.ring[at].take();
+        self.watched -= 1;
         self.trim();
         sample
     }
@@ -88,6 +97,22 @@ impl Samples {
     pub(super) fn expired(&mut self, until: u64) -> Option<Sample> {
         let oldest = self.ring[self.oldest].filter(|_| self.used > 0)?;
         (oldest.since <= until).then(|| self.take(oldest.page))?
+    }
+
+    /// Gives back the empty places between others: one page that nobody touches must not keep those behind it.
+    fn close_up(&mut self) {
+        self.table.fill(0);
+        let (places, from) = (self.ring.len(), self.oldest);
+        (self.oldest, self.used) = (0, 0);
+        self.ring.rotate_left(from);
+        for at in 0..places {
+            if let Some(sample) = self.ring[at].take() {
+                self.ring[self.used] = Some(sample);
+                let cell = self.find(sample.page).unwrap_or_else(|vacant| vacant);
+                self.table[cell] = self.used as u16 + 1;
+                self.used += 1;
+            }
+        }
     }
 
     /// Drops the oldest places that are empty.
@@ -155,6 +180,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_page_that_nobody_touches_keeps_no_place_but_its_own() {
+        let mut samples = Samples::new();
+        samples.watch(sample(0, 0));
+        for index in 1..10_000 {
+            assert!(!samples.full());
+            samples.watch(sample(index, index));
+            assert_eq!(
+                samples.take(sample(index, 0).page),
+                Some(sample(index, index))
+            );
+        }
+        assert_eq!(samples.expired(0), Some(sample(0, 0)));
+    }
+
     proptest! {
         /// A queue that is searched from end to end.
         #[test]
@@ -162,6 +202,7 @@ mod tests {
             let (mut samples, mut model) = (Samples::new(), VecDeque::new());
             for (now, (step, index)) in steps.into_iter().enumerate() {
                 let new = sample(index, now as u64);
+                prop_assert_eq!(samples.watched, model.len());
                 let known = model.iter().position(|old: &Sample| old.page == new.page);
                 prop_assert_eq!(samples.has(new.page), known.is_some());
                 match step {
