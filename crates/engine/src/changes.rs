@@ -18,9 +18,12 @@ use outpage_sys::{clock, map, process};
 use crate::live::Live;
 use crate::regions::Region;
 
-/// How long a range that was unmapped behind the hooks' back may stay known after the kernel gave it to somebody
-/// else: the thread that unmapped it is about to tell, as soon as it runs.
-const TELLS_WITHIN: Nanos = Nanos(5_000_000_000);
+/// How long faults may come where nothing is known before that is no race any more.
+const ASTRAY_MAX: Nanos = Nanos(5_000_000_000);
+
+/// How long a range may stay known after the kernel gave it to somebody else, while no thread is at a change: one that unmapped it
+/// would be, from Linux 5.13 on, until it has told. A choice for older kernels, where that cannot be seen.
+const TELLS_WITHIN: Nanos = Nanos(100_000_000);
 
 /// What holds for a range, as the program set it.
 #[derive(Clone, Copy, Default)]
@@ -29,15 +32,6 @@ struct Attributes {
     locked: bool,
     wiped_by_fork: bool,
     not_forked: bool,
-}
-
-fn untold(start: usize, end: usize) -> ! {
-    let range = format!("{start:#x}-{end:#x}");
-    crate::start::fatal(&[
-        "outpage: memory was mapped over managed memory at ",
-        &range,
-        " and the kernel did not tell; the program ends",
-    ])
 }
 
 impl Live {
@@ -139,14 +133,19 @@ impl Live {
     }
 
     /// Something was moved to `start..end`: what is known there was unmapped by another thread, unseen by the hooks, which is about
-    /// to tell. Nothing else is attended to: the unmapping of where it came from may be among it.
+    /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). Nothing else is attended to: the unmapping of
+    /// where it came from may be among it.
     fn await_unmapping(&mut self, start: usize, end: usize) {
-        let give_up = clock::now().0 + TELLS_WITHIN.0;
+        let mut calm_since = clock::now();
         while self.manages_any(start, end - start) {
+            if self.world.uffd.is_changing(start) {
+                calm_since = clock::now();
+            }
+            self.world.uffd.let_change_pass();
             match self.world.uffd.next_unmapping(start, end) {
                 Some((start, end)) => self.unmapped(start, end),
-                None if clock::now().0 > give_up => untold(start, end),
-                None => self.world.uffd.let_change_pass(),
+                None if clock::now().0 - calm_since.0 > TELLS_WITHIN.0 => self.unmapped(start, end),
+                None => {}
             }
         }
     }
@@ -283,7 +282,7 @@ impl Live {
         let now = clock::now();
         if self.world.regions.at(start).is_some() || self.astray.0 != start {
             self.astray = (start, now);
-        } else if now.0 - self.astray.1.0 > TELLS_WITHIN.0 {
+        } else if now.0 - self.astray.1.0 > ASTRAY_MAX.0 {
             let at = format!("{start:#x}");
             crate::start::fatal(&[
                 "outpage: a page at ",

@@ -117,10 +117,15 @@ impl Live {
         if now < self.check.next {
             return;
         }
-        self.look_at(|entry| entry.len() >= MAPPING_BYTES);
+        self.check_now();
         let end = clock::now();
         let took = end.0 - now.0;
         self.check.next = Nanos(end.0 + TICK.0.max(SHARE * took));
+    }
+
+    /// Looks at all mappings.
+    pub(crate) fn check_now(&mut self) {
+        self.look_at(|entry| entry.len() >= MAPPING_BYTES);
     }
 
     /// Manages what is mapped at `address`, where a fault was met though nothing is known there.

@@ -114,13 +114,13 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     mapped.collect()
 }
 
-/// For so long, in nanoseconds, memory that cannot be given to a child may be memory that goes: the kernel tells of it when it is
-/// gone, and a thread that is preempted between the two waits for a CPU. A choice: longer than a busy machine makes one wait.
-const GOING: u64 = 1_000_000_000;
+/// For so long, in nanoseconds, memory that cannot be given to a child may be memory that is gone without a word (shmat(2) with
+/// `SHM_REMAP`): looks at the mappings find that. A choice, room for many looks.
+const GONE: u64 = 1_000_000_000;
 
 /// Ends what is under way, and lets the child have the managed memory.
 fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
-    let began = clock::now();
+    let mut calm_since = clock::now();
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.
     loop {
@@ -132,9 +132,12 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
             continue;
         }
         match live.give_to_children(true) {
-            Err(_) if live.world.is_changing() || clock::now().0 - began.0 < GOING => {
+            // Memory that goes: the kernel tells of it when it is gone.
+            Err(_) if live.world.is_changing() => {
+                calm_since = clock::now();
                 process::yield_now();
             }
+            Err(_) if clock::now().0 - calm_since.0 < GONE => live.check_now(),
             result => return result,
         }
     }

@@ -391,8 +391,10 @@ impl Live {
                 .extend(places.iter().map(|&place| self.world.frames.frame(place)));
         } else {
             let mut frames = std::mem::take(&mut self.frames);
+            let hash_of = |page| self.pager.expected_hash(page);
+            let pages = self.pager.pages_of(id);
             self.world
-                .frames_to_write(self.pager.pages_of(id), &mut frames, &mut places);
+                .frames_to_write(pages, hash_of, &mut frames, &mut places);
             self.frames = frames;
         }
         let since = clock::now();

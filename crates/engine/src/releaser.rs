@@ -4,14 +4,13 @@
 //! the call itself. Needed where pages cannot be moved: under write-protect, and for read-only and executable ranges; the
 //! thread starts with the first such page.
 
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::thread::{self, Options};
-use outpage_sys::uffd::{Message, Uffd};
+use outpage_sys::uffd::{self, Message, Uffd};
 use outpage_sys::{map, process};
 
 const IDLE: u32 = 0;
@@ -25,8 +24,12 @@ struct Order {
     state: AtomicU32,
     address: AtomicUsize,
     len: AtomicUsize,
+    /// Of the pager's userfaultfd.
+    descriptor: AtomicI32,
     /// The address space is changing: what is left is to stay.
     stop: AtomicBool,
+    /// The page that is being thrown away, or was the last.
+    current: AtomicUsize,
     /// First address that was not released.
     reached: AtomicUsize,
     /// It was refused.
@@ -40,90 +43,73 @@ pub(crate) struct Released {
     pub(crate) bytes: usize,
     /// The kernel refused the next page. Otherwise a change of the address space came between, if anything is left.
     pub(crate) refused: bool,
+    /// The kernel had told that the refused page is being thrown away: by us, who then met a lock or found it moved away, or by the
+    /// program, which then did that.
+    pub(crate) heard: bool,
 }
 
 /// The thread, as the pager sees it.
 #[derive(Default)]
 pub(crate) struct Releaser {
     order: OnceLock<Arc<Order>>,
-    heard: RefCell<Heard>,
 }
 
 impl Releaser {
     /// Throws `len` bytes from `address` on away, until the address space changes: something else may be mapped there then.
     pub(crate) fn release(&self, address: usize, len: usize, uffd: &Uffd) -> Released {
         let order = self.order.get_or_init(start);
-        let mut heard = self.heard.borrow_mut();
-        heard.begin(address, len);
+        let mut heard = Heard { next: address };
         order.address.store(address, Ordering::Relaxed);
         order.len.store(len, Ordering::Relaxed);
+        order.descriptor.store(uffd.descriptor(), Ordering::Relaxed);
+        order.current.store(0, Ordering::Relaxed);
         order.stop.store(false, Ordering::Relaxed);
         let known = uffd.known_changes();
         order.state.store(ASKED, Ordering::Release);
         futex::wake(&order.state, 1, Scope::Process);
         while order.state.load(Ordering::Acquire) == ASKED {
-            uffd.gather_but(&mut |message| heard.take(message));
+            // What it is at was stored before the kernel was asked, so before this was told.
+            let current = || order.current.load(Ordering::SeqCst);
+            // Between being heard and throwing the page away the thread may wait for a CPU: nobody else is heard meanwhile, who would
+            // go on and might move something else there.
+            if heard.next <= current() {
+                uffd.gather_but(&mut |message| heard.take(message, current()));
+            }
             if uffd.known_changes() > known {
                 order.stop.store(true, Ordering::Relaxed);
             }
             process::yield_now();
         }
-        let released = Released {
-            bytes: order.reached.load(Ordering::Relaxed) - address,
-            refused: order.refused.load(Ordering::Relaxed),
-        };
-        heard.end(released, &mut |message| uffd.put_back(message));
-        released
+        // Who is at a change that it stopped for waits to be heard.
+        uffd.let_change_pass();
+        let reached = order.reached.load(Ordering::Relaxed);
+        let refused = order.refused.load(Ordering::Relaxed);
+        Released {
+            bytes: reached - address,
+            refused,
+            heard: refused && heard.next > reached,
+        }
     }
 }
 
-/// How often each page of a range was said to be removed while that was being done: once for ourselves. What is said once more
-/// the program had done.
-#[derive(Default)]
+/// What was said of the pages that are thrown away: of each once for ourselves, in their order.
 struct Heard {
-    start: usize,
-    counts: Vec<u8>,
+    /// Nothing was said for ourselves of this page and those behind it.
+    next: usize,
 }
 
 impl Heard {
-    fn begin(&mut self, start: usize, len: usize) {
-        self.start = start;
-        self.counts.clear();
-        self.counts.resize(len / PAGE_BYTES, 0);
-    }
-
-    /// Takes what a message says of the range; returns what it says of memory below and above it.
-    fn take(&mut self, message: Message) -> [Option<Message>; 2] {
-        let end = self.start + self.counts.len() * PAGE_BYTES;
-        let Message::Removed {
-            start: from,
-            end: to,
-        } = message
-        else {
-            return [Some(message), None];
+    /// Takes what is said for ourselves, of a page that is no further than `current`, which is being thrown away; returns every other
+    /// message. Those are the program's, and what it moves or unmaps next is told behind them, so they must not wait.
+    fn take(&mut self, message: Message, current: usize) -> Option<Message> {
+        let Message::Removed { start, end } = message else {
+            return Some(message);
         };
-        let (inside, beyond) = (from.max(self.start), to.min(end));
-        if inside >= beyond {
-            return [Some(message), None];
+        if end - start != PAGE_BYTES || !(self.next..=current).contains(&start) {
+            return Some(message);
         }
-        let first = (inside - self.start) / PAGE_BYTES;
-        for count in &mut self.counts[first..(beyond - self.start) / PAGE_BYTES] {
-            *count = count.saturating_add(1);
-        }
-        let rest = |start, end| (start < end).then_some(Message::Removed { start, end });
-        [rest(from, inside), rest(beyond, to)]
-    }
-
-    /// Gives `put` what the program had removed. Of a page that was refused the kernel may have told for ourselves: a mapping that is
-    /// locked while it waits to be heard is looked at again.
-    fn end(&mut self, released: Released, put: &mut dyn FnMut(Message)) {
-        let ours = released.bytes / PAGE_BYTES + usize::from(released.refused);
-        let removed = |i: usize, count: u8| count > u8::from(i < ours);
-        for (i, _) in (self.counts.iter().enumerate()).filter(|c| removed(c.0, *c.1)) {
-            let start = self.start + i * PAGE_BYTES;
-            let end = start + PAGE_BYTES;
-            put(Message::Removed { start, end });
-        }
+        self.next = end;
+        None
     }
 }
 
@@ -139,14 +125,18 @@ impl Order {
         }
     }
 
-    /// Page by page. Of a longer range the kernel tells twice where its mapping is split meanwhile, by a lock or an unmapping
-    /// (`madvise_dontneed_free` in mm/madvise.c, Linux 6.18), and what is told twice the program had done. And while the pager reads
-    /// what it is told of one page it sees whether the next is still what it was.
+    /// Page by page. Of a longer range the kernel tells in parts where its mapping is split meanwhile, by a lock or an unmapping
+    /// (`madvise_dontneed_free` in mm/madvise.c, Linux 6.18); of a page it tells once, so that ours is known among the program's. And
+    /// while the pager reads what it is told of one page it sees whether the next is still what it was.
     fn release_each(&self) {
         let start = self.address.load(Ordering::Relaxed);
         let end = start + self.len.load(Ordering::Relaxed);
+        let descriptor = self.descriptor.load(Ordering::Relaxed);
         let (mut at, mut refused) = (start, false);
-        while at < end && !refused && !self.stop.load(Ordering::Relaxed) {
+        // What is changing may lie elsewhere by now, and something else here.
+        let stop = |at| self.stop.load(Ordering::Relaxed) || uffd::is_changing(descriptor, at);
+        while at < end && !refused && !stop(at) {
+            self.current.store(at, Ordering::SeqCst);
             refused = map::release(at, PAGE_BYTES).is_err();
             at += if refused { 0 } else { PAGE_BYTES };
         }
@@ -183,37 +173,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_once_is_ours_and_what_is_said_twice_the_programs() {
-        let mut heard = Heard::default();
-        heard.begin(10 * PAGE_BYTES, 10 * PAGE_BYTES);
-        // Two mappings of ours, and the program's pages 8 to 12 in between.
-        assert_eq!(heard.take(removed(10, 15)), [None, None]);
-        assert_eq!(heard.take(removed(8, 12)), [Some(removed(8, 10)), None]);
-        assert_eq!(heard.take(removed(15, 20)), [None, None]);
-        assert_eq!(heard.take(removed(19, 25)), [None, Some(removed(20, 25))]);
-        assert_eq!(heard.take(removed(30, 31)), [Some(removed(30, 31)), None]);
-        let mut theirs = Vec::new();
-        let whole = Released {
-            bytes: 10 * PAGE_BYTES,
-            refused: false,
+    fn of_what_is_said_only_the_page_at_hand_is_ours_and_that_once() {
+        let at = 10 * PAGE_BYTES;
+        let mut heard = Heard { next: at };
+        let moved = Message::Remapped {
+            from: at,
+            to: 90 * PAGE_BYTES,
+            len: PAGE_BYTES,
         };
-        heard.end(whole, &mut |message| theirs.push(message));
-        assert_eq!(theirs, [removed(10, 11), removed(11, 12), removed(19, 20)]);
-    }
-
-    #[test]
-    fn what_is_said_of_pages_that_were_not_reached_is_the_programs() {
-        let mut heard = Heard::default();
-        heard.begin(10 * PAGE_BYTES, 4 * PAGE_BYTES);
-        for page in [10, 11, 12, 13] {
-            assert_eq!(heard.take(removed(page, page + 1)), [None, None]);
+        // The program's discards around the page and of the next one, each in its place among other changes.
+        for message in [removed(8, 12), removed(11, 12), moved, removed(10, 12)] {
+            assert_eq!(heard.take(message, at), Some(message));
         }
-        let mut theirs = Vec::new();
-        let part = Released {
-            bytes: PAGE_BYTES,
-            refused: true,
-        };
-        heard.end(part, &mut |message| theirs.push(message));
-        assert_eq!(theirs, [removed(12, 13), removed(13, 14)]);
+        // Before anything is asked for, what is said is the program's.
+        assert_eq!(heard.take(removed(10, 11), 0), Some(removed(10, 11)));
+        assert_eq!(heard.take(removed(10, 11), at), None);
+        assert_eq!(heard.take(removed(10, 11), at), Some(removed(10, 11)));
+        // Of the next page it may be heard when the one behind it is at hand.
+        let at = 12 * PAGE_BYTES;
+        assert_eq!(heard.take(removed(11, 12), at), None);
+        assert_eq!(heard.take(removed(12, 13), at), None);
+        assert_eq!(heard.take(removed(11, 12), at), Some(removed(11, 12)));
+        assert_eq!(heard.next, at + PAGE_BYTES);
     }
 }

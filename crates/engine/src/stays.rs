@@ -15,10 +15,20 @@ use crate::world::World;
 /// As many as one round of releases has, and some more; beyond that it grows.
 const PAGES_MAX: usize = 1024;
 
+/// Why a page stayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// It was found where it should not be.
+    Found,
+    /// The kernel refused to release it.
+    Refused,
+    /// The same, but had told before that it is being thrown away: if not for ourselves, then for the program.
+    RefusedLate,
+}
+
 /// What stayed, and is to be told of.
 pub(crate) struct Stays {
-    /// Pages, and whether the kernel refused to release them. Otherwise they were found where they should not be.
-    pages: Vec<(PageNo, bool)>,
+    pages: Vec<(PageNo, Why)>,
     /// The pager is being told. What stays in the course of it is told of next, for each may bring others with it.
     telling: bool,
     /// Memory that was locked when a range was last found to hold no victims; `None` where there is no such range.
@@ -37,8 +47,15 @@ impl Stays {
 
 impl World {
     /// The page may be in the program, whatever the pager was told.
-    pub(crate) fn stayed(&mut self, page: PageNo, refused: bool) {
-        self.stays.pages.push((page, refused));
+    pub(crate) fn stayed(&mut self, page: PageNo, why: Why) {
+        self.stays.pages.push((page, why));
+    }
+
+    /// The pages leave again: what is known of how they stayed before is of no use.
+    pub(crate) fn leave_again(&mut self, pages: &[PageNo]) {
+        if !self.stays.pages.is_empty() {
+            self.stays.pages.retain(|(page, _)| !pages.contains(page));
+        }
     }
 
     pub(crate) fn any_stayed(&self) -> bool {
@@ -59,22 +76,30 @@ impl Live {
     pub(crate) fn keep_what_stayed(&mut self) {
         self.world.stays.telling = true;
         while !self.world.is_changing() {
-            let Some((page, refused)) = self.world.stays.pages.pop() else {
+            let Some((page, why)) = self.world.stays.pages.pop() else {
                 break;
             };
-            // One that is not there was never refused: its mapping moved or went meanwhile.
-            let Some(address) = self.world.present_at(page) else {
-                continue;
-            };
-            self.keep_page(page, address, refused);
+            match (self.world.present_at(page), why) {
+                (Some(address), _) => self.keep_page(page, address, why),
+                (None, Why::RefusedLate) => self.thrown_away(page),
+                // One that is not there was never refused: its mapping moved or went meanwhile.
+                (None, _) => {}
+            }
         }
         self.world.stays.telling = false;
     }
 
-    fn keep_page(&mut self, page: PageNo, address: usize, refused: bool) {
+    /// The program threw the page away at the moment at which it was to leave.
+    fn thrown_away(&mut self, page: PageNo) {
+        if let Some((address, _)) = self.world.regions.address(page) {
+            self.drop_contents(address, address + PAGE_BYTES, Event::Discard);
+        }
+    }
+
+    fn keep_page(&mut self, page: PageNo, address: usize, why: Why) {
         let end = address + PAGE_BYTES;
         let known = self.world.regions.at(address).is_some_and(|r| r.stays);
-        if refused && !known {
+        if why != Why::Found && !known {
             self.change(address, PAGE_BYTES, |r| r.stays = true);
             self.world.stays.locked_bytes = Some(proc::locked_bytes().unwrap_or(0));
         }
@@ -84,7 +109,7 @@ impl Live {
         self.adopt(address, end);
         if self.pager.state(page) == State::Untouched && self.world.is_changing() {
             // It moved at this moment, and is adopted where it is.
-            self.world.stayed(page, refused);
+            self.world.stayed(page, why);
         }
     }
 

@@ -403,8 +403,21 @@ impl World {
         count
     }
 
-    /// Takes `run` out of the program.
+    /// Takes `run` out of the program, but for pages whose mapping is changing: where they were may be something else.
     fn detach_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        if self.is_calm() {
+            return self.detach_calm_run(run, out);
+        }
+        for page in run.iter() {
+            let address = self.regions.address(page).map(|found| found.0);
+            match address.and_then(|at| self.change_at(at)) {
+                None => self.detach_calm_run(PageRange::one(page), out),
+                Some(_) => out.push(PageOutcome::Refused(Refusal::Busy)),
+            }
+        }
+    }
+
+    fn detach_calm_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         self.each_segment(run, out, |world, segment, out| {
             if segment.region.holds_no_victim() {
                 out.extend((0..segment.pages).map(|_| PageOutcome::Refused(Refusal::Busy)));
@@ -469,13 +482,17 @@ impl World {
     fn moved_out(&mut self, page: PageNo, place: Place) -> PageOutcome {
         let content = self.frames.content(place);
         let zero = is_zero(content);
-        let hash = if zero {
+        let hash = self.hash_of(content, zero);
+        self.staged.insert(page, place);
+        PageOutcome::Detached { hash, zero }
+    }
+
+    fn hash_of(&self, content: &[u8], zero: bool) -> ContentHash {
+        if zero {
             self.zero_hash
         } else {
             self.hasher.page(content)
-        };
-        self.staged.insert(page, place);
-        PageOutcome::Detached { hash, zero }
+        }
     }
 
     /// Gives up the memory of staged pages; their content is in the store, zero, or not wanted.
@@ -533,7 +550,7 @@ impl World {
         };
         let poisoned = self.patiently(address, |uffd| uffd.poison(address, PAGE_BYTES));
         let unwanted = self.change_at(address) == Some(Change::Removed);
-        if poisoned.stop.is_some() && !unwanted {
+        if poisoned.stop.is_some() && !unwanted && !self.is_mapped_over(address) {
             crate::start::fatal(&[
                 "outpage: a page could not be read back and this kernel cannot signal it; the program ends",
             ]);

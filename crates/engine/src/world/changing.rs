@@ -6,10 +6,12 @@
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
-use outpage_sys::uffd::{Change, Outcome, Stop, Uffd};
+use outpage_sys::uffd::{Change, Message, Outcome, Stop, Uffd};
 
 use super::World;
 use crate::frames::Place;
+use crate::releaser::Released;
+use crate::stays::Why;
 
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
 pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
@@ -33,6 +35,12 @@ impl World {
     /// Whether a change is known, or a thread is at one that it has not told of.
     pub(crate) fn is_changing(&self) -> bool {
         !self.is_calm() || self.uffd.is_changing(self.frames.span().0)
+    }
+
+    /// Whether something else was mapped at `address` by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`): nobody
+    /// wants what is known there.
+    pub(super) fn is_mapped_over(&self, address: usize) -> bool {
+        !self.uffd.is_changing(address) && !self.uffd.is_registered(address)
     }
 
     /// Has `act` map `run`, but for pages whose mapping is changing.
@@ -98,36 +106,64 @@ impl World {
         })
     }
 
-    /// Throws the frame of the program's page at `address` away. False where the kernel refuses.
-    pub(super) fn release_in_program(&self, address: usize) -> bool {
+    /// Throws the frame of the program's page at `address` away.
+    ///
+    /// # Errors
+    /// Why it stays.
+    pub(super) fn release_in_program(&self, address: usize) -> Result<(), Why> {
         let address = match self.change_at(address) {
             // The program has it done.
-            Some(Change::Removed) => return true,
+            Some(Change::Removed) => return Ok(()),
             Some(Change::Moved) => self.uffd.moved_to(address),
             None => address,
         };
         let released = self.releaser.release(address, PAGE_BYTES, &self.uffd);
-        released.bytes > 0
+        match self.refusal(address, released) {
+            Some(why) => Err(why),
+            None if released.bytes > 0 || released.refused => Ok(()),
+            None => Err(Why::Found),
+        }
+    }
+
+    /// Why the kernel refused the next page; `None` if it did not, or the program threw that page away.
+    fn refusal(&self, address: usize, released: Released) -> Option<Why> {
+        if !released.refused {
+            return None;
+        }
+        if !released.heard {
+            return Some(Why::Refused);
+        }
+        // Where the kernel told that it goes and it is not there any more, the program threw it away.
+        let start = self.uffd.moved_to(address + released.bytes);
+        if !self.pagemap.page(start).is_ok_and(|page| page.empty()) {
+            return Some(Why::RefusedLate);
+        }
+        let end = start + PAGE_BYTES;
+        self.uffd.put_back(Message::Removed { start, end });
+        None
     }
 
     /// Throws `pages`, which lie from `address` on, away, or notes which of them stay.
     pub(super) fn release_or_note(&mut self, address: usize, pages: &[PageNo]) {
+        self.leave_again(pages);
         let at = |i: usize| address + i * PAGE_BYTES;
         let mut i = 0;
         while i < pages.len() {
             let still = (i..pages.len()).take_while(|&i| self.change_at(at(i)).is_none());
-            let (gone, refused) = match still.count() {
-                0 => (1, !self.release_in_program(at(i))),
+            let (gone, stays) = match still.count() {
+                0 => (1, self.release_in_program(at(i)).err()),
                 count => {
-                    let len = count * PAGE_BYTES;
-                    let released = self.releaser.release(at(i), len, &self.uffd);
+                    let released = (self.releaser).release(at(i), count * PAGE_BYTES, &self.uffd);
                     let done = released.bytes / PAGE_BYTES;
-                    (done + usize::from(released.refused), released.refused)
+                    (
+                        done + usize::from(released.refused),
+                        self.refusal(at(i), released),
+                    )
                 }
             };
             i += gone;
-            if refused {
-                self.stayed(pages[i - 1], true);
+            if let Some(why) = stays {
+                self.stayed(pages[i - 1], why);
             }
         }
     }

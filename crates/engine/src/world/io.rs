@@ -8,13 +8,16 @@ use outpage_sys::uffd::{Change, CopyMode, Stop};
 
 use super::{GAP_MAX, Mechanism, World, out_of_memory};
 use crate::frames::Place;
+use crate::hash::is_zero;
+use crate::stays::Why;
 
 impl World {
     /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
-    /// protected in place from copies, which [`Self::end_write`] gives back.
+    /// protected in place from copies, which [`Self::end_write`] gives back. Those have to have what `hash_of` says.
     pub fn frames_to_write(
         &mut self,
         pages: &[PageNo],
+        hash_of: impl Fn(PageNo) -> Option<ContentHash>,
         frames: &mut Vec<Frame>,
         copies: &mut Vec<Place>,
     ) {
@@ -26,7 +29,7 @@ impl World {
                     Ok(places) => places.start,
                     Err(error) => out_of_memory(error),
                 };
-                self.copy_out(page, place);
+                self.copy_out(page, place, hash_of(page));
                 copies.push(place);
                 place
             });
@@ -36,7 +39,7 @@ impl World {
 
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
     /// whatever the frame holds: nobody will read it.
-    fn copy_out(&mut self, page: PageNo, place: Place) {
+    fn copy_out(&mut self, page: PageNo, place: Place, hash: Option<ContentHash>) {
         let Some((before, _)) = self.regions.address(page) else {
             return;
         };
@@ -45,7 +48,12 @@ impl World {
         let mut last_look = false;
         loop {
             let read = self.memory.read(address, self.frames.content_mut(place));
-            if read == Ok(PAGE_BYTES) || self.change_at(before) == Some(Change::Removed) {
+            // Where it was moved away and nobody told yet, something else may be there.
+            let content = self.frames.content(place);
+            let found = Some(self.hash_of(content, is_zero(content)));
+            if read == Ok(PAGE_BYTES) && found == hash
+                || self.change_at(before) == Some(Change::Removed)
+            {
                 return;
             }
             if last_look {
@@ -58,9 +66,11 @@ impl World {
         }
     }
 
-    /// A page that cannot be copied is gone, or the program ends: it would find other content there.
+    /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
     fn expect_absent(&self, page: PageNo, address: usize, read: Result<usize, Errno>) {
-        if self.pagemap.page(address).is_ok_and(|page| !page.present()) {
+        if self.pagemap.page(address).is_ok_and(|page| !page.present())
+            || self.is_mapped_over(address)
+        {
             return;
         }
         crate::start::fatal(&[
@@ -69,7 +79,11 @@ impl World {
                 page.raw()
             ),
             " through /proc/self/mem (",
-            read.map_or_else(Errno::text, |_| "less than a page"),
+            match read {
+                Ok(PAGE_BYTES) => "it changed while it was protected",
+                Ok(_) => "less than a page",
+                Err(error) => error.text(),
+            },
             "); the program ends",
         ]);
     }
@@ -125,7 +139,7 @@ impl World {
         if let Some((address, _)) = self.regions.address(page)
             && !self.copy_protected(address, place)
         {
-            self.stayed(page, false);
+            self.stayed(page, Why::Found);
         }
         self.frames.set_free(place);
     }

@@ -65,12 +65,14 @@ impl World {
         let read = self
             .memory
             .read(segment.at(i), self.frames.content_mut(place));
-        if read != Ok(PAGE_BYTES) {
+        // What was moved away since it was protected was not what was read.
+        let changing = self.change_at(segment.at(i)).is_some();
+        if read != Ok(PAGE_BYTES) || changing || self.uffd.is_changing(segment.at(i)) {
             self.frames.set_free(place);
             return self.refuse_protected(segment.at(i));
         }
         if self.mechanism == Mechanism::Move {
-            if !self.release_in_program(segment.at(i)) {
+            if self.release_in_program(segment.at(i)).is_err() {
                 self.frames.set_free(place);
                 return self.refuse_protected(segment.at(i));
             }
@@ -78,11 +80,7 @@ impl World {
         }
         let content = self.frames.content(place);
         let zero = is_zero(content);
-        let hash = if zero {
-            self.zero_hash
-        } else {
-            self.hasher.page(content)
-        };
+        let hash = self.hash_of(content, zero);
         self.frames.set_free(place);
         PageOutcome::Detached { hash, zero }
     }

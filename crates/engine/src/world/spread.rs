@@ -38,6 +38,7 @@ impl World {
     /// [`GAP_MAX`] pages lie between two, none of which the program has.
     pub fn detach(&mut self, runs: &[PageRange], out: &mut Vec<PageOutcome>) {
         if runs.len() > 1
+            && self.is_calm()
             && let Some(segment) = self.movable(span(runs))
             && let Some(places) = self.frames.take_empty_run(segment.pages as u32)
         {

@@ -17,7 +17,7 @@ use core::fmt;
 pub use backlog::Change;
 pub use features::Features;
 pub use message::{Fault, FaultAccess, FaultKind, Message};
-pub use ops::{CopyMode, MoveMode, Outcome, Stop};
+pub use ops::{CopyMode, MoveMode, Outcome, Stop, is_changing};
 pub use run::MoveOutcome;
 
 use crate::fd::{self, Fd};
@@ -265,14 +265,14 @@ impl Uffd {
         process::yield_now();
     }
 
-    /// Reads what waits, as [`Self::gather`] does, but for what `take` keeps of each message.
-    pub fn gather_but(&self, take: &mut dyn FnMut(Message) -> [Option<Message>; 2]) {
+    /// Reads what waits, as [`Self::gather`] does, up to a message that `take` keeps.
+    pub fn gather_but(&self, take: &mut dyn FnMut(Message) -> Option<Message>) {
         let mut message = [Message::Other];
         while let Ok(1) = self.read_now(&mut message) {
-            take(message[0])
-                .into_iter()
-                .flatten()
-                .for_each(|left| self.put_back(left));
+            let Some(left) = take(message[0]) else {
+                return;
+            };
+            self.put_back(left);
         }
     }
 
@@ -378,8 +378,13 @@ fn handshake(fd: &Fd, features: Features) -> Result<Features, Errno> {
 
 /// Makes an ioctl whose argument is a structure that the kernel reads and writes.
 fn ioctl<T>(fd: &Fd, request: usize, argument: &mut T) -> Result<(), Errno> {
+    ioctl_of(fd.number(), request, argument)
+}
+
+/// The same, of descriptor number `fd`.
+fn ioctl_of<T>(fd: i32, request: usize, argument: &mut T) -> Result<(), Errno> {
     let at = core::ptr::from_mut(argument) as usize;
     // SAFETY: `abi` pairs every request with the structure of its size; what the request does to the
     // program's memory is covered by the crate's rule on addresses.
-    unsafe { syscall3(libc::SYS_ioctl, fd.number() as usize, request, at) }.map(drop)
+    unsafe { syscall3(libc::SYS_ioctl, fd as usize, request, at) }.map(drop)
 }

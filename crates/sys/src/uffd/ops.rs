@@ -2,7 +2,7 @@
 
 use outpage_core::units::PAGE_BYTES;
 
-use super::{Uffd, abi, ioctl};
+use super::{Uffd, abi, ioctl, ioctl_of};
 use crate::raw::Errno;
 
 /// How far a call came.
@@ -137,24 +137,20 @@ impl Uffd {
     }
 
     fn fill(&self, request: usize, start: usize, len: usize) -> Outcome {
-        let mut fill = abi::Fill {
-            range: abi::Range::new(start, len),
-            mode: 0,
-            done: 0,
-        };
-        let result = ioctl(&self.fd, request, &mut fill);
-        outcome(result, fill.done, len)
+        fill(self.descriptor(), request, start, len)
     }
 
     /// Whether a thread is changing the address space and has not been heard yet, or has not gone on yet. `page` is
-    /// any page of private anonymous memory.
-    ///
-    /// Asks for what that memory does not have (UFFDIO_CONTINUE, Linux 5.13), which the kernel refuses by `EAGAIN`
-    /// meanwhile and otherwise by another error. Older kernels always say no.
+    /// any page of private anonymous memory. See [`is_changing`].
     #[must_use]
     pub fn is_changing(&self, page: usize) -> bool {
-        let outcome = self.fill(abi::CONTINUE, page, PAGE_BYTES);
-        outcome.stop == Some(Stop::Again)
+        is_changing(self.descriptor(), page)
+    }
+
+    /// The number of its descriptor, for [`is_changing`].
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.fd.number()
     }
 
     /// Whether `page`, which is not [changing](Self::is_changing), lies in private anonymous memory that is registered. By the same
@@ -194,6 +190,26 @@ const fn dont_wake(yes: bool) -> u64 {
 
 /// Reads the answer of a call that counts: `done` holds bytes, or an error when there are none.
 /// A count short of `len` comes with `EAGAIN` whatever the cause was.
+/// Whether a thread is changing the address space that the userfaultfd of number `descriptor` watches, as [`Uffd::is_changing`] says,
+/// for a thread that does not have the `Uffd`.
+///
+/// Asks for what that memory does not have (UFFDIO_CONTINUE, Linux 5.13), which the kernel refuses by `EAGAIN`
+/// meanwhile and otherwise by another error. Older kernels always say no.
+#[must_use]
+pub fn is_changing(descriptor: i32, page: usize) -> bool {
+    fill(descriptor, abi::CONTINUE, page, PAGE_BYTES).stop == Some(Stop::Again)
+}
+
+fn fill(descriptor: i32, request: usize, start: usize, len: usize) -> Outcome {
+    let mut fill = abi::Fill {
+        range: abi::Range::new(start, len),
+        mode: 0,
+        done: 0,
+    };
+    let result = ioctl_of(descriptor, request, &mut fill);
+    outcome(result, fill.done, len)
+}
+
 fn outcome(result: Result<(), Errno>, done: i64, len: usize) -> Outcome {
     match result {
         Ok(()) => Outcome {
