@@ -83,6 +83,49 @@ fn a_benchmark_that_cannot_be_is_refused_at_the_start() {
     refused(&bench("events", "--pairs=0"), 64, &["'0'"]);
 }
 
+/// README's picture is what the command draws, byte for byte, from the result that is stored beside it.
+#[test]
+fn a_stored_benchmark_is_drawn_as_it_stands_in_the_documents() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let result = docs.join("results/kernel.json");
+    let result = result.to_str().expect("UTF-8");
+    let directory = tempfile::tempdir().expect("directory");
+    let drawn = directory.path().join("kernel.svg");
+    let phases =
+        "sor sweeps,lu build,moc1 p0,moc1 gaps,moc1 p1,moc4 p1,random touches,random check";
+    let output = common::outpage(&["bench", "plot", result, "--phases", phases, "-o"])
+        .arg(&drawn)
+        .output()
+        .expect("outpage");
+    assert!(output.status.success(), "{output:?}");
+    let read = |path: &Path| fs::read_to_string(path).expect("a picture");
+    assert!(
+        read(&drawn) == read(&docs.join("kernel.svg")),
+        "docs/kernel.svg is out of date: docs/performance.md has the command that draws it"
+    );
+}
+
+#[test]
+fn what_is_no_stored_benchmark_is_not_drawn() {
+    let plot = |result: &'static str| ["bench", "plot", result, "-o", "/no/such/x.svg"];
+    refused(&plot("/no/such"), 66, &["/no/such"]);
+    refused(&plot("/proc/self/comm"), 65, &["comm", "bench kernel"]);
+    let stored = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/results/kernel.json"
+    );
+    refused(&plot(stored), 74, &["/no/such/x.svg"]);
+    let phase = [
+        "bench",
+        "plot",
+        stored,
+        "--phases=sor dances",
+        "-o",
+        "x.svg",
+    ];
+    refused(&phase, 64, &["'sor dances'", "sor sweeps, lu build"]);
+}
+
 /// As `run` refuses them: in the words of the policy, with what is allowed.
 #[test]
 fn settings_of_read_ahead_that_cannot_be_are_refused() {

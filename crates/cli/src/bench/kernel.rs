@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use outpage_engine::config::parse_size;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::guard::Guard;
@@ -95,7 +95,7 @@ fn in_mib(bytes: &[u64]) -> String {
 }
 
 /// Whose paging a run had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// `outpage run`.

@@ -19,6 +19,7 @@ mod launch;
 mod machine;
 mod pageout;
 mod pairs;
+mod plot;
 mod progress;
 mod readahead;
 mod readahead_report;
@@ -33,6 +34,8 @@ use std::time::Duration;
 use outpage_engine::config::parse_memory;
 
 use launch::{Ending, Spec};
+
+use crate::error::CliError;
 
 /// Exit status "a resource is unavailable" (EX_UNAVAILABLE of sysexits.h): the machine lacks something.
 const EXIT_LACKS: u8 = 69;
@@ -87,6 +90,8 @@ enum Mode {
     /// The tables are Markdown. What reads more than 1.5 times as many pages as `none`, or takes more than
     /// 1.05 times as long, is in bold.
     Adversaries(Box<adversaries::Options>),
+    /// Draw a stored result of `bench kernel` as a picture
+    Plot(plot::Options),
     /// Measure the simulator: references, faults and decoded references a second
     Sim(sim::Options),
     /// Undo what is written to stdin once it closes
@@ -180,6 +185,14 @@ pub enum BenchError {
     Usage(String),
     /// A run failed or its contents were wrong, or the machine did not do what it was told.
     Failed(String),
+    /// A file cannot be read or written, or holds something else.
+    File(CliError),
+}
+
+impl From<CliError> for BenchError {
+    fn from(error: CliError) -> Self {
+        Self::File(error)
+    }
 }
 
 impl BenchError {
@@ -190,14 +203,17 @@ impl BenchError {
             Self::Lacks(_) => EXIT_LACKS,
             Self::Usage(_) => EXIT_USAGE,
             Self::Failed(_) => EXIT_FAILED,
+            Self::File(error) => error.code,
         }
     }
 }
 
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Lacks(text) | Self::Usage(text) | Self::Failed(text)) = self;
-        f.write_str(text)
+        match self {
+            Self::Lacks(text) | Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::File(error) => f.write_str(&error.text),
+        }
     }
 }
 
@@ -217,6 +233,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Pageout(options) => pageout::run(options),
         Mode::Readahead(options) => readahead::run(options),
         Mode::Adversaries(options) => adversaries::run(options),
+        Mode::Plot(options) => plot::run(options),
         Mode::Sim(options) => sim::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),
     }
