@@ -1,7 +1,7 @@
 #!/bin/bash
 # Records the page references of real programs, at small sizes, for `outpage replay`.
 #
-# Each program runs once with 8 MiB of RAM (docs/sim.md says what such a trace holds). Of a program of
+# Each program runs once with 8 MiB of RAM (docs/simulator.md says what such a trace holds). Of a program of
 # several processes the trace of the one with the most references is kept.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             eprintln!(
                 "usage: cargo xtask tidy              check the rules of the architecture and the style\n       \
                  cargo xtask census            check docs/census against the kernel's headers, the hooks and the tests\n       \
-                 cargo xtask census --write    write README's table and docs/compatibility.md from it"
+                 cargo xtask census --write    write docs/compatibility.md from it"
             );
             ExitCode::from(64)
         }

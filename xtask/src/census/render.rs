@@ -1,4 +1,4 @@
-//! What is written from the census: README's table of exceptions, and `docs/compatibility.md`.
+//! What is written from the census: `docs/compatibility.md`.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,22 +7,33 @@ use std::path::Path;
 
 use super::table::{Census, Row, Seen};
 
-const README: &str = "README.md";
-const BEGIN: &str = "<!-- docs/census/exceptions.toml: cargo xtask census --write -->";
-const END: &str = "<!-- end -->";
 const COMPATIBILITY: &str = "docs/compatibility.md";
 
 const HEAD: &str = "\
 # Compatibility
 
+A program under `outpage run` calls `mlockall`. As long as it fits its limit, the call does what it always does. Once
+it is paged, the call is refused with `ENOMEM`, for pages that are out cannot be locked in RAM. So this chapter has two
+parts: [what changes for a program](#what-changes-for-a-program), and [every system call](#every-system-call) with the
+test that holds what is said of it.
+
+This file is written from `docs/census/` by `cargo xtask census --write`. `cargo xtask census` fails when a system call
+or flag of the installed kernel headers is missing there, a named test does not exist, the hooks of the shim are
+others, or this file is out of date.
+
+## What changes for a program
+
+\"Paging\" means: from the moment the program no longer fits. What is not in this table is as without Outpage.
+
+";
+
+const CALLS: &str = "
+## Every system call
+
 What every system call of x86-64 Linux, up to 6.18, does to memory, address spaces, processes and descriptors that
 Outpage relies on, how Outpage comes to know of it, and which test holds that. For example, `munmap` by a hand-written
 `syscall` instruction is made by the kernel, which tells the pager; `tests/programs/hostile.sh rawcalls/munmap` runs it
 on memory that is paged out.
-
-This file is written from `docs/census/` by `cargo xtask census --write`. `cargo xtask census` fails when a system call
-or flag of the installed kernel headers is missing there, a named test does not exist, the hooks of the shim are
-others, or this file or README is out of date.
 
 | how it is seen | meaning |
 |---|---|
@@ -38,48 +49,19 @@ Tests: `hostile PROGRAM VARIANT` is a case of `tests/programs/hostile.sh`, `tort
 crate's tests.
 ";
 
-/// Writes both files.
+/// Writes the file.
 ///
 /// # Errors
-/// When a file cannot be read or written, or README has no place for the table.
+/// When it cannot be written.
 pub fn write(root: &Path, census: &Census) -> io::Result<()> {
-    fs::write(root.join(COMPATIBILITY), compatibility(census))?;
-    let readme = super::read(root, README)?;
-    let new = with_table(&readme, &exceptions(census)).ok_or_else(no_markers)?;
-    fs::write(root.join(README), new)
+    fs::write(root.join(COMPATIBILITY), compatibility(census))
 }
 
-/// Files that are not as [`write()`] would write them.
-///
-/// # Errors
-/// When README cannot be read or has no place for the table.
-pub fn drift(root: &Path, census: &Census) -> io::Result<Vec<String>> {
-    let mut findings = Vec::new();
+/// What is not as [`write()`] would write it.
+pub fn drift(root: &Path, census: &Census) -> Option<String> {
     let found = super::read(root, COMPATIBILITY).unwrap_or_default();
-    if found != compatibility(census) {
-        findings.push(format!(
-            "{COMPATIBILITY} is out of date: cargo xtask census --write"
-        ));
-    }
-    let readme = super::read(root, README)?;
-    if with_table(&readme, &exceptions(census)).ok_or_else(no_markers)? != readme {
-        findings.push(format!(
-            "{README}: the table of exceptions is out of date: cargo xtask census --write"
-        ));
-    }
-    Ok(findings)
-}
-
-fn no_markers() -> io::Error {
-    let text = format!("{README}: the lines \"{BEGIN}\" and \"{END}\" are missing");
-    io::Error::new(io::ErrorKind::InvalidData, text)
-}
-
-/// The text with `table` between the markers.
-fn with_table(text: &str, table: &str) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{table}{END}{after}"))
+    (found != compatibility(census))
+        .then(|| format!("{COMPATIBILITY} is out of date: cargo xtask census --write"))
 }
 
 fn exceptions(census: &Census) -> String {
@@ -91,9 +73,9 @@ fn exceptions(census: &Census) -> String {
 }
 
 fn compatibility(census: &Census) -> String {
-    let mut text = String::from(HEAD);
+    let mut text = format!("{HEAD}{}{CALLS}", exceptions(census));
     for family in &census.families {
-        let _ = write!(text, "\n## {}\n", family.title);
+        let _ = write!(text, "\n### {}\n", family.title);
         let _ = write!(
             text,
             "\n| call or flag | what it does | seen | under Outpage | tests |\n|---|---|---|---|---|\n"
@@ -135,18 +117,5 @@ fn word(seen: Seen) -> &'static str {
         Seen::Harmless => "harmless",
         Seen::Refused => "refused",
         Seen::Unseen => "unseen",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_between_the_markers_changes() {
-        let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        let new = with_table(&text, "new\n").expect("markers");
-        assert_eq!(new, format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert_eq!(with_table("a", "new\n"), None);
     }
 }

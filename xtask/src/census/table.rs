@@ -84,7 +84,7 @@ pub struct Family {
     pub rows: Vec<Row>,
 }
 
-/// What is not as without Outpage: a row of README's table.
+/// What is not as without Outpage: a row of the first table of the chapter.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
@@ -110,7 +110,7 @@ struct ExceptionFile {
 pub struct Census {
     /// By family.
     pub families: Vec<Family>,
-    /// In README's order.
+    /// In the chapter's order.
     pub exceptions: Vec<Exception>,
 }
 
