@@ -22,7 +22,7 @@ pub const FRAMES_MIN: usize = 256;
 impl Limits {
     /// The watermarks for `frames` frames and chunks of `chunk` pages.
     ///
-    /// An eighth of the frames is staged: BSD's inactive target of a third (`bsd-vm.md` section 2)
+    /// An eighth of the frames is staged: BSD's inactive target of a third (FreeBSD's `vm_pageout`)
     /// costs a minor fault on each touch of a staged page here, where BSD's inactive pages stay
     /// mapped. A thirty-second is kept clean or free, at least two chunks, so that a page-in waits
     /// for no write.

@@ -27,7 +27,7 @@ const LOOK_EVERY: Nanos = Nanos(2_000_000);
 /// Faults in a row from one thread before the pager follows it.
 const FAITHFUL: u32 = 16;
 /// How long a thread stays bound after it was woken. A choice, measured against none at all
-/// (ARCHITECTURE.md): programs that page fault every 0.1 to 0.3 ms, and the rest is not to wait for a CPU.
+/// (docs/performance.md, "The CPU of the pager"): programs that page fault every 0.1 to 0.3 ms, and the rest is not to wait for a CPU.
 const LEASE: Nanos = Nanos(1_000_000);
 /// After a wait in which another program had the CPU, at most so many reads are awaited asleep before
 /// yielding is tried again: a try costs a time slice of some milliseconds, a read asleep 50 us. Beside a

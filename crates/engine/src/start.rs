@@ -462,8 +462,8 @@ fn window_pages(config: &Config) -> u32 {
     readahead_params(config).max_window
 }
 
-/// Zero-filled pages around a first touch: 16 to 64 cost least (`live.md` D2); the pager halves it
-/// when they come back unused.
+/// Zero-filled pages around a first touch: 16 to 64 cost least (docs/performance.md, "Zero-filled and
+/// rescued neighbours"); the pager halves it when they come back unused.
 const ZERO_AROUND: u32 = 64;
 /// Staged neighbours mapped again with a touched page: a map call costs 0.9 us for one page and 3 us for
 /// 16, a minor fault 8 us. With 0, 2, 8 and 32 `workload hotset` of 128 MiB under 64 MiB took 1.19, 1.22, 1.10

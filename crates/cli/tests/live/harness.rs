@@ -15,9 +15,9 @@ use crate::common::outpage;
 
 /// What a process may use beside its pages and their state, in bytes: the pager's fixed tables and stack,
 /// and what is not managed, that is the loader, libc, small data segments and the main thread's stack.
-/// README says as much. Measured at the most: 0.8 MiB in `fill` and `torture`, 1.5 MiB in python3 and sort.
+/// `docs/run.md`, "Memory overhead", says as much. Measured at the most: 0.8 MiB in `fill` and `torture`, 1.5 MiB in python3 and sort.
 const PROCESS_BYTES: u64 = 2 << 20;
-/// State that the pager keeps of a page that was touched, in bytes: README says how it adds up.
+/// State that the pager keeps of a page that was touched, in bytes: `docs/run.md` says how it adds up.
 const PAGE_STATE_BYTES: u64 = 32;
 /// The launcher, which is one process more. Measured: 0.46 MiB.
 const LAUNCHER_BYTES: u64 = 1 << 20;

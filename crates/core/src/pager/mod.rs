@@ -64,7 +64,7 @@ pub struct Setup {
 
 /// The most pages that one [`Action::Map`] or [`Action::Detach`] names.
 pub const RUN_PAGES_MAX: u64 = 256;
-/// Writes in flight at once; BSD allows 4 (`bsd-vm.md` section 7), today's devices profit from more.
+/// Writes in flight at once; BSD allows 4 (`nsw_wcount_async`), today's devices profit from more.
 pub const WRITES_MAX: usize = 8;
 
 /// What is known of a page beside its state.

@@ -31,7 +31,7 @@ pub(super) const SETTINGS: &[Setting] = &[
 /// Its key is the process, a guest of the host. Here it is the memory object: a guest in the simulator,
 /// a mapping in a live pager, which serves one process. Measured live, that takes far fewer major
 /// faults than one entry for all, or as many within the spread, but for `asp2` on sort, which took a
-/// seventh more; ARCHITECTURE.md has the figures.
+/// seventh more: docs/performance.md, "Whose faults share an entry of read-ahead".
 pub(super) const PARAMS: Params = Params {
     max_window: 32,
     window: 8,

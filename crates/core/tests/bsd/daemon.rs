@@ -1,4 +1,4 @@
-//! Sections 3 to 5: the daemon by itself, on pages that a test puts where it wants them.
+//! The daemon by itself, on pages that a test puts where it wants them.
 
 use outpage_core::page::{Bit, DIRTY, PageId, Pages, Queue, State};
 use outpage_core::reclaim::bsd::{

@@ -1,4 +1,4 @@
-//! Sections 7, 9, 10 and 11: faults, slots and transfers through the whole pager.
+//! Faults, slots and transfers through the whole pager.
 
 use outpage_core::contract::{Access, Event};
 use outpage_core::page::{Queue, State};

@@ -1,4 +1,4 @@
-//! Section 2: the levels.
+//! The levels of free and inactive pages, as FreeBSD's `vm_pageout` sets them.
 
 use outpage_core::reclaim::bsd::{Levels, Release};
 

@@ -5,7 +5,8 @@ use outpage_engine::session::Session;
 use super::tree::{self, Resident};
 use crate::run::shim;
 
-/// Private memory that README allows each process beside the limit: up to 4 MiB of one that has not joined.
+/// Private memory that each process may have beside the limit (docs/run.md, "Memory overhead"): up to 4 MiB of one
+/// that has not joined.
 const PROCESS_BYTES: u64 = 4 << 20;
 /// Less than this of anything is not worth a word, nor an exact look: what small programs have in shared
 /// memory and huge pages comes to nothing or to more.
