@@ -15,26 +15,30 @@ pub fn check(tree: &Tree, _: &mut Exceptions) -> Vec<Finding> {
 }
 
 fn flaw(text: &str) -> Option<(usize, &'static str)> {
-    let mut fenced = false;
-    let mut titles = Vec::new();
-    let mut first_heading = None;
-    for (number, line) in (1..).zip(text.lines()) {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if !fenced && line.starts_with('#') && line.trim_start_matches('#').starts_with(' ') {
-            first_heading.get_or_insert(number);
-            if line.starts_with("# ") {
-                titles.push(number);
-            }
-        }
-    }
+    let first_heading = headings(text).next().map(|(line, _)| line);
+    let titles: Vec<usize> = headings(text)
+        .map(|(number, _)| number)
+        .filter(|number| {
+            let line = text.lines().nth(number - 1);
+            line.is_some_and(|line| line.starts_with("# "))
+        })
+        .collect();
     match titles[..] {
         [] => Some((0, "it has no title (# ...)")),
         [title] if first_heading == Some(title) => None,
         [title] => Some((title, "the title comes after another heading")),
         [_, second, ..] => Some((second, "it has a second title")),
     }
+}
+
+/// The headings outside of code, each with its line.
+pub fn headings(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter_map(move |(number, line)| {
+        fenced ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#').strip_prefix(' ')?;
+        (!fenced && line.starts_with('#')).then(|| (number, heading.trim()))
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Rules that no compiler checks: who depends on whom, where unsafe code is, sizes, words.
 
+mod citations;
 mod crates;
 mod exceptions;
 mod lex;
@@ -57,6 +58,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("words are those of the vocabulary", words::check),
     ("every source file says what it is", words::module_docs),
     ("every markdown file has one title", markdown::check),
+    ("every document that is cited exists", citations::check),
+    ("README has at most 8192 bytes", citations::readme),
     // Last: by now every exception in use has been asked for.
     ("no exception is left over", exceptions::leftovers),
 ];

@@ -1,5 +1,6 @@
 //! The repository's text files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -16,12 +17,17 @@ pub struct Source {
     pub code: String,
 }
 
-/// All Rust, markdown and Cargo.toml files, in order of their paths.
+/// Everything that is written in words or code, in order of paths.
+#[derive(Default)]
 pub struct Tree {
-    /// The files.
+    /// Rust, Markdown, TOML, scripts and other programs.
     pub files: Vec<Source>,
+    /// The paths of all files, whatever they hold, and of all directories.
+    pub paths: BTreeSet<String>,
 }
 
+/// How the names of text files end; those of `.ci` end in nothing.
+const TEXTS: &[&str] = &[".rs", ".md", ".toml", ".sh", ".c", ".h", ".py", ".java"];
 /// Directories that hold nothing of ours.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "shared"];
 
@@ -31,38 +37,40 @@ impl Tree {
     /// # Errors
     /// When a file cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
-        let mut files = Vec::new();
-        visit(root, "", &mut files)?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files })
+        let mut tree = Self::default();
+        tree.visit(root, "")?;
+        tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(tree)
     }
 
     /// The Rust files below `crates/` and `xtask/`.
     pub fn rust(&self) -> impl Iterator<Item = &Source> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
-}
 
-fn visit(directory: &Path, prefix: &str, files: &mut Vec<Source>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = format!("{prefix}{name}");
-        if entry.file_type()?.is_dir() {
-            if !SKIPPED.contains(&name.as_str()) {
-                visit(&entry.path(), &format!("{path}/"), files)?;
+    fn visit(&mut self, directory: &Path, prefix: &str) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
             }
-        } else if name.ends_with(".rs") || name.ends_with(".md") || name == "Cargo.toml" {
-            let text = fs::read_to_string(entry.path())?;
-            let code = if name.ends_with(".rs") {
-                lex::code_only(&text)
-            } else {
-                String::new()
-            };
-            files.push(Source { path, text, code });
+            let path = format!("{prefix}{name}");
+            self.paths.insert(path.clone());
+            if entry.file_type()?.is_dir() {
+                self.visit(&entry.path(), &format!("{path}/"))?;
+            } else if prefix == ".ci/" || TEXTS.iter().any(|end| name.ends_with(end)) {
+                let text = fs::read_to_string(entry.path())?;
+                let code = if name.ends_with(".rs") {
+                    lex::code_only(&text)
+                } else {
+                    String::new()
+                };
+                self.files.push(Source { path, text, code });
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Source {
