@@ -480,7 +480,7 @@ mod tests {
         (0..500).for_each(|_| assert_eq!(hit(&mut governor), None));
         assert!(governor.allows(page, None) > 600);
         assert_eq!(governor.allows(page, stream), 0, "that is no proof yet");
-        (0..500).for_each(|_| assert_eq!(hit(&mut governor), None));
-        assert!(governor.allows(page, stream) >= 512);
+        (0..2000).for_each(|_| assert_eq!(hit(&mut governor), None));
+        assert!(governor.allows(page, stream) >= 1024);
     }
 }

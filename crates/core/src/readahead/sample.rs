@@ -51,9 +51,9 @@ impl Samples {
         }
     }
 
-    /// Whether more than half of the places are in use.
+    /// Whether more than half of the places are in use, those between others that are empty included.
     pub(super) const fn crowded(&self) -> bool {
-        self.watched * 2 > self.ring.len()
+        self.used * 2 > self.ring.len()
     }
 
     /// Whether there is no place.
