@@ -364,7 +364,7 @@ impl ReadAhead for Streams {
         self.clock += 1;
         let Some(i) = self.reading(touch.slot) else {
             let going = self.strides.as_mut()?.hit(touch.page)?;
-            return self.walk_on(going, view);
+            return going.passes_over(view).then(|| self.walk_on(going, view))?;
         };
         let mut stream = self.table[i]?;
         let touched = stream.behind.take()?;
