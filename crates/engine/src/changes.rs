@@ -117,7 +117,7 @@ impl Live {
     fn moved(&mut self, from: usize, to: usize, len: usize) {
         self.let_kept_go_in(from, from + len);
         self.world.changing.push((from, from + len, Change::Moved));
-        self.await_unmapping(to, to + len);
+        self.await_departure(to, to + len);
         let mut parts = std::mem::take(&mut self.scratch);
         self.world.regions.remove(from, from + len, &mut parts);
         for part in &parts {
@@ -132,20 +132,22 @@ impl Live {
         self.world.changing.pop();
     }
 
-    /// Something was moved to `start..end`: what is known there was unmapped by another thread, unseen by the hooks, which is about
-    /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). Nothing else is attended to: the unmapping of
-    /// where it came from may be among it.
-    fn await_unmapping(&mut self, start: usize, end: usize) {
+    /// Something was moved to `start..end`: what is known there was unmapped or moved away by another thread, unseen by the hooks,
+    /// which is about to tell, or it went by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). Threads tell in any
+    /// order; of each place the messages are in order. Nothing else is attended to: the unmapping of where it came from may be
+    /// among it.
+    fn await_departure(&mut self, start: usize, end: usize) {
         let mut calm_since = clock::now();
         while self.manages_any(start, end - start) {
             if self.world.uffd.is_changing(start) {
                 calm_since = clock::now();
             }
             self.world.uffd.let_change_pass();
-            match self.world.uffd.next_unmapping(start, end) {
-                Some((start, end)) => self.unmapped(start, end),
-                None if clock::now().0 - calm_since.0 > TELLS_WITHIN.0 => self.unmapped(start, end),
-                None => {}
+            match self.world.uffd.next_departure(start, end) {
+                Some(Message::Remapped { from, to, len }) => self.moved(from, to, len),
+                Some(Message::Unmapped { start, end }) => self.unmapped(start, end),
+                _ if clock::now().0 - calm_since.0 > TELLS_WITHIN.0 => self.unmapped(start, end),
+                _ => {}
             }
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Check {
     found: Vec<Found>,
     /// What the last look found stale.
     stale: Vec<(usize, usize)>,
+    /// Children of forks that no hook sees might get memory of which a part is paged out.
+    pub(crate) unmarked: bool,
 }
 
 /// Differences that one look puts right; the next one finds the others. So the list takes no memory, whatever the program maps.
@@ -73,11 +75,12 @@ impl Comparison<'_> {
         *self.parts = parts;
     }
 
-    /// A mapping that could be managed; one that nobody knows is noted if it is `wanted`.
+    /// A mapping that could be managed; what nobody knows of it is noted if it is `wanted`, or if the rest is managed: it grew.
     fn mapping(&mut self, start: usize, end: usize, prot: i32, wanted: bool) {
         self.nothing_up_to(start);
         let mut parts = std::mem::take(self.parts);
         self.regions.within(start, end, &mut parts);
+        let wanted = wanted || !parts.is_empty();
         let mut at = start;
         for part in &parts {
             if wanted && at < part.start {
@@ -162,6 +165,9 @@ impl Live {
         if listed.is_ok() && !before && !self.world.is_changing() {
             found.iter().for_each(|&found| self.put_right(found));
             self.remember_stale(&found);
+            if std::mem::take(&mut self.check.unmarked) {
+                self.keep_from_children();
+            }
         }
         (self.check.list, self.check.found) = (list, found);
         self.check.file = Some(file);
@@ -186,7 +192,11 @@ impl Live {
 
     fn put_right(&mut self, found: Found) {
         match found {
-            Found::Stale(start, end) if self.is_stale(start, end) => self.unmapped(start, end),
+            Found::Stale(start, end)
+                if self.is_stale(start, end) && !self.world.uffd.has_registered(start) =>
+            {
+                self.unmapped(start, end);
+            }
             Found::Stale(..) => {}
             Found::Protected(start, end, prot) => {
                 self.change(start, end - start, |r| r.prot = prot);
@@ -222,9 +232,10 @@ mod tests {
             found: &mut found,
             at: 0,
         };
-        // Of the first region the end is gone; a larger mapping lies around the second, of which a part may only be read.
+        // Of the first region the end is gone; a larger mapping lies around the second, of which a part may only be read. Nobody asks
+        // for that one, but the kernel joins nothing that is registered with what is not.
         comparison.mapping(0x1000, 0x2000, RW, false);
-        comparison.mapping(0x4000, 0x6000, RW, true);
+        comparison.mapping(0x4000, 0x6000, RW, false);
         comparison.mapping(0x6000, 0x8000, libc::PROT_READ, true);
         comparison.mapping(0xB000, 0xC000, RW, false);
         comparison.nothing_up_to(usize::MAX);

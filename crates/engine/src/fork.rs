@@ -311,9 +311,9 @@ impl Live {
     }
 
     /// What no hook sees forked gets no managed memory (`changes`).
-    fn keep_from_children(&self) {
-        // What was unmapped at this moment is told of soon.
-        let _ = self.give_to_children(false);
+    pub(crate) fn keep_from_children(&mut self) {
+        // What was unmapped or moved at this moment is told of soon.
+        self.check.unmarked = self.give_to_children(false).is_err();
     }
 
     /// Registers `region`, or of it what the child has: an unmapping by another thread of the parent's, unseen by the

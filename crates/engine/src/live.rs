@@ -526,10 +526,10 @@ impl Live {
 
     /// Frames that an earlier call allocated beside the pool go back to the kernel.
     pub(crate) fn trim(&mut self) {
-        let used = self.pager.frames_used() + self.world.frames.free();
-        let limit = self.pager.limits().frames;
-        if used > limit {
-            self.world.frames.give_back(used - limit);
+        let (used, limit) = (self.pager.frames_used(), self.pager.limits().frames);
+        let excess = self.world.frames_too_many(used, limit);
+        if excess > 0 {
+            self.world.frames.give_back(excess);
         }
     }
 

@@ -333,6 +333,9 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
         total,
     ));
     live.pool = pool + contiguous::kept();
+    if mechanism == Mechanism::WriteProtect {
+        live.world.bound_outside(pool);
+    }
     live.device = device;
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;

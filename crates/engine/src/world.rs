@@ -19,14 +19,16 @@ use crate::hash::{Hasher, is_zero};
 use crate::regions::{Region, Regions};
 use crate::releaser::Releaser;
 use crate::staged::Staged;
-use crate::stays::Stays;
+use crate::stays::{Stays, Why};
 
 mod changing;
 mod io;
+mod outside;
 mod protect;
 mod spread;
 
 use changing::KEPT;
+use outside::Outside;
 pub use spread::GAP_MAX;
 
 /// The most pages one call acts on.
@@ -76,6 +78,8 @@ pub struct World {
     pub(crate) memory: Memory,
     /// Pages that could not be released.
     pub(crate) stays: Stays,
+    /// Pages that wait outside the program.
+    outside: Outside,
     moves: Vec<MoveOutcome>,
     flags: Vec<PageFlags>,
     recent: [(usize, usize); 4],
@@ -129,6 +133,7 @@ impl World {
             pagemap,
             memory,
             stays: Stays::new(),
+            outside: Outside::unbounded(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             flags: vec![PageFlags::default(); RUN_PAGES],
             recent: [(0, 0); 4],
@@ -224,10 +229,7 @@ impl World {
     fn zero_by_move(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let mut i = 0;
         while i < segment.pages {
-            let places = match self.frames.take((segment.pages - i) as u32, true) {
-                Ok(places) => places,
-                Err(error) => out_of_memory(error),
-            };
+            let places = self.take_frames((segment.pages - i) as u32, true);
             self.move_in(segment, i, places, MoveMode::default(), out);
             for (place, &outcome) in places.iter().zip(&out[out.len() - places.count as usize..]) {
                 if outcome == KEPT {
@@ -260,36 +262,37 @@ impl World {
                     PageOutcome::Done
                 }
                 MoveOutcome::Changing => self.not_now(segment.at(i + k), place),
-                refused => self.copy_in(segment, i + k, place, refused),
+                MoveOutcome::Exists => self.not_copied(segment, i + k, place),
+                _ => self.copy_page_in(segment, i + k, place),
             });
         }
     }
 
     /// What a move could not do, a copy does: into ranges whose protection differs from staging's.
-    fn copy_in(
-        &mut self,
-        segment: Segment,
-        i: usize,
-        place: Place,
-        refused: MoveOutcome,
-    ) -> PageOutcome {
-        let outcome = if refused == MoveOutcome::Exists {
-            PageOutcome::Refused(Refusal::Present)
-        } else {
-            let (at, from) = (segment.at(i), self.frames.address(place));
-            let copied = self.patiently(at, |uffd| {
-                uffd.copy(at, from, PAGE_BYTES, CopyMode::default())
-            });
-            match copied.stop {
-                None => PageOutcome::Done,
-                Some(Stop::Again) => return self.not_now(at, place),
-                Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
-                Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
-                Some(_) => PageOutcome::Refused(Refusal::Gone),
-            }
+    fn copy_page_in(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+        let (at, from) = (segment.at(i), self.frames.address(place));
+        let copied = self.patiently(at, |uffd| {
+            uffd.copy(at, from, PAGE_BYTES, CopyMode::default())
+        });
+        let outcome = match copied.stop {
+            None => PageOutcome::Done,
+            Some(Stop::Again) => return self.not_now(at, place),
+            Some(Stop::Exists) => return self.not_copied(segment, i, place),
+            Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+            Some(_) => PageOutcome::Refused(Refusal::Gone),
         };
         self.frames.set_free(place);
         outcome
+    }
+
+    /// The program has that page.
+    fn not_copied(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+        if self.mechanism == Mechanism::WriteProtect {
+            // It never left, and may have been written since.
+            self.stayed(segment.page(i), Why::Found);
+        }
+        self.frames.set_free(place);
+        PageOutcome::Refused(Refusal::Present)
     }
 
     fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
@@ -370,10 +373,7 @@ impl World {
         if segment.plain {
             self.move_in(segment, i, places, how, out);
         } else {
-            for (k, place) in places.iter().enumerate() {
-                let outcome = self.copy_in(segment, i + k, place, MoveOutcome::Absent);
-                out.push(outcome);
-            }
+            self.copy_run_in(segment, i, places, out);
         }
         let fared = out.len() - count;
         for k in (0..count).filter(|k| out[fared + k] != KEPT) {
@@ -533,6 +533,9 @@ impl World {
 
     /// In a forked child: a page that is staged in place is protected again.
     pub fn protect_again(&mut self, page: PageNo) {
+        if self.staged.get(page).is_some() {
+            return;
+        }
         if let Some((address, _)) = self.regions.address(page) {
             let _ = self.patiently(address, |uffd| {
                 uffd.write_protect(address, PAGE_BYTES, true)

@@ -6,10 +6,9 @@ use outpage_store::Frame;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Stop};
 
-use super::{GAP_MAX, Mechanism, World, out_of_memory};
+use super::{GAP_MAX, World, out_of_memory};
 use crate::frames::Place;
 use crate::hash::is_zero;
-use crate::stays::Why;
 
 impl World {
     /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
@@ -24,15 +23,16 @@ impl World {
         frames.clear();
         copies.clear();
         for &page in pages {
-            let place = self.staged.get(page).unwrap_or_else(|| {
-                let place = match self.frames.take(1, false) {
-                    Ok(places) => places.start,
-                    Err(error) => out_of_memory(error),
-                };
+            let staged = self.staged.get(page);
+            let place = if let Some(place) = staged {
+                self.stays_outside(page);
+                place
+            } else {
+                let place = self.take_frames(1, false).start;
                 self.copy_out(page, place, hash_of(page));
                 copies.push(place);
                 place
-            });
+            };
             frames.push(self.frames.frame(place));
         }
     }
@@ -111,10 +111,8 @@ impl World {
                 continue;
             }
             let run = (i + 1..pages.len()).take_while(|&j| page(j) == page(i) + (j - i) as u64);
-            match self.frames.take(1 + run.count() as u32, false) {
-                Ok(got) => places.extend(got.iter()),
-                Err(error) => out_of_memory(error),
-            }
+            let got = self.take_frames(1 + run.count() as u32, false);
+            places.extend(got.iter());
         }
         if downward {
             places.reverse();
@@ -131,22 +129,15 @@ impl World {
         );
     }
 
-    /// A page that was read and checked waits in its frame, or protected in the program.
+    /// A page that was read and checked waits in its frame.
     pub fn stage_read(&mut self, page: PageNo, place: Place) {
-        if self.mechanism == Mechanism::Move {
-            return self.staged.insert(page, place);
-        }
-        if let Some((address, _)) = self.regions.address(page)
-            && !self.copy_protected(address, place)
-        {
-            self.stayed(page, Why::Found);
-        }
-        self.frames.set_free(place);
+        self.staged.insert(page, place);
+        self.waits_outside(page);
     }
 
     /// Copies `place` to the program, protected. A mapping that moves away meanwhile is followed. False where a page is that was never
     /// released, and is not protected.
-    fn copy_protected(&self, mut address: usize, place: Place) -> bool {
+    pub(super) fn copy_protected(&self, mut address: usize, place: Place) -> bool {
         let mode = CopyMode {
             write_protect: true,
             dont_wake: false,

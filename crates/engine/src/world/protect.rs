@@ -3,7 +3,7 @@
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::PAGE_BYTES;
 
-use super::{Mechanism, RUN_PAGES, Segment, World, out_of_memory};
+use super::{Mechanism, RUN_PAGES, Segment, World};
 use crate::hash::is_zero;
 
 impl World {
@@ -58,10 +58,7 @@ impl World {
     }
 
     fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
-        let place = match self.frames.take(1, false) {
-            Ok(places) => places.start,
-            Err(error) => out_of_memory(error),
-        };
+        let place = self.take_frames(1, false).start;
         let read = self
             .memory
             .read(segment.at(i), self.frames.content_mut(place));

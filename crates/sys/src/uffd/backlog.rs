@@ -70,20 +70,16 @@ impl Backlog {
         }
     }
 
-    pub(super) fn next_unmapping(&mut self, from: usize, to: usize) -> Option<(usize, usize)> {
-        let found = self
-            .changes
-            .iter()
-            .enumerate()
-            .find_map(|(at, message)| match *message {
-                Message::Unmapped { start, end } if start < to && from < end => {
-                    Some((at, start, end))
-                }
-                _ => None,
-            });
-        let (at, start, end) = found?;
-        self.changes.remove(at);
-        Some((start, end))
+    pub(super) fn next_departure(&mut self, from: usize, to: usize) -> Option<Message> {
+        let departs = |message: &Message| match *message {
+            Message::Unmapped { start, end } => start < to && from < end,
+            Message::Remapped {
+                from: start, len, ..
+            } => start < to && from < start + len,
+            _ => false,
+        };
+        let at = self.changes.iter().position(departs)?;
+        self.changes.remove(at)
     }
 
     pub(super) fn next_fault(&mut self) -> Option<Fault> {
@@ -173,14 +169,16 @@ mod tests {
             to: 64,
             len: 16,
         };
-        backlog.put(&[moved, Message::Unmapped { start: 16, end: 32 }]);
+        let unmapped = Message::Unmapped { start: 16, end: 32 };
+        backlog.put(&[moved, unmapped]);
         assert_eq!(backlog.change_at(16), Some(Change::Moved));
         assert_eq!(backlog.change_at(64), None);
-        assert_eq!(backlog.next_unmapping(0, 16), None);
+        assert_eq!(backlog.next_departure(0, 16), None);
         assert!(backlog.is_moved_onto(79) && !backlog.is_moved_onto(16));
         assert_eq!([backlog.moved_to(20), backlog.moved_to(32)], [68, 32]);
-        assert_eq!(backlog.next_unmapping(31, 99), Some((16, 32)));
-        assert_eq!(backlog.next_unmapping(0, 99), None);
-        assert_eq!(backlog.next_change(), Some(moved));
+        // It is known where it is before the place it left is given up.
+        assert_eq!(backlog.next_departure(31, 99), Some(moved));
+        assert_eq!(backlog.next_departure(31, 99), Some(unmapped));
+        assert_eq!(backlog.next_departure(0, 99), None);
     }
 }

@@ -229,10 +229,10 @@ impl Uffd {
         self.backlog.borrow_mut().next_change()
     }
 
-    /// The next message that something in `start..end` was unmapped, out of turn: the range that was.
+    /// The next message that something in `start..end` was unmapped or moved away, out of turn.
     #[must_use]
-    pub fn next_unmapping(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        self.backlog.borrow_mut().next_unmapping(start, end)
+    pub fn next_departure(&self, start: usize, end: usize) -> Option<Message> {
+        self.backlog.borrow_mut().next_departure(start, end)
     }
 
     /// The next fault that was read.

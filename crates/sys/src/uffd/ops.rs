@@ -161,6 +161,15 @@ impl Uffd {
         outcome.stop != Some(Stop::NoSource)
     }
 
+    /// The same, and older kernels always say no: whether `page` certainly is registered.
+    #[must_use]
+    pub fn has_registered(&self, page: usize) -> bool {
+        /// The last page of 47-bit addresses (`TASK_SIZE_MAX` in arch/x86/include/asm/page_64_types.h): the end of the main thread's stack, if
+        /// anything, which is never registered.
+        const NOWHERE: usize = (1 << 47) - 2 * PAGE_BYTES;
+        !self.is_registered(NOWHERE) && self.is_registered(page)
+    }
+
     /// Write-protects the pages of a range, or takes the protection off (UFFDIO_WRITEPROTECT).
     ///
     /// Protecting passes over pages that are not there, unless `WP_UNPOPULATED` is enabled. Taking it
