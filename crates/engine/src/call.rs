@@ -35,6 +35,8 @@ pub enum Call {
         new_len: usize,
         flags: i32,
     },
+    /// Something that is not managed took the place of what was at `addr`, `len` bytes, and the kernel does not tell.
+    Replaced { addr: usize, len: usize },
     /// `madvise(2)`.
     Madvise {
         addr: usize,
@@ -93,6 +95,7 @@ impl Call {
                 flags,
             } => [1, old, old_len, new, new_len, s(flags)],
             Self::Madvise { addr, len, advice } => [3, addr, len, s(advice), 0, 0],
+            Self::Replaced { addr, len } => [5, addr, len, 0, 0, 0],
             Self::Mprotect { addr, len, prot } => [4, addr, len, s(prot), 0, 0],
             Self::Mlock { addr, len } => [6, addr, len, 0, 0, 0],
             Self::Munlock { addr, len } => [7, addr, len, 0, 0, 0],
@@ -136,6 +139,7 @@ impl Call {
                 len: b,
                 prot: s(c),
             },
+            5 => Self::Replaced { addr: a, len: b },
             6 => Self::Mlock { addr: a, len: b },
             7 => Self::Munlock { addr: a, len: b },
             9 => Self::ForkPrepare { stack: a, tls: b },

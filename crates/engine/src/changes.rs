@@ -154,14 +154,15 @@ impl Live {
 
     /// The kernel has mapped something at `start..end` since. What is known there was unmapped: by a thread that is about
     /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). But what was found by a look at the
-    /// mappings (`check`) may be this very one.
+    /// mappings (`check`) may be this very one: then it is registered.
     fn make_known_room(&mut self, start: usize, end: usize) {
         while self.world.uffd.is_changing(start) || !self.world.uffd.is_calm() {
             self.attend_to_changes();
         }
         let mut parts = std::mem::take(&mut self.scratch);
         self.world.regions.within(start, end, &mut parts);
-        parts.retain(|part| !part.found);
+        let uffd = &self.world.uffd;
+        parts.retain(|part| !part.found || !uffd.is_registered(part.start));
         let stale = parts.clone();
         self.scratch = parts;
         for part in stale {

@@ -7,9 +7,9 @@
 use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
-use outpage_sys::clock;
 use outpage_sys::maps::{Entry, List};
 use outpage_sys::raw::Errno;
+use outpage_sys::{clock, map};
 
 use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
 use crate::live::{Live, TICK};
@@ -51,6 +51,8 @@ struct Comparison<'a> {
     regions: &'a Regions,
     parts: &'a mut Vec<Region>,
     found: &'a mut Vec<Found>,
+    /// Whether faults at an address come to the pager.
+    served: &'a dyn Fn(usize) -> bool,
     /// What lies below is compared.
     at: usize,
 }
@@ -86,7 +88,9 @@ impl Comparison<'_> {
             if wanted && at < part.start {
                 self.note(Found::Unknown(at, part.start, prot));
             }
-            if part.prot != prot {
+            if !(self.served)(part.start) {
+                self.note(Found::Stale(part.start, part.end));
+            } else if part.prot != prot {
                 self.note(Found::Protected(part.start, part.end, prot));
             }
             at = part.end;
@@ -147,10 +151,12 @@ impl Live {
         list.resize(LIST_BYTES, 0);
         found.clear();
         let statics = crate::start::statics();
+        let uffd = &self.world.uffd;
         let mut comparison = Comparison {
             regions: &self.world.regions,
             parts: &mut self.scratch,
             found: &mut found,
+            served: &|address| uffd.is_registered(address),
             at: 0,
         };
         let listed = file.for_each(&mut list, |entry| {
@@ -196,6 +202,8 @@ impl Live {
                 if self.is_stale(start, end) && !self.world.uffd.has_registered(start) =>
             {
                 self.unmapped(start, end);
+                // Children may have what lies there now.
+                let _ = map::madvise(start, end - start, libc::MADV_DOFORK);
             }
             Found::Stale(..) => {}
             Found::Protected(start, end, prot) => {
@@ -225,11 +233,13 @@ mod tests {
         regions.add(0x1000, 0x3000, RW, false);
         regions.add(0x5000, 0x8000, RW, false);
         regions.add(0x9000, 0xA000, RW, false);
+        regions.add(0xD000, 0xE000, RW, false);
         let (mut parts, mut found) = (Vec::new(), Vec::new());
         let mut comparison = Comparison {
             regions: &regions,
             parts: &mut parts,
             found: &mut found,
+            served: &|address| address != 0xD000,
             at: 0,
         };
         // Of the first region the end is gone; a larger mapping lies around the second, of which a part may only be read. Nobody asks
@@ -238,6 +248,8 @@ mod tests {
         comparison.mapping(0x4000, 0x6000, RW, false);
         comparison.mapping(0x6000, 0x8000, libc::PROT_READ, true);
         comparison.mapping(0xB000, 0xC000, RW, false);
+        // Something like it, which is not served.
+        comparison.mapping(0xD000, 0xE000, RW, false);
         comparison.nothing_up_to(usize::MAX);
         assert_eq!(
             found,
@@ -246,6 +258,7 @@ mod tests {
                 Found::Unknown(0x4000, 0x5000, RW),
                 Found::Protected(0x6000, 0x8000, libc::PROT_READ),
                 Found::Stale(0x9000, 0xA000),
+                Found::Stale(0xD000, 0xE000),
             ]
         );
     }

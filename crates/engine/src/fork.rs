@@ -172,6 +172,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
         .ok()
         .and_then(|mut p| p.take())
         .expect("put there above");
+    live.attend_to_changes();
     live.keep_from_children();
     live.let_fork_keeps_go();
     let pid = engine.forked_pid.load(Ordering::SeqCst);
@@ -310,10 +311,21 @@ impl Live {
         result
     }
 
-    /// What no hook sees forked gets no managed memory (`changes`).
+    /// What no hook sees forked gets no managed memory (`changes`). Where a thread has mapped something else over it and was not
+    /// heard yet, that is not to be kept from anybody: then all of it waits for the next look at the mappings.
     pub(crate) fn keep_from_children(&mut self) {
-        // What was unmapped or moved at this moment is told of soon.
-        self.check.unmarked = self.give_to_children(false).is_err();
+        self.check.unmarked = true;
+        if self.world.is_changing() {
+            return;
+        }
+        // What a thread unmaps at this moment it tells of soon.
+        let marked = self.give_to_children(false);
+        if self.world.is_changing() {
+            // What was there before is still known here, and so is what was marked in its place.
+            let _ = self.give_to_children(true);
+            return;
+        }
+        self.check.unmarked = marked.is_err();
     }
 
     /// Registers `region`, or of it what the child has: an unmapping by another thread of the parent's, unseen by the

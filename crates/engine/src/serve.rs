@@ -51,6 +51,11 @@ impl Live {
                 new_len,
                 flags,
             } => unit(self.remapped([old, page_up(old_len)], [new, page_up(new_len)], flags)),
+            Call::Replaced { addr, len } => {
+                self.attend_to_changes();
+                self.unmapped(addr, addr + page_up(len));
+                0
+            }
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
             Call::Mlock { addr, len } => self.lock(addr, len, true),

@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 35] {
+pub fn entries() -> [Entry; 36] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -76,6 +76,7 @@ pub fn entries() -> [Entry; 35] {
         entry!(c"pkey_mprotect", pkey_mprotect, false),
         entry!(c"execveat", execveat, false),
         entry!(c"fexecve", fexecve, false),
+        entry!(c"shmat", shmat, false),
         entry!(c"mlock", mlock, false),
         entry!(c"mlock2", mlock2, false),
         entry!(c"munlock", munlock, false),
@@ -192,6 +193,10 @@ extern "C" fn brk(addr: usize) -> c_int {
     unsafe { current.write_volatile(now) };
     let failed = now < addr;
     c_result(if failed { -(libc::ENOMEM as isize) } else { 0 }) as c_int
+}
+
+extern "C" fn shmat(id: c_int, addr: usize, flags: c_int) -> isize {
+    c_result(memory::shmat(id, addr, flags))
 }
 
 extern "C" fn mlock(addr: usize, len: usize) -> c_int {

@@ -212,6 +212,50 @@ pub fn pkey_mprotect(addr: usize, len: usize, prot: i32, key: i32) -> isize {
     })
 }
 
+/// shmat(2). Over managed memory (`SHM_REMAP`) the kernel tells the pager nothing, so the hook does.
+pub fn shmat(id: i32, addr: usize, flags: i32) -> isize {
+    let trace = trace::begin(trace::Hook::Mmap);
+    let len = if flags & libc::SHM_REMAP != 0 {
+        segment_bytes(id)
+    } else {
+        0
+    };
+    let args = [id as usize, addr, flags as usize, 0, 0, 0];
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_shmat, args) };
+    let result = run(none, direct, |engine| {
+        let _order = Order::take();
+        let at = direct();
+        if at >= 0 && len > 0 {
+            let addr = at as usize;
+            engine.call(Call::Replaced { addr, len });
+        }
+        at
+    });
+    if result >= 0 {
+        trace.mapped(result as usize, len, false);
+    }
+    result
+}
+
+/// The size of a System V segment; 0 where the kernel does not say, as it will not let it be attached either.
+fn segment_bytes(id: i32) -> usize {
+    let mut told = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+    let args = [
+        id as usize,
+        libc::IPC_STAT as usize,
+        told.as_mut_ptr() as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel fills the structure, or leaves its zeroes.
+    unsafe {
+        raw::call(libc::SYS_shmctl, args);
+        told.assume_init().shm_segsz
+    }
+}
+
 /// The system call brk, from the break `before`: the new break, or the old one if it could not move.
 pub fn brk(addr: usize, before: usize) -> isize {
     let trace = trace::begin(trace::Hook::Brk);

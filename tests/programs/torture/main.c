@@ -29,7 +29,7 @@ static struct {
     int weight; // of all the weights chosen
     uint64_t count, not_here;
 } operations[] = {
-    {"rw", op_rw, 400, 0, 0},                {"dontneed", op_dontneed, 20, 0, 0},     {"free", op_free, 20, 0, 0},
+    {"rw", op_rw, 100, 0, 0},                {"dontneed", op_dontneed, 20, 0, 0},     {"free", op_free, 20, 0, 0},
     {"advise", op_advise, 20, 0, 0},         {"remap", op_remap, 10, 0, 0},           {"mremap", op_mremap, 20, 0, 0},
     {"dontunmap", op_dontunmap, 10, 0, 0},   {"protect", op_protect, 20, 0, 0},       {"mlock", op_mlock, 5, 0, 0},
     {"guard", op_guard, 10, 0, 0},           {"process", op_process, 10, 0, 0},       {"rawmap", op_rawmap, 10, 0, 0},

@@ -101,13 +101,14 @@ impl Config {
     }
 }
 
-/// Name, one-line summary and settings of each read-ahead policy.
+/// Name, one-line summary and settings of each read-ahead policy, as they are when nothing is set.
 #[must_use]
 pub fn readahead_table() -> Vec<(&'static str, String)> {
     REGISTRY
         .iter()
         .map(|entry| {
-            let defaults = entry.params();
+            let (_, defaults) = configure(entry.name, "", usize::MAX, Abilities::ALL)
+                .expect("its own defaults are allowed");
             let settings: Vec<String> = (entry.settings.iter())
                 .map(|setting| format!("{}={}", setting.name, setting.value(&defaults)))
                 .collect();
@@ -123,6 +124,8 @@ pub fn readahead_table() -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use outpage_core::readahead::Govern;
+
     use super::*;
 
     fn with(text: &str, window: Option<u32>) -> Config {
@@ -139,6 +142,14 @@ mod tests {
         let params = config.readahead_params(Mechanism::Move).expect("allowed");
         assert_eq!((params.window, params.step, params.max_window), (4, 4, 64));
         assert_eq!(config.readahead.to_string(), "asp:window=4,step=4");
+    }
+
+    #[test]
+    fn help_shows_what_holds_when_nothing_is_set() {
+        let stream = with("stream", None).readahead_params(Mechanism::Move);
+        let shown = readahead_table().into_iter().find(|row| row.0 == "stream");
+        assert_eq!(stream.expect("allowed").govern, Govern::On);
+        assert!(shown.expect("in the registry").1.contains("govern=on"));
     }
 
     #[test]

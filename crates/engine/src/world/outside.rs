@@ -29,7 +29,6 @@ impl Outside {
             frames_max: usize::MAX,
         }
     }
-
 }
 
 impl World {
