@@ -61,6 +61,9 @@ impl Live {
             self.changed(&change);
             count += 1;
         }
+        if count > 0 && !self.world.is_changing() {
+            self.world.releaser.undisturbed();
+        }
         count
     }
 
@@ -130,6 +133,23 @@ impl Live {
         }
         self.scratch = parts;
         self.world.changing.pop();
+        (self.world.releaser).disturbed_in(to, to + len, |start, end| self.expect_all(start, end));
+    }
+
+    /// Under write-protect pages are thrown away by address, and the kernel does not ask whether something else was moved there just
+    /// before. What the program had in RAM is there still, or the program ends: it would find zeroes.
+    fn expect_all(&self, start: usize, end: usize) {
+        for address in (start..end).step_by(PAGE_BYTES) {
+            let page = self.world.regions.at(address).map(|r| r.page(address));
+            let resident = page.is_some_and(|page| self.pager.state(page) == State::Resident);
+            let gone = self.world.pagemap.page(address);
+            if resident && gone.is_ok_and(|flags| flags.empty()) {
+                crate::start::fatal(&[
+                    "outpage: memory was moved onto a page at the moment at which that was thrown away, and a page of it is lost; ",
+                    "the program ends",
+                ]);
+            }
+        }
     }
 
     /// Something was moved to `start..end`: what is known there was unmapped or moved away by another thread, unseen by the hooks,

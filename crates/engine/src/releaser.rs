@@ -4,6 +4,7 @@
 //! the call itself. Needed where pages cannot be moved: under write-protect, and for read-only and executable ranges; the
 //! thread starts with the first such page.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,10 @@ use outpage_sys::{map, process};
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 
+/// What one call throws away at most, in pages: a bit of a word for each. What a call costs, 10 us and more for two switches of threads,
+/// is little for each of so many.
+pub(crate) const CALL_PAGES: usize = u64::BITS as usize;
+
 /// The kernel's calls take less than 4 KiB of stack, the loop a few hundred bytes.
 const STACK_BYTES: usize = 32 << 10;
 
@@ -26,24 +31,22 @@ struct Order {
     len: AtomicUsize,
     /// Of the pager's userfaultfd.
     descriptor: AtomicI32,
-    /// The address space is changing: what is left is to stay.
-    stop: AtomicBool,
-    /// The page that is being thrown away, or was the last.
-    current: AtomicUsize,
-    /// First address that was not released.
-    reached: AtomicUsize,
-    /// It was refused.
+    /// The kernel is being asked.
+    begun: AtomicBool,
+    /// It was done.
+    done: AtomicBool,
+    /// It was refused, a part of it at least.
     refused: AtomicBool,
 }
 
-/// How far a release came.
+/// What came of a release. Neither done nor refused: a change of the address space came between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Released {
-    /// Bytes from the beginning that were thrown away.
-    pub(crate) bytes: usize,
-    /// The kernel refused the next page. Otherwise a change of the address space came between, if anything is left.
+    /// All of it was thrown away.
+    pub(crate) done: bool,
+    /// The kernel refused it, or a part of it.
     pub(crate) refused: bool,
-    /// The kernel had told that the refused page is being thrown away: by us, who then met a lock or found it moved away, or by the
+    /// The kernel had told that a refused page is being thrown away: by us, who then met a lock or found it moved away, or by the
     /// program, which then did that.
     pub(crate) heard: bool,
 }
@@ -52,95 +55,166 @@ pub(crate) struct Released {
 #[derive(Default)]
 pub(crate) struct Releaser {
     order: OnceLock<Arc<Order>>,
+    /// Where pages were thrown away while something changed that is not attended to yet: first address, first one behind it.
+    disturbed: RefCell<Vec<(usize, usize)>>,
 }
 
 impl Releaser {
-    /// Throws `len` bytes from `address` on away, until the address space changes: something else may be mapped there then.
-    pub(crate) fn release(&self, address: usize, len: usize, uffd: &Uffd) -> Released {
+    /// Throws `pages` pages from `address` on away, [`CALL_PAGES`] at most, unless the address space changes: something else may be
+    /// mapped there then. If the kernel refuses one of several, some may be gone: each is to be asked for by itself then.
+    ///
+    /// # Panics
+    /// When it is to throw more away.
+    pub(crate) fn release(&self, address: usize, pages: usize, uffd: &Uffd) -> Released {
         let order = self.order.get_or_init(start);
-        let mut heard = Heard { next: address };
-        order.address.store(address, Ordering::Relaxed);
-        order.len.store(len, Ordering::Relaxed);
-        order.descriptor.store(uffd.descriptor(), Ordering::Relaxed);
-        order.current.store(0, Ordering::Relaxed);
-        order.stop.store(false, Ordering::Relaxed);
+        let mut heard = Heard::new(address, pages);
         let known = uffd.known_changes();
-        order.state.store(ASKED, Ordering::Release);
-        futex::wake(&order.state, 1, Scope::Process);
+        order.ask(address, pages * PAGE_BYTES, uffd.descriptor());
         while order.state.load(Ordering::Acquire) == ASKED {
-            // What it is at was stored before the kernel was asked, so before this was told.
-            let current = || order.current.load(Ordering::SeqCst);
-            // Between being heard and throwing the page away the thread may wait for a CPU: nobody else is heard meanwhile, who would
-            // go on and might move something else there.
-            if heard.next <= current() {
-                uffd.gather_but(&mut |message| heard.take(message, current()));
-            }
-            if uffd.known_changes() > known {
-                order.stop.store(true, Ordering::Relaxed);
+            // Before the kernel is asked nothing is said for us. Between being heard and throwing pages away the thread may wait for a
+            // CPU: nobody else is heard meanwhile, who would go on and might move something else there.
+            if order.begun.load(Ordering::SeqCst) && !heard.all() {
+                uffd.gather_but(&mut |message| heard.take(message));
+                heard.rest().for_each(|message| uffd.put_back(message));
             }
             process::yield_now();
         }
-        // Who is at a change that it stopped for waits to be heard.
+        let done = order.done.load(Ordering::Relaxed);
+        if done && (uffd.known_changes() > known || uffd.is_changing(address)) {
+            // Something may have been moved here just before.
+            let end = address + pages * PAGE_BYTES;
+            self.disturbed.borrow_mut().push((address, end));
+        }
+        // Who is at a change waits to be heard.
         uffd.let_change_pass();
-        let reached = order.reached.load(Ordering::Relaxed);
         let refused = order.refused.load(Ordering::Relaxed);
         Released {
-            bytes: reached - address,
+            done,
             refused,
-            heard: refused && heard.next > reached,
+            heard: refused && heard.any(),
         }
+    }
+
+    /// Calls `check` with every part of `start..end` where pages were thrown away while something changed.
+    pub(crate) fn disturbed_in(
+        &self,
+        start: usize,
+        end: usize,
+        mut check: impl FnMut(usize, usize),
+    ) {
+        for &(from, to) in self.disturbed.borrow().iter() {
+            if from < end && start < to {
+                check(from.max(start), to.min(end));
+            }
+        }
+    }
+
+    /// All that changed was attended to.
+    pub(crate) fn undisturbed(&self) {
+        self.disturbed.borrow_mut().clear();
     }
 }
 
-/// What was said of the pages that are thrown away: of each once for ourselves, in their order.
+/// What was said of the pages that are thrown away: of each once for ourselves, and as often as the program throws it away besides.
+/// Who said it first does not matter, for what is left over is the program's.
 struct Heard {
-    /// Nothing was said for ourselves of this page and those behind it.
-    next: usize,
+    start: usize,
+    end: usize,
+    /// The pages of which it was said, from the first on.
+    pages: u64,
+    /// What the last message said once more.
+    again: u64,
 }
 
 impl Heard {
-    /// Takes what is said for ourselves, of a page that is no further than `current`, which is being thrown away; returns every other
-    /// message. Those are the program's, and what it moves or unmaps next is told behind them, so they must not wait.
-    fn take(&mut self, message: Message, current: usize) -> Option<Message> {
+    fn new(start: usize, pages: usize) -> Self {
+        assert!((1..=CALL_PAGES).contains(&pages), "{pages} pages at once");
+        Self {
+            start,
+            end: start + pages * PAGE_BYTES,
+            pages: 0,
+            again: 0,
+        }
+    }
+
+    /// Of the pages of `start..end`, which are some of these, each a bit.
+    const fn mask(&self, start: usize, end: usize) -> u64 {
+        let first = (start - self.start) / PAGE_BYTES;
+        (u64::MAX >> (CALL_PAGES - (end - start) / PAGE_BYTES)) << first
+    }
+
+    const fn all(&self) -> bool {
+        self.pages == self.mask(self.start, self.end)
+    }
+
+    const fn any(&self) -> bool {
+        self.pages != 0
+    }
+
+    /// Takes what is said of these pages for the first time; returns every other message, but what is said again of some, which
+    /// [`Self::rest`] has then. Those are the program's, and what it moves or unmaps next is told behind them, so they must not wait.
+    fn take(&mut self, message: Message) -> Option<Message> {
         let Message::Removed { start, end } = message else {
             return Some(message);
         };
-        if end - start != PAGE_BYTES || !(self.next..=current).contains(&start) {
+        if start < self.start || self.end < end {
             return Some(message);
         }
-        self.next = end;
+        let said = self.mask(start, end);
+        if said & self.pages == said {
+            return Some(message);
+        }
+        self.again = said & self.pages;
+        self.pages |= said;
         None
+    }
+
+    /// What the last message said again.
+    fn rest(&mut self) -> impl Iterator<Item = Message> {
+        let (first, again) = (self.start, core::mem::take(&mut self.again));
+        let pages = (0..CALL_PAGES).filter(move |page| again >> page & 1 == 1);
+        pages.map(move |page| {
+            let start = first + page * PAGE_BYTES;
+            Message::Removed {
+                start,
+                end: start + PAGE_BYTES,
+            }
+        })
     }
 }
 
 impl Order {
+    fn ask(&self, address: usize, len: usize, descriptor: i32) {
+        self.address.store(address, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.descriptor.store(descriptor, Ordering::Relaxed);
+        self.begun.store(false, Ordering::Relaxed);
+        self.state.store(ASKED, Ordering::Release);
+        futex::wake(&self.state, 1, Scope::Process);
+    }
+
     fn work(&self) -> ! {
         loop {
             if self.state.load(Ordering::Acquire) == IDLE {
                 futex::wait(&self.state, IDLE, None, Scope::Process);
                 continue;
             }
-            self.release_each();
+            self.carry_out();
             self.state.store(IDLE, Ordering::Release);
         }
     }
 
-    /// Page by page. Of a longer range the kernel tells in parts where its mapping is split meanwhile, by a lock or an unmapping
-    /// (`madvise_dontneed_free` in mm/madvise.c, Linux 6.18); of a page it tells once, so that ours is known among the program's. And
-    /// while the pager reads what it is told of one page it sees whether the next is still what it was.
-    fn release_each(&self) {
-        let start = self.address.load(Ordering::Relaxed);
-        let end = start + self.len.load(Ordering::Relaxed);
+    fn carry_out(&self) {
+        let address = self.address.load(Ordering::Relaxed);
         let descriptor = self.descriptor.load(Ordering::Relaxed);
-        let (mut at, mut refused) = (start, false);
+        let (mut done, mut refused) = (false, false);
         // What is changing may lie elsewhere by now, and something else here.
-        let stop = |at| self.stop.load(Ordering::Relaxed) || uffd::is_changing(descriptor, at);
-        while at < end && !refused && !stop(at) {
-            self.current.store(at, Ordering::SeqCst);
-            refused = map::release(at, PAGE_BYTES).is_err();
-            at += if refused { 0 } else { PAGE_BYTES };
+        if !uffd::is_changing(descriptor, address) {
+            self.begun.store(true, Ordering::SeqCst);
+            done = map::release(address, self.len.load(Ordering::Relaxed)).is_ok();
+            refused = !done;
         }
-        self.reached.store(at, Ordering::Relaxed);
+        self.done.store(done, Ordering::Relaxed);
         self.refused.store(refused, Ordering::Relaxed);
     }
 }
@@ -173,27 +247,42 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_said_only_the_page_at_hand_is_ours_and_that_once() {
+    fn of_what_is_said_each_page_is_ours_once() {
         let at = 10 * PAGE_BYTES;
-        let mut heard = Heard { next: at };
         let moved = Message::Remapped {
             from: at,
             to: 90 * PAGE_BYTES,
             len: PAGE_BYTES,
         };
-        // The program's discards around the page and of the next one, each in its place among other changes.
-        for message in [removed(8, 12), removed(11, 12), moved, removed(10, 12)] {
-            assert_eq!(heard.take(message, at), Some(message));
+        let mut heard = Heard::new(at, 4);
+        // What reaches beyond cannot be ours.
+        for message in [removed(8, 12), removed(13, 15), moved, removed(9, 10)] {
+            assert_eq!(heard.take(message), Some(message));
         }
-        // Before anything is asked for, what is said is the program's.
-        assert_eq!(heard.take(removed(10, 11), 0), Some(removed(10, 11)));
-        assert_eq!(heard.take(removed(10, 11), at), None);
-        assert_eq!(heard.take(removed(10, 11), at), Some(removed(10, 11)));
-        // Of the next page it may be heard when the one behind it is at hand.
-        let at = 12 * PAGE_BYTES;
-        assert_eq!(heard.take(removed(11, 12), at), None);
-        assert_eq!(heard.take(removed(12, 13), at), None);
-        assert_eq!(heard.take(removed(11, 12), at), Some(removed(11, 12)));
-        assert_eq!(heard.next, at + PAGE_BYTES);
+        // The program throws away two of them meanwhile: whoever tells first, that is what is left over.
+        for messages in [
+            [removed(11, 13), removed(10, 14)],
+            [removed(10, 14), removed(11, 13)],
+        ] {
+            let mut heard = Heard::new(at, 4);
+            let mut left = Vec::new();
+            for message in messages {
+                left.extend(heard.take(message));
+                left.extend(heard.rest());
+            }
+            assert!(heard.all());
+            let in_parts = left == [removed(11, 12), removed(12, 13)];
+            assert!(in_parts || left == [removed(11, 13)], "{left:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_run_the_kernel_may_tell_in_parts() {
+        let mut heard = Heard::new(10 * PAGE_BYTES, CALL_PAGES);
+        assert!(!heard.any() && !heard.all());
+        assert_eq!(heard.take(removed(10, 30)), None);
+        assert!(heard.any() && !heard.all());
+        assert_eq!(heard.take(removed(30, 74)), None);
+        assert!(heard.all() && heard.rest().next().is_none());
     }
 }

@@ -138,13 +138,18 @@ impl Live {
                 }
                 unit(result)
             }
-            libc::MADV_DONTFORK | libc::MADV_DOFORK => {
+            // Managed memory is so marked as a rule, but not always (`Live::keep_from_children`).
+            libc::MADV_DONTFORK => {
+                let result = map::madvise(addr, len, advice);
+                self.change(addr, len, |r| r.not_forked = true);
+                unit(result)
+            }
+            libc::MADV_DOFORK => {
                 let end = addr.saturating_add(page_up(len));
                 let result = self.each_gap(addr, end, |_, start, end| {
                     map::madvise(start, end - start, advice)
                 });
-                let kept = advice == libc::MADV_DONTFORK;
-                self.change(addr, len, |r| r.not_forked = kept);
+                self.change(addr, len, |r| r.not_forked = false);
                 unit(result)
             }
             _ => unit(map::madvise(addr, len, advice)),

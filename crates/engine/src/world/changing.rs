@@ -10,7 +10,7 @@ use outpage_sys::uffd::{Change, Message, Outcome, Stop, Uffd};
 
 use super::World;
 use crate::frames::Place;
-use crate::releaser::Released;
+use crate::releaser::{CALL_PAGES, Released};
 use crate::stays::Why;
 
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
@@ -117,15 +117,15 @@ impl World {
             Some(Change::Moved) => self.uffd.moved_to(address),
             None => address,
         };
-        let released = self.releaser.release(address, PAGE_BYTES, &self.uffd);
+        let released = self.releaser.release(address, 1, &self.uffd);
         match self.refusal(address, released) {
             Some(why) => Err(why),
-            None if released.bytes > 0 || released.refused => Ok(()),
+            None if released.done || released.refused => Ok(()),
             None => Err(Why::Found),
         }
     }
 
-    /// Why the kernel refused the next page; `None` if it did not, or the program threw that page away.
+    /// Why the kernel refused the page at `address`; `None` if it did not, or the program threw that page away.
     fn refusal(&self, address: usize, released: Released) -> Option<Why> {
         if !released.refused {
             return None;
@@ -134,7 +134,7 @@ impl World {
             return Some(Why::Refused);
         }
         // Where the kernel told that it goes and it is not there any more, the program threw it away.
-        let start = self.uffd.moved_to(address + released.bytes);
+        let start = self.uffd.moved_to(address);
         if !self.pagemap.page(start).is_ok_and(|page| page.empty()) {
             return Some(Why::RefusedLate);
         }
@@ -148,22 +148,30 @@ impl World {
         self.leave_again(pages);
         let at = |i: usize| address + i * PAGE_BYTES;
         let mut i = 0;
+        // By how many at most: a refusal of several does not say of which.
+        let mut most = CALL_PAGES;
         while i < pages.len() {
             let still = (i..pages.len()).take_while(|&i| self.change_at(at(i)).is_none());
-            let (gone, stays) = match still.count() {
-                0 => (1, self.release_in_program(at(i)).err()),
-                count => {
-                    let released = (self.releaser).release(at(i), count * PAGE_BYTES, &self.uffd);
-                    let done = released.bytes / PAGE_BYTES;
-                    (
-                        done + usize::from(released.refused),
-                        self.refusal(at(i), released),
-                    )
+            let count = still.take(most).count();
+            if count == 0 {
+                if let Err(why) = self.release_in_program(at(i)) {
+                    self.stayed(pages[i], why);
                 }
-            };
-            i += gone;
-            if let Some(why) = stays {
-                self.stayed(pages[i - 1], why);
+                i += 1;
+                continue;
+            }
+            let released = self.releaser.release(at(i), count, &self.uffd);
+            match released {
+                Released { done: true, .. } => i += count,
+                Released { refused: true, .. } if count > 1 => most = 1,
+                Released { refused: true, .. } => {
+                    if let Some(why) = self.refusal(at(i), released) {
+                        self.stayed(pages[i], why);
+                    }
+                    i += 1;
+                }
+                // What changed is known now, if it was here.
+                _ => {}
             }
         }
     }
