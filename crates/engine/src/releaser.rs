@@ -5,6 +5,7 @@
 //! thread starts with the first such page.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -51,12 +52,23 @@ pub(crate) struct Released {
     pub(crate) heard: bool,
 }
 
+/// Calls that were disturbed and are remembered, the latest: as many as are made while a few threads change mappings all the time.
+const DISTURBED_MAX: usize = 64;
+
 /// The thread, as the pager sees it.
-#[derive(Default)]
 pub(crate) struct Releaser {
     order: OnceLock<Arc<Order>>,
     /// Where pages were thrown away while something changed that is not attended to yet: first address, first one behind it.
-    disturbed: RefCell<Vec<(usize, usize)>>,
+    disturbed: RefCell<VecDeque<(usize, usize)>>,
+}
+
+impl Default for Releaser {
+    fn default() -> Self {
+        Self {
+            order: OnceLock::new(),
+            disturbed: RefCell::new(VecDeque::with_capacity(DISTURBED_MAX)),
+        }
+    }
 }
 
 impl Releaser {
@@ -82,8 +94,11 @@ impl Releaser {
         let done = order.done.load(Ordering::Relaxed);
         if done && (uffd.known_changes() > known || uffd.is_changing(address)) {
             // Something may have been moved here just before.
-            let end = address + pages * PAGE_BYTES;
-            self.disturbed.borrow_mut().push((address, end));
+            let mut disturbed = self.disturbed.borrow_mut();
+            if disturbed.len() == DISTURBED_MAX {
+                disturbed.pop_front();
+            }
+            disturbed.push_back((address, address + pages * PAGE_BYTES));
         }
         // Who is at a change waits to be heard.
         uffd.let_change_pass();
