@@ -56,6 +56,10 @@ const SLOW_MAX: u8 = 2 * SLOW_SURE;
 /// A slow stream's window is at most so many times the last one.
 const SLOW_GROWTH: u32 = 4;
 
+/// A stream with less is poor, where its object is not. A choice; `moc --cluster 1` of 256 MiB under 115 MiB had 573 major faults
+/// [185-1080] without this rule, 140 [117-213] with it.
+const POOR: u32 = 8;
+
 /// Ranges read ahead whose stream is remembered: those that a few streams have in memory.
 const RANGES: usize = 32;
 
@@ -356,18 +360,22 @@ impl Governor {
         if self.samples.has(page) {
             return true;
         }
-        if self.until_sample > 1 {
+        let stream = self.stream_of(slot);
+        let poor = self.is_poor(stream, page);
+        if self.until_sample > 1 && !poor {
             self.until_sample -= 1;
             return false;
         }
-        let interval = self.interval(page);
+        let interval = if poor { 1 } else { self.interval(page) };
         // Anywhere in the next two intervals but one: strides must not meet the same pages always.
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         let jitter = ((self.random >> 33) % u64::from(2 * interval - 1)) as u32;
-        self.until_sample = 1 + jitter;
+        if !poor {
+            self.until_sample = 1 + jitter;
+        }
         if self.samples.full() {
             return false;
         }
@@ -375,9 +383,17 @@ impl Governor {
             page,
             weight: interval,
             since: self.taken,
-            stream: self.stream_of(slot),
+            stream,
         });
         true
+    }
+
+    /// Whether `stream` has next to nothing though the object of `page` has much: all of what it reads is sampled, so that it has soon
+    /// what it is good for.
+    fn is_poor(&mut self, stream: Option<StreamId>, page: PageNo) -> bool {
+        let well_off = self.object(page).account.is_well_off();
+        let poor = |account: &mut Account| account.affords() < POOR;
+        well_off && self.known_stream(stream).is_some_and(poor)
     }
 
     /// One in how many pages mapped along is sampled.
