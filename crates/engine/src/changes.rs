@@ -79,10 +79,13 @@ impl Live {
         if map::madvise(part.start, part.end - part.start, libc::MADV_NORMAL).is_err() {
             return false;
         }
-        while self.world.uffd.is_changing(part.start) {
+        let registered = loop {
+            if let Some(answer) = self.world.uffd.is_registered(part.start) {
+                break answer;
+            }
             self.world.uffd.let_change_pass();
-        }
-        !self.world.uffd.is_moved_onto(part.start) && self.world.uffd.is_registered(part.start)
+        };
+        registered && !self.world.uffd.is_moved_onto(part.start)
     }
 
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
@@ -176,18 +179,33 @@ impl Live {
     /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). But what was found by a look at the
     /// mappings (`check`) may be this very one: then it is registered.
     fn make_known_room(&mut self, start: usize, end: usize) {
-        while self.world.uffd.is_changing(start) || !self.world.uffd.is_calm() {
-            self.attend_to_changes();
-        }
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        let uffd = &self.world.uffd;
-        parts.retain(|part| !part.found || !uffd.is_registered(part.start));
-        let stale = parts.clone();
-        self.scratch = parts;
+        let stale = loop {
+            while self.world.uffd.is_changing(start) || !self.world.uffd.is_calm() {
+                self.attend_to_changes();
+            }
+            if let Some(stale) = self.stale_within(start, end) {
+                break stale;
+            }
+        };
         for part in stale {
             self.unmapped(part.start, part.end);
         }
+    }
+
+    /// What is known within `start..end` and is not what is mapped there. `None` while a thread is at a change.
+    fn stale_within(&mut self, start: usize, end: usize) -> Option<Vec<Region>> {
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.within(start, end, &mut parts);
+        let uffd = &self.world.uffd;
+        let mut certain = true;
+        parts.retain(|part| {
+            let there = part.found.then(|| uffd.is_registered(part.start));
+            certain &= there != Some(None);
+            there != Some(Some(true))
+        });
+        let stale = certain.then(|| parts.clone());
+        self.scratch = parts;
+        stale
     }
 
     /// Manages `start..end`, which is mapped; what was touched already is adopted unless it is `fresh`.

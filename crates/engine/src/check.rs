@@ -156,7 +156,7 @@ impl Live {
             regions: &self.world.regions,
             parts: &mut self.scratch,
             found: &mut found,
-            served: &|address| uffd.is_registered(address),
+            served: &|address| uffd.is_registered(address) != Some(false),
             at: 0,
         };
         let listed = file.for_each(&mut list, |entry| {
@@ -199,7 +199,7 @@ impl Live {
     fn put_right(&mut self, found: Found) {
         match found {
             Found::Stale(start, end)
-                if self.is_stale(start, end) && !self.world.uffd.has_registered(start) =>
+                if self.is_stale(start, end) && !self.world.uffd.may_have_registered(start) =>
             {
                 self.unmapped(start, end);
                 // Children may have what lies there now.

@@ -40,7 +40,7 @@ impl World {
     /// Whether something else was mapped at `address` by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`): nobody
     /// wants what is known there.
     pub(super) fn is_mapped_over(&self, address: usize) -> bool {
-        !self.uffd.is_changing(address) && !self.uffd.is_registered(address)
+        self.uffd.is_registered(address) == Some(false)
     }
 
     /// Has `act` map `run`, but for pages whose mapping is changing.

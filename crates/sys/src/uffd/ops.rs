@@ -153,21 +153,23 @@ impl Uffd {
         self.fd.number()
     }
 
-    /// Whether `page`, which is not [changing](Self::is_changing), lies in private anonymous memory that is registered. By the same
-    /// question, which there is invalid and elsewhere finds nothing; older kernels always say yes.
+    /// Whether `page` lies in private anonymous memory that is registered. By the same question, which there is invalid and elsewhere
+    /// finds nothing; older kernels always say yes. `None` while a thread is [changing](Self::is_changing) the address space.
     #[must_use]
-    pub fn is_registered(&self, page: usize) -> bool {
-        let outcome = self.fill(abi::CONTINUE, page, PAGE_BYTES);
-        outcome.stop != Some(Stop::NoSource)
+    pub fn is_registered(&self, page: usize) -> Option<bool> {
+        match self.fill(abi::CONTINUE, page, PAGE_BYTES).stop {
+            Some(Stop::Again) => None,
+            stop => Some(stop != Some(Stop::NoSource)),
+        }
     }
 
-    /// The same, and older kernels always say no: whether `page` certainly is registered.
+    /// Whether `page` may be registered, as far as kernels can tell: those before Linux 5.13 say no. A change hides it, too.
     #[must_use]
-    pub fn has_registered(&self, page: usize) -> bool {
+    pub fn may_have_registered(&self, page: usize) -> bool {
         /// The last page of 47-bit addresses (`TASK_SIZE_MAX` in arch/x86/include/asm/page_64_types.h): the end of the main thread's stack, if
         /// anything, which is never registered.
         const NOWHERE: usize = (1 << 47) - 2 * PAGE_BYTES;
-        !self.is_registered(NOWHERE) && self.is_registered(page)
+        self.is_registered(NOWHERE) != Some(true) && self.is_registered(page) != Some(false)
     }
 
     /// Write-protects the pages of a range, or takes the protection off (UFFDIO_WRITEPROTECT).
