@@ -63,7 +63,7 @@ impl Engine {
         new_addr: usize,
     ) -> isize {
         let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
-            Err(Errno::EFAULT) => pieces::mremap(old, old_len, new_len, flags, new_addr),
+            Err(Errno::EFAULT) => pieces::mremap(self, old, old_len, new_len, flags, new_addr),
             result => result,
         };
         let new = match new {

@@ -37,6 +37,9 @@ pub enum Call {
     },
     /// Something that is not managed took the place of what was at `addr`, `len` bytes, and the kernel does not tell.
     Replaced { addr: usize, len: usize },
+    /// Where the mapping of private anonymous memory that holds `addr` ends, or'ed with its protection; `-EFAULT`
+    /// where there is none.
+    MappingAt { addr: usize },
     /// `madvise(2)`.
     Madvise {
         addr: usize,
@@ -97,6 +100,7 @@ impl Call {
             Self::Madvise { addr, len, advice } => [3, addr, len, s(advice), 0, 0],
             Self::Replaced { addr, len } => [5, addr, len, 0, 0, 0],
             Self::Mprotect { addr, len, prot } => [4, addr, len, s(prot), 0, 0],
+            Self::MappingAt { addr } => [8, addr, 0, 0, 0, 0],
             Self::Mlock { addr, len } => [6, addr, len, 0, 0, 0],
             Self::Munlock { addr, len } => [7, addr, len, 0, 0, 0],
             Self::ForkPrepare { stack, tls } => [9, stack, tls, 0, 0, 0],
@@ -142,6 +146,7 @@ impl Call {
             5 => Self::Replaced { addr: a, len: b },
             6 => Self::Mlock { addr: a, len: b },
             7 => Self::Munlock { addr: a, len: b },
+            8 => Self::MappingAt { addr: a },
             9 => Self::ForkPrepare { stack: a, tls: b },
             10 => Self::Pin { addr: a, len: b },
             11 => Self::Unpin { addr: a, len: b },

@@ -179,6 +179,26 @@ impl Live {
         self.check.file = Some(file);
     }
 
+    /// What [`crate::call::Call::MappingAt`] asks for.
+    pub(crate) fn mapping_at(&mut self, addr: usize) -> isize {
+        let mut answer = -(libc::EFAULT as isize);
+        let Some(file) = self.check.file.take() else {
+            return answer;
+        };
+        // Where the list cannot be read there is no answer either.
+        let _ = file.for_each(&mut self.check.list, |entry| {
+            if entry.end <= addr {
+                return ControlFlow::Continue(());
+            }
+            if entry.start <= addr && entry.is_private_anonymous() {
+                answer = (entry.end | entry.prot as usize) as isize;
+            }
+            ControlFlow::Break(())
+        });
+        self.check.file = Some(file);
+        answer
+    }
+
     fn remember_stale(&mut self, found: &[Found]) {
         let stale = found.iter().filter_map(|&found| match found {
             Found::Stale(start, end) => Some((start, end)),

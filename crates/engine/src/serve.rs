@@ -56,6 +56,7 @@ impl Live {
                 self.unmapped(addr, addr + page_up(len));
                 0
             }
+            Call::MappingAt { addr } => self.mapping_at(addr),
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
             Call::Mlock { addr, len } => self.lock(addr, len, true),

@@ -2,7 +2,8 @@
 //
 // over-file: shared memory is mapped over pages that are paged, again and again, while another thread forks; each child has
 // it. over-raw: the same with private memory, by a call that no library sees. chase: a bare mremap moves memory away, and at once
-// another thread moves other memory to where it was.
+// another thread moves other memory to where it was. several: what is more than one mapping is moved, while another thread
+// makes descriptors of the lowest numbers that are free.
 #include "hostile.h"
 
 enum { PART = 64, FORKS = 200, MOVES = 60 };
@@ -99,10 +100,42 @@ static void move_meanwhile(void) {
     NEED(!pthread_join(thread, 0));
 }
 
+// Descriptors that come and go under the numbers which the next open would get.
+static void *duplicate(void *unused) {
+    (void)unused;
+    while (!over)
+        for (int number = 3; number < 8; number++)
+            if (fcntl(number, F_GETFD) < 0) NEED(dup2(1, number) == number && !close(number));
+    return 0;
+}
+
+static void move_several(void) {
+    pthread_t thread;
+    size_t bytes = PART * PAGE;
+    char *to = map(3 * PART);
+    NEED(!pthread_create(&thread, 0, duplicate, 0));
+    for (int n = 0; n < MOVES; n++) {
+        char *from = map(3 * PART);
+        // The middle comes last: the kernel cannot join it with both sides.
+        NEED(!munmap(from + bytes, bytes));
+        for (size_t i = 0; i < 3 * PART; i++)
+            if (i / PART != 1) fill_at(from + i * PAGE, i, 50);
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        NEED(mmap(from + bytes, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == from + bytes);
+        for (size_t i = PART; i < 2 * PART; i++) fill_at(from + i * PAGE, i, 50);
+        verify(n * PART % (pages - 9 * PART), n * PART % (pages - 9 * PART) + 9 * PART, "beside");
+        if (mremap(from, 3 * bytes, 3 * bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to) missing("mremap of several mappings");
+        for (size_t i = 0; i < 3 * PART; i++) verify_at(to + i * PAGE, i, 50, "several, moved");
+    }
+    over = 1;
+    NEED(!pthread_join(thread, 0));
+}
+
 int main(int count, char **arguments) {
     begin(count, arguments);
     arena(arguments);
     if (is("chase")) move_meanwhile();
+    else if (is("several")) move_several();
     else fork_meanwhile();
     return done();
 }

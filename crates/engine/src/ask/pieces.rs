@@ -3,55 +3,46 @@
 //! Pages that come by userfaultfd can leave neighbours unjoined that would be one mapping, and the kernel moves one at a
 //! time where userfaultfd is (`-EFAULT`, `remap_move` in mm/mremap.c). So they are moved one after the other.
 
-use std::ops::ControlFlow;
-
+use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map;
-use outpage_sys::maps::{self, Entry};
 use outpage_sys::raw::Errno;
 
-/// Room for a piece of the list: any path fits.
-const LIST_BYTES: usize = 16 << 10;
+use crate::call::Call;
+use crate::serve::page_up;
+use crate::start::Engine;
 
 /// A mapping, or the part of one in the range.
 #[derive(Clone, Copy)]
 struct Piece {
     start: usize,
     end: usize,
-    prot: i32,
 }
 
 /// The pieces of `start..end`; `EFAULT` unless they are private, anonymous, of one protection and without a hole.
-fn pieces(start: usize, end: usize) -> Result<Vec<Piece>, Errno> {
+///
+/// The pager lists them: a descriptor of the program's own could be closed or replaced by another thread meanwhile.
+fn pieces(engine: &Engine, start: usize, end: usize) -> Result<Vec<Piece>, Errno> {
     let mut found: Vec<Piece> = Vec::new();
-    let mut alike = true;
-    let mut look = |entry: &Entry<'_>| {
-        if entry.start < end && start < entry.end {
-            let piece = Piece {
-                start: entry.start.max(start),
-                end: entry.end.min(end),
-                prot: entry.prot,
-            };
-            alike &= entry.is_private_anonymous();
-            alike &= found
-                .last()
-                .is_none_or(|last| last.end == piece.start && last.prot == piece.prot);
-            found.push(piece);
+    let (mut at, mut prot_of_first) = (start, None);
+    while at < end {
+        let answer = engine.call(Call::MappingAt { addr: at });
+        let answer = usize::try_from(answer).map_err(|_| Errno::EFAULT)?;
+        let (mapped_to, prot) = (answer & !(PAGE_BYTES - 1), answer & (PAGE_BYTES - 1));
+        if *prot_of_first.get_or_insert(prot) != prot {
+            return Err(Errno::EFAULT);
         }
-        ControlFlow::Continue(())
-    };
-    // Where the list cannot be read the kernel's answer stands.
-    maps::for_each(&mut vec![0; LIST_BYTES], &mut look).map_err(|_| Errno::EFAULT)?;
-    let whole = found.first().is_some_and(|piece| piece.start == start)
-        && found.last().is_some_and(|piece| piece.end == end);
-    if alike && whole {
-        Ok(found)
-    } else {
-        Err(Errno::EFAULT)
+        found.push(Piece {
+            start: at,
+            end: mapped_to.min(end),
+        });
+        at = mapped_to;
     }
+    Ok(found)
 }
 
 /// As the kernel's, for pieces that are alike; `EFAULT` for others, and for what is not to move or is to shrink.
 pub(super) fn mremap(
+    engine: &Engine,
     old: usize,
     old_len: usize,
     new_len: usize,
@@ -59,14 +50,11 @@ pub(super) fn mremap(
     new_addr: usize,
 ) -> Result<usize, Errno> {
     let moves = flags & !libc::MREMAP_FIXED == libc::MREMAP_MAYMOVE;
-    let (old_len, new_len) = (
-        crate::serve::page_up(old_len),
-        crate::serve::page_up(new_len),
-    );
+    let (old_len, new_len) = (page_up(old_len), page_up(new_len));
     if !moves || new_len < old_len {
         return Err(Errno::EFAULT);
     }
-    let pieces = pieces(old, old + old_len)?;
+    let pieces = pieces(engine, old, old + old_len)?;
     let to = if flags & libc::MREMAP_FIXED == 0 {
         map::reserve(new_len)?
     } else {
