@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
-use crate::{bench, demo, disk, doctor, paper, replay, run, sim, trace, workload};
+use crate::{bench, decisions, demo, disk, doctor, paper, replay, run, sim, trace, workload};
 
 /// Runs a program in less RAM than it needs.
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ pub enum Command {
     /// Run a trace under other policies, memory and disks
     #[command(after_help = EXIT_CODES)]
     Replay(Box<replay::Args>),
+    /// Print what the pager decides in 500 simulated runs, to compare two builds
+    Decisions(decisions::Args),
     /// Run a paper's evaluation: published figures beside ours
     Paper(paper::Args),
     /// Fit the simulator's solid-state disk to this machine's

@@ -5,6 +5,7 @@ mod args;
 mod bar;
 mod bench;
 mod container;
+mod decisions;
 mod demo;
 mod disk;
 mod doctor;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Trace(args) => trace::run(&args, device),
+        Command::Decisions(args) => decisions::run(&args),
         Command::Paper(args) => paper::run(&args),
         Command::Disk(args) => disk::run(&args),
         Command::Bench(args) => bench::run(&args)

@@ -437,3 +437,24 @@ fn a_measured_disk_is_one_to_simulate() {
     fs::write(&file, "{\"solid\": 3}").expect("file");
     refused(&["sim", SMALL, "--disk", words(&file)], 65, &["is no disk"]);
 }
+
+#[test]
+fn decisions_are_compared_run_by_run() {
+    let stored = include_str!("../../sim/src/decisions/decisions.txt");
+    let file = std::env::temp_dir().join(format!("outpage-decisions-{}", std::process::id()));
+    fs::write(&file, stored).unwrap();
+    let asked = ["decisions", "--runs", "4", "--against", words(&file)];
+    let same = run(&asked);
+    let text = String::from_utf8_lossy(&same.stdout);
+    assert!(same.status.success() && text.contains("the same decisions in 4 runs"));
+    let others = stored.lines().map(|line| match line.strip_prefix("2 ") {
+        Some(_) => "2 0 0 0 0\n".to_owned(),
+        None => format!("{line}\n"),
+    });
+    fs::write(&file, others.collect::<String>()).unwrap();
+    refused(&asked, 1, &["1 of 4 runs", "run 2"]);
+    fs::write(&file, "0 1\n").unwrap();
+    refused(&asked, 65, &["no line of decisions"]);
+    fs::remove_file(&file).unwrap();
+    refused(&asked, 66, &["outpage-decisions"]);
+}

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod decisions;
 pub mod disk;
 pub mod paper;
 pub mod programs;

@@ -44,6 +44,7 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
         Ok((replayed, ended)) => json!({
             "identical": true, "events": replayed.events, "actions": replayed.actions,
             "bytes": bytes.len(), "ended": ended,
+            "transfers": format!("{:016x}", replayed.transfers), "all": format!("{:016x}", replayed.all),
         }),
         Err(divergence) => json!({"identical": false, "offset": divergence.offset}),
     };
@@ -54,9 +55,11 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
         Ok((replayed, ended)) => {
             if json_file.is_none_or(|file| file.as_os_str() != "-") {
                 println!(
-                    "identical: {} events led to the same {} actions, byte by byte ({policies}){}",
+                    "identical: {} events led to the same {} actions, byte by byte ({policies}); decisions {:016x} {:016x}{}",
                     grouped(replayed.events),
                     grouped(replayed.actions),
+                    replayed.transfers,
+                    replayed.all,
                     if ended {
                         ""
                     } else {
@@ -80,14 +83,19 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
 /// Events and actions of a log that is known to be whole up to its end.
 fn counted(bytes: &[u8], path: &Path) -> Result<Replayed, CliError> {
     use crate::trace::references::next;
-    use outpage_core::record::Entry;
+    use outpage_core::record::{Decisions, Entry};
     let mut reader = Reader::new(bytes).map_err(|e| damaged(path, e))?;
     let mut replayed = Replayed::default();
+    let mut decisions = Decisions::new();
     while let Some(entry) = next(&mut reader, bytes.len()).map_err(|e| damaged(path, e))? {
         match entry {
             Entry::Event { .. } => replayed.events += 1,
-            Entry::Action { .. } => replayed.actions += 1,
+            Entry::Action { action, pages } => {
+                replayed.actions += 1;
+                decisions.action(&action, pages);
+            }
         }
     }
+    (replayed.transfers, replayed.all) = (decisions.transfers(), decisions.all());
     Ok(replayed)
 }

@@ -34,9 +34,15 @@ impl Check {
         self.word(last);
     }
 
-    const fn word(&mut self, word: u64) {
+    /// Adds one word.
+    pub(super) const fn word(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(MULTIPLIER);
         self.0 = mixed ^ mixed >> 32;
+    }
+
+    /// All bits of it.
+    pub(super) const fn whole(self) -> u64 {
+        self.0
     }
 
     pub(super) const fn bytes(self) -> [u8; Self::BYTES] {

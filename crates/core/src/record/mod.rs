@@ -15,6 +15,7 @@
 
 mod branch;
 mod bytes;
+mod digest;
 mod read;
 mod replay;
 
@@ -29,6 +30,7 @@ use crate::{pageout, readahead, reclaim, slots};
 use bytes::{Check, put, put_step, put_text};
 
 pub use branch::Branch;
+pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Told, Unequal, replay};
 

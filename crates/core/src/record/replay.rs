@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Entry, Reader, Unreadable, Why};
+use super::{Decisions, Entry, Reader, Unreadable, Why};
 use crate::contract::{Action, Event};
 use crate::pager::{Pager, Setup};
 use crate::units::PageNo;
@@ -14,6 +14,10 @@ pub struct Replayed {
     pub events: u64,
     /// Actions that were the same.
     pub actions: u64,
+    /// [`Decisions::transfers`] of these.
+    pub transfers: u64,
+    /// [`Decisions::all`] of these.
+    pub all: u64,
 }
 
 /// An action and its pages.
@@ -78,6 +82,7 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
     let mut reader = Reader::new(bytes)?;
     let mut pager = Pager::new(setup);
     let mut replayed = Replayed::default();
+    let mut decisions = Decisions::new();
     // Whether an action of that id waits for its answer.
     let mut open: Vec<bool> = Vec::new();
     loop {
@@ -105,6 +110,8 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                 }
                 note(&mut open, action);
                 replayed.actions += 1;
+                decisions.action(&action, pages);
+                (replayed.transfers, replayed.all) = (decisions.transfers(), decisions.all());
             }
             Some(Entry::Event { now, event }) => {
                 match event {

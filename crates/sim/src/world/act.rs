@@ -1,6 +1,6 @@
 //! Carrying out what the pager says.
 
-use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
+use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome};
 use outpage_core::units::{Nanos, PageRange, SlotRange};
 
 use super::process::State;
@@ -14,6 +14,9 @@ impl World {
     /// Carries out all actions, and asks when the pager wants to be woken.
     pub(super) fn act(&mut self) {
         while let Some(action) = self.pager.poll_action() {
+            if let Some(watch) = &mut self.watch {
+                watch.action(&action, &self.pager);
+            }
             match action {
                 Action::ZeroFill { id, run } => {
                     self.now += u64::from(self.costs.zero_fill_ns) * run.pages;
@@ -120,7 +123,13 @@ impl World {
     /// A transfer is complete.
     pub(super) fn finished(&mut self, id: u32) {
         self.now += u64::from(self.costs.io_done_ns);
-        self.done(ActionId(id), Outcome::Done);
+        let fails = self.watch.as_mut().is_some_and(|watch| watch.fails());
+        let outcome = if fails {
+            Outcome::Failed(IoFailure::Device)
+        } else {
+            Outcome::Done
+        };
+        self.done(ActionId(id), outcome);
         self.act();
     }
 

@@ -12,6 +12,7 @@ mod process;
 mod report;
 mod setup;
 pub mod speed;
+mod watch;
 
 pub use report::{PhaseReport, ProgramReport, Report};
 pub use setup::{
@@ -28,6 +29,7 @@ use outpage_core::units::{Nanos, PageNo, PageRange};
 use crate::disk::Queue;
 use crate::programs::{INDEX_MAX, Program, Step, holds};
 use process::{Process, State};
+use watch::Watch;
 
 /// Live policies want to be told of passing time a few times a second.
 const TICK_NS: u64 = 100_000_000;
@@ -125,6 +127,7 @@ pub struct World {
     faulting: Option<usize>,
     /// Of the pages that are being detached; kept for its room.
     outcomes: Vec<PageOutcome>,
+    watch: Option<Box<Watch>>,
 }
 
 impl World {
@@ -176,6 +179,7 @@ impl World {
             exhausted: None,
             faulting: None,
             outcomes: Vec::new(),
+            watch: None,
         };
         world.slice_ends = world.quantum_ns;
         if world.fits {
@@ -192,6 +196,11 @@ impl World {
     /// # Errors
     /// When memory and swap are exhausted, or programs wait for ever.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress)) -> Result<Report, RunError> {
+        self.run_on(progress)?;
+        Ok(self.report())
+    }
+
+    fn run_on(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), RunError> {
         let mut told = 0;
         while self.alive > 0 {
             if self.now >= self.due {
@@ -213,7 +222,7 @@ impl World {
                 });
             }
         }
-        Ok(self.report())
+        Ok(())
     }
 
     /// Nobody can run: time goes on to what is due next.
