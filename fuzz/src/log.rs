@@ -1,7 +1,7 @@
 //! Event logs: read, replayed, and made here so that every entry is sealed and much of it makes sense.
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Waiter,
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Source, Waiter,
 };
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
@@ -122,9 +122,10 @@ impl<'a> Maker<'a> {
             return self.tell(event);
         }
         let at = what as usize % self.open.len();
-        let (id, action) = self.open[at];
+        let action = self.open[at].1.clone();
+        let id = self.open[at].0;
         let mut answer = Answer::default();
-        answer.fill(&action, self.pager.pages_of(id).len(), &mut self.choices);
+        answer.fill(&action, &mut self.choices);
         let stranger = self.choices.byte() == 0xff;
         let id = if stranger {
             ActionId(self.choices.number() as u32)
@@ -163,6 +164,7 @@ impl<'a> Maker<'a> {
                         Access::Write
                     },
                     waiter: Waiter(u32::from(what >> 5)),
+                    source: Source(u32::from(what >> 6)),
                     extent: if what & 32 == 0 {
                         PageRange::new(PageNo::new(ObjectId(1), 0), PAGES)
                     } else {
@@ -221,22 +223,9 @@ impl<'a> Maker<'a> {
     }
 
     fn write(&mut self, action: Action) {
-        let pages = match action {
-            Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-                self.pager.pages_of(id)
-            }
-            _ => &[],
-        };
-        self.recorder.action(&action, pages, &mut self.log);
-        match action {
-            Action::ZeroFill { id, .. }
-            | Action::Map { id, .. }
-            | Action::Detach { id, .. }
-            | Action::PageIn { id, .. }
-            | Action::PageOut { id, .. }
-            | Action::Release { id }
-            | Action::Poison { id, .. } => self.open.push((id, action)),
-            Action::Wake { .. } | Action::Grow { .. } | Action::Exhausted { .. } => {}
+        self.recorder.action(&action, &mut self.log);
+        if let Some(id) = action.id() {
+            self.open.push((id, action));
         }
     }
 }
@@ -250,11 +239,11 @@ fn pick<T>(list: &'static [T], choice: u8) -> &'static T {
 struct Answer {
     kind: u8,
     pages: Vec<PageOutcome>,
-    hashes: Vec<ContentHash>,
 }
 
 impl Answer {
-    fn fill(&mut self, action: &Action, pages: usize, choices: &mut Cursor<'_>) {
+    fn fill(&mut self, action: &Action, choices: &mut Cursor<'_>) {
+        let pages = action.pages().len();
         let wild = choices.byte();
         let (kind, count) = match action {
             Action::ZeroFill { run, .. } | Action::Map { run, .. } => (0, run.pages),
@@ -278,15 +267,12 @@ impl Answer {
         for _ in 0..count {
             let choice = choices.byte();
             self.pages.push(one(self.kind, choice));
-            self.hashes
-                .push(ContentHash([u32::from(choice >> 6), 0, 0]));
         }
     }
 
     fn outcome(&self) -> Outcome<'_> {
         match self.kind {
-            0 | 1 => Outcome::Pages(&self.pages),
-            2 => Outcome::Read(&self.hashes),
+            0..=2 => Outcome::Pages(&self.pages),
             3 => Outcome::Done,
             4 => Outcome::Failed(IoFailure::Device),
             _ => Outcome::Failed(IoFailure::NoSpace),
@@ -296,6 +282,9 @@ impl Answer {
 
 fn one(kind: u8, choice: u8) -> PageOutcome {
     match choice & 31 {
+        6 if kind == 2 => PageOutcome::Refused(Refusal::Damaged),
+        7 => PageOutcome::Unhashed,
+        _ if kind == 2 && choice & 31 != 1 => PageOutcome::Done,
         1 => PageOutcome::Refused(Refusal::Busy),
         2 => PageOutcome::Refused(Refusal::Absent),
         3 => PageOutcome::Refused(Refusal::Present),

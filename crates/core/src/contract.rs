@@ -1,7 +1,17 @@
 //! The contract between brain and body: events in, actions out.
 //!
-//! Every action but [`Action::Wake`] is answered once, in any order, by [`Event::Done`] with the
-//! action's id. Ranges are those of memory objects; addresses are the body's business.
+//! An action is whole: it carries all that carrying it out takes, so that a thread or another process can do it
+//! without asking the pager. Actions may be carried out in any order, at any time, but for the one that an
+//! action names as `after`, which goes first: it was handed out before, and once it is answered, when its id may be
+//! given to another action, there is nothing to wait for. Every action but [`Action::Wake`], [`Action::Grow`] and
+//! [`Action::Exhausted`] is answered once, in any order, by [`Event::Done`] with its id.
+//!
+//! Which frames an action takes is the body's business, as addresses are: the pager counts them.
+//! A page-in and a zero-fill take one for each page, a release gives back one for each. Ranges are those of memory objects.
+
+mod list;
+
+pub use list::PageList;
 
 use crate::page::ContentHash;
 use crate::units::{PageNo, PageRange, SlotRange};
@@ -18,9 +28,14 @@ pub struct Body {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ActionId(pub u32);
 
-/// Names who waits for a fault; chosen by the body.
+/// Names who waits for a fault; chosen by the body, and its own again when it was woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Waiter(pub u32);
+
+/// Names whose faults are alike, to read-ahead: a task of the program's, a virtual processor, a guest.
+/// Chosen by the body, and the same for as long as it lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Source(pub u32);
 
 /// What the faulting instruction did.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +57,8 @@ pub enum Event<'a> {
         access: Access,
         /// Released by [`Action::Wake`].
         waiter: Waiter,
+        /// Who touched it.
+        source: Source,
         /// The mapped span around the page: zero-fill-around stays inside it.
         extent: PageRange,
     },
@@ -52,11 +69,12 @@ pub enum Event<'a> {
         /// How it went.
         outcome: Outcome<'a>,
     },
-    /// These pages are resident although the pager never mapped them.
+    /// These pages are resident although the pager never mapped them. No unanswered action touches them.
     Adopt(PageRange),
-    /// The range is gone; its contents are not wanted any more.
+    /// The range is gone; its contents are not wanted any more. No unanswered action touches it.
     Unmap(PageRange),
-    /// The contents are not wanted any more; a touch gives zeroes (`MADV_DONTNEED`).
+    /// The contents are not wanted any more; a touch gives zeroes (`MADV_DONTNEED`). No unanswered action touches
+    /// them.
     Discard(PageRange),
     /// The store has more room.
     Grown(SlotRange),
@@ -81,12 +99,11 @@ pub enum Event<'a> {
 /// How an action went.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`]: one outcome a page of the run, in order.
+    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], [`Action::PageIn`]: one outcome a page, in
+    /// order.
     Pages(&'a [PageOutcome]),
-    /// Of [`Action::PageIn`]: the hash of each page read, in order.
-    Read(&'a [ContentHash]),
     /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done. Of
-    /// [`Action::PageIn`]: the pages are read, and known to be intact.
+    /// [`Action::PageIn`]: all pages are read and intact.
     Done,
     /// Of [`Action::PageIn`] or [`Action::PageOut`]: the store failed.
     Failed(IoFailure),
@@ -95,7 +112,7 @@ pub enum Outcome<'a> {
 /// How one page fared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageOutcome {
-    /// Mapped.
+    /// Mapped, or read and intact.
     Done,
     /// Detached; its content hashes to this, and `zero` says that it is all zeroes.
     Detached {
@@ -104,6 +121,8 @@ pub enum PageOutcome {
         /// All bytes are zero.
         zero: bool,
     },
+    /// Detached by a body with bits and without contents: the page's modified bit tells whether it changed.
+    Unhashed,
     /// Nothing was done.
     Refused(Refusal),
 }
@@ -119,6 +138,8 @@ pub enum Refusal {
     Present,
     /// The range is no longer mapped.
     Gone,
+    /// Page-in: what was read has another hash than it must have.
+    Damaged,
 }
 
 /// Why a transfer failed.
@@ -131,7 +152,7 @@ pub enum IoFailure {
 }
 
 /// What the body is to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Map zeroed frames at `run`.
     ZeroFill {
@@ -139,6 +160,8 @@ pub enum Action {
         id: ActionId,
         /// Where.
         run: PageRange,
+        /// The release that is to be carried out before, if it is not answered yet: its frames may be needed.
+        after: Option<ActionId>,
     },
     /// Map the staged pages of `run`. Of several in a row the one that somebody waits for is best carried out last: the
     /// others are what it touches next.
@@ -147,6 +170,9 @@ pub enum Action {
         id: ActionId,
         /// Which.
         run: PageRange,
+        /// How many pages directly below `run` the program does not have, up to [`crate::pager::ABSENT_MAX`]. It
+        /// stays so until later actions are carried out.
+        absent_below: u8,
     },
     /// Take `run` out of the program; contents stay in their frames.
     Detach {
@@ -154,27 +180,38 @@ pub enum Action {
         id: ActionId,
         /// Which.
         run: PageRange,
+        /// As of [`Action::Map`].
+        absent_below: u8,
     },
-    /// Read `slots` into free frames, for the pages [`crate::pager::Pager::pages_of`] names.
+    /// Read `slots` into free frames, and compare each page with its hash. What is intact is staged, the frames of the
+    /// rest are free again.
     PageIn {
         /// To answer with.
         id: ActionId,
         /// From where.
         slots: SlotRange,
+        /// For which pages, in the order of the slots, with their hashes.
+        pages: PageList,
+        /// As of [`Action::ZeroFill`].
+        after: Option<ActionId>,
     },
-    /// Write the staged pages that [`crate::pager::Pager::pages_of`] names to `slots`.
+    /// Write staged pages to `slots`. They stay staged.
     PageOut {
         /// To answer with.
         id: ActionId,
         /// To where.
         slots: SlotRange,
+        /// Which, in the order of the slots, with their hashes.
+        pages: PageList,
     },
-    /// Free the frames of the staged pages that [`crate::pager::Pager::pages_of`] names. Later
-    /// actions count on these frames: they are freed in the order of the actions, whenever that is
-    /// answered.
+    /// Free the frames of staged pages.
     Release {
         /// To answer with.
         id: ActionId,
+        /// Which.
+        pages: PageList,
+        /// The release before this one, if it is not answered yet.
+        after: Option<ActionId>,
     },
     /// Whoever touches the page is to get a signal: its content is lost.
     Poison {
@@ -183,7 +220,7 @@ pub enum Action {
         /// Which.
         page: PageNo,
     },
-    /// The waiter goes on. Not answered.
+    /// The waiter, and nobody else, goes on. Not answered.
     Wake {
         /// Who.
         waiter: Waiter,
@@ -201,4 +238,43 @@ pub enum Action {
         /// The swap store is full (otherwise every page is refused as a victim).
         swap_full: bool,
     },
+}
+
+impl Action {
+    /// The id that it is answered with; `None` if it is not answered.
+    #[must_use]
+    pub const fn id(&self) -> Option<ActionId> {
+        match *self {
+            Self::ZeroFill { id, .. }
+            | Self::Map { id, .. }
+            | Self::Detach { id, .. }
+            | Self::PageIn { id, .. }
+            | Self::PageOut { id, .. }
+            | Self::Release { id, .. }
+            | Self::Poison { id, .. } => Some(id),
+            Self::Wake { .. } | Self::Grow { .. } | Self::Exhausted { .. } => None,
+        }
+    }
+
+    /// The action that is to be carried out before, unless it is answered.
+    #[must_use]
+    pub const fn after(&self) -> Option<ActionId> {
+        match *self {
+            Self::ZeroFill { after, .. }
+            | Self::PageIn { after, .. }
+            | Self::Release { after, .. } => after,
+            _ => None,
+        }
+    }
+
+    /// The pages of a transfer or release; empty for other actions.
+    #[must_use]
+    pub fn pages(&self) -> &[PageNo] {
+        match self {
+            Self::PageIn { pages, .. }
+            | Self::PageOut { pages, .. }
+            | Self::Release { pages, .. } => pages,
+            _ => &[],
+        }
+    }
 }

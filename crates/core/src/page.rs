@@ -233,6 +233,11 @@ impl Pages {
         &self.slabs[leaf / SLAB_LEAVES][first..first + LEAF_PAGES]
     }
 
+    /// Whether touches set bits.
+    pub(crate) const fn has_bits(&self) -> bool {
+        self.bits.is_some()
+    }
+
     /// The page's id, if it has an entry.
     #[must_use]
     #[inline]

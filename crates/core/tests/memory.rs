@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use outpage_core::contract::{Access, Action, Body, Event, Outcome, PageOutcome, Waiter};
+use outpage_core::contract::{Access, Action, Body, Event, Outcome, PageOutcome, Source, Waiter};
 use outpage_core::page::ContentHash;
 use outpage_core::pager::{Pager, Setup};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
@@ -70,6 +70,7 @@ impl Machine {
             page,
             access: Access::Write,
             waiter: Waiter(0),
+            source: Source(0),
             extent: PageRange::new(PageNo::new(ObjectId(1), 0), self.versions.len() as u64),
         };
         self.pager.handle(Nanos(0), fault);
@@ -81,13 +82,13 @@ impl Machine {
     fn drive(&mut self) {
         while let Some(action) = self.pager.poll_action() {
             let (id, outcome);
-            let (outcomes, hashes): (Vec<_>, Vec<_>);
+            let outcomes: Vec<_>;
             match action {
-                Action::ZeroFill { id: op, run } | Action::Map { id: op, run } => {
+                Action::ZeroFill { id: op, run, .. } | Action::Map { id: op, run, .. } => {
                     outcomes = run.iter().map(|_| PageOutcome::Done).collect();
                     (id, outcome) = (op, Outcome::Pages(&outcomes));
                 }
-                Action::Detach { id: op, run } => {
+                Action::Detach { id: op, run, .. } => {
                     let detached = |page: PageNo| PageOutcome::Detached {
                         hash: Self::hash(self.versions[page.index() as usize]),
                         zero: false,
@@ -95,19 +96,28 @@ impl Machine {
                     outcomes = run.iter().map(detached).collect();
                     (id, outcome) = (op, Outcome::Pages(&outcomes));
                 }
-                Action::PageOut { id: op, slots } => {
-                    for (page, slot) in self.pager.pages_of(op).iter().zip(slots.iter()) {
+                Action::PageOut {
+                    id: op,
+                    slots,
+                    pages,
+                } => {
+                    for (page, slot) in pages.iter().zip(slots.iter()) {
                         self.in_slots[slot.0 as usize] = self.versions[page.index() as usize];
                     }
                     (id, outcome) = (op, Outcome::Done);
                 }
-                Action::PageIn { id: op, slots } => {
+                Action::PageIn {
+                    id: op,
+                    slots,
+                    pages,
+                    ..
+                } => {
                     let read = slots.iter().map(|slot| self.in_slots[slot.0 as usize]);
-                    hashes = read.map(Self::hash).collect();
+                    assert!(read.map(Self::hash).eq(pages.hashes().iter().copied()));
                     // A demanded page is written anew once it is mapped.
-                    (id, outcome) = (op, Outcome::Read(&hashes));
+                    (id, outcome) = (op, Outcome::Done);
                 }
-                Action::Release { id: op } | Action::Poison { id: op, .. } => {
+                Action::Release { id: op, .. } | Action::Poison { id: op, .. } => {
                     (id, outcome) = (op, Outcome::Done);
                 }
                 Action::Grow { .. } => {

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome, Waiter};
+use outpage_core::contract::{
+    Access, Action, ActionId, Event, Outcome, PageList, PageOutcome, Source, Waiter,
+};
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
 use outpage_core::record::{Header, Recorder};
@@ -46,6 +48,7 @@ fn fault(recorder: &mut Recorder, out: &mut Vec<u8>, number: u64, random: u64) {
         page: read,
         access: Access::Write,
         waiter: Waiter(7),
+        source: Source(7),
         extent: PageRange::new(page(0), PAGES),
     };
     let mut event = |after, event: Event<'_>, out: &mut Vec<u8>| {
@@ -60,36 +63,42 @@ fn fault(recorder: &mut Recorder, out: &mut Vec<u8>, number: u64, random: u64) {
         ),
         out,
     );
-    event(30_000, done(id(0), Outcome::Read(&[hash])), out);
+    event(
+        30_000,
+        done(id(0), Outcome::Pages(&[PageOutcome::Done])),
+        out,
+    );
     event(
         33_000,
         done(id(2), Outcome::Pages(&[PageOutcome::Done])),
         out,
     );
-    let mut action = |action, pages: &[PageNo]| recorder.action(&action, pages, out);
-    action(Action::PageIn { id: id(0), slots }, &[read]);
-    action(
-        Action::Detach {
-            id: id(1),
-            run: one(victim),
-        },
-        &[],
-    );
-    action(
-        Action::Map {
-            id: id(2),
-            run: one(read),
-        },
-        &[],
-    );
-    action(
-        Action::Wake {
-            waiter: Waiter(7),
-            page: read,
-        },
-        &[],
-    );
-    action(Action::Release { id: id(1) }, &[victim]);
+    let mut action = |action| recorder.action(&action, out);
+    action(Action::PageIn {
+        id: id(0),
+        slots,
+        pages: PageList::new(vec![read], vec![hash]),
+        after: None,
+    });
+    action(Action::Detach {
+        id: id(1),
+        run: one(victim),
+        absent_below: 0,
+    });
+    action(Action::Map {
+        id: id(2),
+        run: one(read),
+        absent_below: 0,
+    });
+    action(Action::Wake {
+        waiter: Waiter(7),
+        page: read,
+    });
+    action(Action::Release {
+        id: id(1),
+        pages: PageList::new(vec![victim], Vec::new()),
+        after: None,
+    });
 }
 
 fn done(id: ActionId, outcome: Outcome<'_>) -> Event<'_> {

@@ -114,13 +114,7 @@ impl Brain {
             recorder, bytes, ..
         }) = &mut self.trace
         {
-            let pages = match action {
-                Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-                    self.pager.pages_of(id)
-                }
-                _ => &[],
-            };
-            recorder.action(&action, pages, bytes);
+            recorder.action(&action, bytes);
         }
         Some(action)
     }

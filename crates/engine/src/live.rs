@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Waiter,
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
 };
-use outpage_core::page::ContentHash;
-use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
@@ -34,12 +33,21 @@ const FULL_MAX: Nanos = Nanos(1_000_000_000);
 /// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
 const ROUNDS: u32 = 64;
 
-/// A transfer under way.
+/// A transfer under way, or the place of one.
 #[derive(Default)]
-struct Transfer {
+pub(crate) struct Transfer {
+    /// None of a place.
+    pages: PageList,
     places: Vec<Place>,
     reading: bool,
     since: Nanos,
+}
+
+impl Transfer {
+    /// Whether a page of it is in `range`.
+    pub(crate) fn touches(&self, range: PageRange) -> bool {
+        self.pages.iter().any(|&page| range.contains(page))
+    }
 }
 
 /// A thread that waits for its page.
@@ -86,13 +94,13 @@ pub struct Live {
     pub(crate) check: crate::check::Check,
     /// The last page of which nothing was known, and since when.
     pub(crate) astray: (usize, Nanos),
-    transfers: Vec<Transfer>,
+    /// By the action's number.
+    pub(crate) transfers: Vec<Transfer>,
     completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
     pub(crate) together: Option<Together>,
     /// An action that was polled too soon.
     pub(crate) held: Option<Action>,
-    hashes: Vec<ContentHash>,
     frames: Vec<Frame>,
     pub(crate) waiting: Vec<Waiting>,
     stuck_since: Option<Nanos>,
@@ -149,7 +157,6 @@ impl Live {
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
             held: None,
-            hashes: Vec::with_capacity(256),
             frames: Vec::with_capacity(1024),
             waiting: Vec::with_capacity(64),
             stuck_since: None,
@@ -262,6 +269,7 @@ impl Live {
                 page,
                 access,
                 waiter: Waiter(fault.tid),
+                source: Source(fault.tid),
                 extent: region.pages(),
             },
         );
@@ -300,17 +308,26 @@ impl Live {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::ZeroFill { id, run } => {
+            Action::ZeroFill { id, run, .. } => {
                 self.placement.hold();
                 self.pages_done(id, |w, out| w.zero_fill(run, out));
             }
-            Action::Map { id, run } => {
+            Action::Map {
+                id,
+                run,
+                absent_below,
+            } => {
                 self.placement.hold();
-                self.map(id, run);
+                self.map(id, run, absent_below);
             }
-            Action::Detach { id, run } => self.detach(id, run),
-            Action::Release { id } => {
-                self.world.release(self.pager.pages_of(id));
+            Action::Detach {
+                id,
+                run,
+                absent_below,
+            } => self.detach(id, run, absent_below),
+            Action::Release { id, pages, .. } => {
+                self.world.release(&pages);
+                drop(pages);
                 self.done(id, Outcome::Done);
             }
             Action::Poison { id, page } => {
@@ -319,8 +336,12 @@ impl Live {
                 self.world.poison(page);
                 self.done(id, Outcome::Done);
             }
-            Action::PageIn { id, slots } => self.submit(id, slots, Direction::PageIn),
-            Action::PageOut { id, slots } => self.submit(id, slots, Direction::PageOut),
+            Action::PageIn {
+                id, slots, pages, ..
+            } => self.submit(id, slots, pages, Direction::PageIn),
+            Action::PageOut { id, slots, pages } => {
+                self.submit(id, slots, pages, Direction::PageOut);
+            }
             Action::Wake { page, .. } => self.wake(page),
             Action::Grow { slots } => self.grow(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
@@ -373,7 +394,7 @@ impl Live {
         }
     }
 
-    fn submit(&mut self, id: ActionId, slots: SlotRange, direction: Direction) {
+    fn submit(&mut self, id: ActionId, slots: SlotRange, pages: PageList, direction: Direction) {
         let index = id.0 as usize;
         if self.transfers.len() <= index {
             self.transfers.resize_with(index + 1, Transfer::default);
@@ -381,24 +402,21 @@ impl Live {
         let mut places = std::mem::take(&mut self.transfers[index].places);
         let reading = direction == Direction::PageIn;
         if reading {
-            let pages = self.pager.pages_of(id);
             for waiting in &mut self.waiting {
                 waiting.major |= pages.contains(&waiting.page);
             }
-            self.world.frames_to_read(pages, &mut places);
+            self.world.frames_to_read(&pages, &mut places);
             self.frames.clear();
             self.frames
                 .extend(places.iter().map(|&place| self.world.frames.frame(place)));
         } else {
             let mut frames = std::mem::take(&mut self.frames);
-            let hash_of = |page| self.pager.expected_hash(page);
-            let pages = self.pager.pages_of(id);
-            self.world
-                .frames_to_write(pages, hash_of, &mut frames, &mut places);
+            self.world.frames_to_write(&pages, &mut frames, &mut places);
             self.frames = frames;
         }
         let since = clock::now();
         self.transfers[index] = Transfer {
+            pages,
             places,
             reading,
             since,
@@ -438,7 +456,9 @@ impl Live {
     fn answer_io(&mut self, completion: Completion) {
         self.world.wakes_are_old();
         let id = ActionId(completion.token.0 as u32);
-        let transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
+        let mut transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
+        // Dropped before the pager hears of it, which can use the list again then.
+        let pages = std::mem::take(&mut transfer.pages);
         if let Err(error) = &completion.result {
             let why = if error.is_no_space() {
                 IoFailure::NoSpace
@@ -446,15 +466,17 @@ impl Live {
                 IoFailure::Device
             };
             self.world.end_write(&transfer.places);
+            drop(pages);
             self.done(id, Outcome::Failed(why));
         } else if transfer.reading {
             if transfer.places.len() == 1 && self.waiting.len() == 1 {
                 let now = clock::now();
                 self.placement.read(Nanos(now.0 - transfer.since.0), now);
             }
-            self.read_done(id, &transfer.places);
+            self.read_done(id, pages, &transfer.places);
         } else {
             self.world.end_write(&transfer.places);
+            drop(pages);
             self.done(id, Outcome::Done);
         }
         let Transfer { mut places, .. } = transfer;
@@ -462,19 +484,12 @@ impl Live {
         self.transfers[id.0 as usize].places = places;
     }
 
-    fn read_done(&mut self, id: ActionId, places: &[Place]) {
-        let mut hashes = std::mem::take(&mut self.hashes);
-        self.world.hashes(places, &mut hashes);
-        for (i, &place) in places.iter().enumerate() {
-            let page = self.pager.pages_of(id)[i];
-            if self.pager.expected_hash(page) == Some(hashes[i]) {
-                self.world.stage_read(page, place);
-            } else {
-                self.world.frames.set_free(place);
-            }
-        }
-        self.done(id, Outcome::Read(&hashes));
-        self.hashes = hashes;
+    /// What was read is compared with the hashes that came with the action.
+    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place]) {
+        self.pages_done(id, |world, out| {
+            world.stage_intact(&pages, places, out);
+            drop(pages);
+        });
     }
 
     /// The pager asked for more slots: leases extents of the shared swap file.

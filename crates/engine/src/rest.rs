@@ -1,6 +1,6 @@
 //! Waiting, on the pager's thread, until something is as it has to be.
 
-use outpage_core::contract::{Access, Event, Waiter};
+use outpage_core::contract::{Access, Event, Source, Waiter};
 use outpage_core::page::State;
 use outpage_core::units::{PageNo, PageRange};
 use outpage_sys::clock;
@@ -11,7 +11,9 @@ use crate::world::Mechanism;
 impl Live {
     /// Waits until no action touches `range`, so that it may be unmapped or discarded.
     pub(crate) fn quiesce(&mut self, range: PageRange) {
-        while self.pager.busy(range) {
+        // All but transfers are answered when they are carried out.
+        self.drive();
+        while self.transfers.iter().any(|t| t.touches(range)) {
             self.store.wait(10_000_000);
             self.complete_io();
             self.drive();
@@ -50,6 +52,7 @@ impl Live {
             page,
             access: Access::Write,
             waiter: Waiter(0),
+            source: Source(0),
             extent: region.pages(),
         };
         self.pager.handle(clock::now(), event);

@@ -3,8 +3,7 @@
 use core::ops::Range;
 
 use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
-use outpage_core::page::State;
-use outpage_core::units::{PageNo, PageRange};
+use outpage_core::units::PageRange;
 use outpage_sys::clock;
 
 use crate::live::Live;
@@ -28,6 +27,8 @@ pub(crate) struct Together {
 struct Member {
     id: ActionId,
     run: PageRange,
+    /// So many pages directly below are not in the program.
+    absent_below: u8,
     /// Where its outcomes begin.
     at: usize,
 }
@@ -45,14 +46,19 @@ impl Together {
     }
 
     /// Takes the action in, if there is room for its pages.
-    fn push(&mut self, id: ActionId, run: PageRange) -> bool {
+    fn push(&mut self, (id, run, absent_below): One) -> bool {
         let at = self
             .members
             .last()
             .map_or(0, |m| m.at + m.run.pages as usize);
         let fits = at == 0 || at + run.pages as usize <= RUN_PAGES;
         if fits {
-            self.members.push(Member { id, run, at });
+            self.members.push(Member {
+                id,
+                run,
+                absent_below,
+                at,
+            });
         }
         fits
     }
@@ -82,22 +88,29 @@ impl Together {
     }
 }
 
-/// The pages between two runs, if they are few.
-fn gap(below: PageRange, above: PageRange) -> Option<PageRange> {
+/// What an action says: its number, its run, and how many pages below are not in the program.
+type One = (ActionId, PageRange, u8);
+
+/// How many pages lie between two runs, if they are few.
+fn gap(below: PageRange, above: PageRange) -> Option<u64> {
     let end = below.start.raw() + below.pages;
     let pages = above.start.raw().checked_sub(end)?;
     let near = pages <= GAP_MAX && below.start.object() == above.start.object();
-    near.then(|| PageRange::new(PageNo::from_raw(end), pages))
+    near.then_some(pages)
 }
 
 impl Live {
     /// Takes `run` out of the program, and the runs of the detaches that follow.
-    pub(crate) fn detach(&mut self, id: ActionId, run: PageRange) {
+    pub(crate) fn detach(&mut self, id: ActionId, run: PageRange, absent_below: u8) {
         self.world.wakes_are_old();
         self.together(
-            (id, run),
+            (id, run, absent_below),
             |action| match action {
-                Action::Detach { id, run } => Some((id, run)),
+                &Action::Detach {
+                    id,
+                    run,
+                    absent_below,
+                } => Some((id, run, absent_below)),
                 _ => None,
             },
             |_, runs| runs.len(),
@@ -110,11 +123,15 @@ impl Live {
 
     /// Maps the staged pages of `run`, and those of the maps that follow. Who waits is woken last: or it would meet the
     /// others still missing.
-    pub(crate) fn map(&mut self, id: ActionId, run: PageRange) {
+    pub(crate) fn map(&mut self, id: ActionId, run: PageRange, absent_below: u8) {
         self.together(
-            (id, run),
+            (id, run, absent_below),
             |action| match action {
-                Action::Map { id, run } => Some((id, run)),
+                &Action::Map {
+                    id,
+                    run,
+                    absent_below,
+                } => Some((id, run, absent_below)),
                 _ => None,
             },
             |live, runs| live.world.in_step(runs),
@@ -124,8 +141,8 @@ impl Live {
 
     fn together(
         &mut self,
-        first: (ActionId, PageRange),
-        same: impl Fn(Action) -> Option<(ActionId, PageRange)>,
+        first: One,
+        same: impl Fn(&Action) -> Option<One>,
         cut: impl Fn(&Self, &[PageRange]) -> usize,
         act: impl Fn(&mut Self, &[PageRange], bool, &mut Vec<PageOutcome>),
     ) {
@@ -155,35 +172,33 @@ impl Live {
     }
 
     /// Takes the actions of the same kind that follow; the next of another kind is kept for later.
-    fn gather(
-        &mut self,
-        all: &mut Together,
-        (id, run): (ActionId, PageRange),
-        same: impl Fn(Action) -> Option<(ActionId, PageRange)>,
-    ) {
+    fn gather(&mut self, all: &mut Together, first: One, same: impl Fn(&Action) -> Option<One>) {
         all.members.clear();
-        all.push(id, run);
+        all.push(first);
         while let Some(next) = self.pager.poll_action() {
-            if !same(next).is_some_and(|(id, run)| all.push(id, run)) {
+            if !same(&next).is_some_and(|one| all.push(one)) {
                 self.held = Some(next);
                 break;
             }
         }
     }
 
-    /// Cuts the sorted runs where they lie too far apart for one call, and where `cut` says.
+    /// Cuts the sorted runs where they lie too far apart for one call or the program has a page between, and where
+    /// `cut` says.
     fn cut(&self, all: &mut Together, cut: impl Fn(&Self, &[PageRange]) -> usize) {
         all.pieces.clear();
         let mut start = 0;
         while start < all.runs.len() {
             let first = all.runs[start].start.raw();
-            let joins = |pair: &[PageRange]| {
+            let joins = |(pair, above): (&[PageRange], &u16)| {
                 let reach = pair[1].start.raw() + pair[1].pages - first;
+                let absent = all.members[usize::from(*above)].absent_below;
                 reach <= RUN_PAGES as u64
-                    && gap(pair[0], pair[1]).is_some_and(|gap| self.not_there(gap))
+                    && gap(pair[0], pair[1]).is_some_and(|gap| gap <= absent.into())
             };
             let rest = &all.runs[start..];
-            let near = 1 + rest.windows(2).take_while(|pair| joins(pair)).count();
+            let pairs = rest.windows(2).zip(&all.order[start + 1..]);
+            let near = 1 + pairs.take_while(|pair| joins(*pair)).count();
             let piece = start..start + cut(self, &rest[..near]);
             let awaited = (all.runs[piece.clone()].iter())
                 .any(|run| self.waiting.iter().any(|w| run.contains(w.page)));
@@ -191,25 +206,12 @@ impl Live {
             all.pieces.push((piece, awaited));
         }
     }
-
-    /// Whether the program has no page in `gap`.
-    fn not_there(&self, gap: PageRange) -> bool {
-        gap.iter().all(|page| {
-            matches!(
-                self.pager.state(page),
-                State::Untouched
-                    | State::Staged
-                    | State::Writing
-                    | State::PagedOut
-                    | State::Reading
-            )
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outpage_core::units::PageNo;
 
     fn run(first: u64, pages: u64) -> PageRange {
         PageRange::new(PageNo::from_raw(first), pages)
@@ -217,11 +219,8 @@ mod tests {
 
     #[test]
     fn runs_are_near_up_to_the_largest_gap() {
-        assert_eq!(gap(run(10, 2), run(12, 1)), Some(run(12, 0)));
-        assert_eq!(
-            gap(run(10, 2), run(12 + GAP_MAX, 1)),
-            Some(run(12, GAP_MAX))
-        );
+        assert_eq!(gap(run(10, 2), run(12, 1)), Some(0));
+        assert_eq!(gap(run(10, 2), run(12 + GAP_MAX, 1)), Some(GAP_MAX));
         assert_eq!(gap(run(10, 2), run(13 + GAP_MAX, 1)), None);
     }
 
@@ -230,9 +229,9 @@ mod tests {
         let mut all = Together::new();
         let runs = [run(20, 2), run(10, 1), run(30, 3)];
         for (id, &run) in runs.iter().enumerate() {
-            assert!(all.push(ActionId(id as u32), run));
+            assert!(all.push((ActionId(id as u32), run, 0)));
         }
-        assert!(!all.push(ActionId(3), run(40, RUN_PAGES as u64 - 5)));
+        assert!(!all.push((ActionId(3), run(40, RUN_PAGES as u64 - 5), 0)));
         all.sort();
         assert_eq!(all.runs, [run(10, 1), run(20, 2), run(30, 3)]);
         let refused = PageOutcome::Refused(outpage_core::contract::Refusal::Busy);

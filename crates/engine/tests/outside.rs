@@ -1,6 +1,7 @@
 //! Frames outside the program under write-protect, on real page tables: never too many, and no byte is lost.
 
-use outpage_core::contract::{PageOutcome, Refusal};
+use outpage_core::contract::{PageList, PageOutcome, Refusal};
+use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
 use outpage_engine::frames::Frames;
 use outpage_engine::world::{Mechanism, World};
@@ -127,9 +128,10 @@ fn a_page_that_is_written_from_its_frame_keeps_it() {
     };
     bench.read(&[3]);
     let (mut frames, mut copies) = (Vec::new(), Vec::new());
+    let written = PageList::new(vec![bench.page(3)], vec![ContentHash::default()]);
     bench
         .world
-        .frames_to_write(&[bench.page(3)], |_| None, &mut frames, &mut copies);
+        .frames_to_write(&written, &mut frames, &mut copies);
     assert!(copies.is_empty());
     (0..20)
         .filter(|&page| page != 3)

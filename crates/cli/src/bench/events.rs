@@ -160,7 +160,7 @@ fn pass(bytes: &[u8], encode: bool) -> Result<(Duration, u64), Unreadable> {
         if encode {
             match black_box(entry) {
                 Entry::Event { now, event } => recorder.event(now, &event, &mut out),
-                Entry::Action { action, pages } => recorder.action(&action, pages, &mut out),
+                Entry::Action(action) => recorder.action(&action, &mut out),
             }
             // As often as the pager writes it out, so that it stays in the caches.
             if out.len() >= 64 << 10 {

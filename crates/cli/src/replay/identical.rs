@@ -90,9 +90,9 @@ fn counted(bytes: &[u8], path: &Path) -> Result<Replayed, CliError> {
     while let Some(entry) = next(&mut reader, bytes.len()).map_err(|e| damaged(path, e))? {
         match entry {
             Entry::Event { .. } => replayed.events += 1,
-            Entry::Action { action, pages } => {
+            Entry::Action(action) => {
                 replayed.actions += 1;
-                decisions.action(&action, pages);
+                decisions.action(&action);
             }
         }
     }

@@ -107,7 +107,7 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
                 now = at;
                 gatherer.event(now, event);
             }
-            Entry::Action { action, .. } => gatherer.action(now, action),
+            Entry::Action(action) => gatherer.action(now, &action),
         }
     }
     Ok(Recording {
@@ -161,7 +161,7 @@ pub fn extent(bytes: &[u8]) -> Result<Extent, Unreadable> {
                 Event::Forked => (extent.faults, extent.forks) = (0, extent.forks + 1),
                 _ => {}
             },
-            Ok(Some(Entry::Action { .. })) => {}
+            Ok(Some(Entry::Action(_))) => {}
             Ok(None) => break reader.offset(),
             Err(torn) if torn.why == Why::Truncated => break torn.offset,
             Err(damage) => return Err(damage),
@@ -221,12 +221,12 @@ impl Gatherer {
         self.parents = filled.filter(|page| !mapped.contains_key(page)).collect();
     }
 
-    fn action(&mut self, now: Nanos, action: Action) {
-        match action {
-            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+    fn action(&mut self, now: Nanos, action: &Action) {
+        match *action {
+            Action::ZeroFill { id, run, .. } | Action::Map { id, run, .. } => {
                 self.open.insert(id, (Kind::Map, run));
             }
-            Action::Detach { id, run } => {
+            Action::Detach { id, run, .. } => {
                 self.open.insert(id, (Kind::Detach, run));
             }
             Action::Wake { .. } => self.resumed = Some(now),
@@ -363,7 +363,7 @@ const fn alike(a: u64, b: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outpage_core::contract::Waiter;
+    use outpage_core::contract::{Source, Waiter};
 
     fn page(index: u64) -> PageNo {
         PageNo::from_raw(index)
@@ -377,12 +377,13 @@ mod tests {
                 page: page(at),
                 access,
                 waiter: Waiter(1),
+                source: Source(1),
                 extent,
             },
         );
         gatherer.action(
             Nanos(now + 5),
-            Action::Wake {
+            &Action::Wake {
                 waiter: Waiter(1),
                 page: page(at),
             },
@@ -391,7 +392,12 @@ mod tests {
 
     fn detach(gatherer: &mut Gatherer, at: u64, word: u32) {
         let (id, run) = (ActionId(9), PageRange::one(page(at)));
-        gatherer.action(Nanos(0), Action::Detach { id, run });
+        let detach = Action::Detach {
+            id,
+            run,
+            absent_below: 0,
+        };
+        gatherer.action(Nanos(0), &detach);
         let outcome = PageOutcome::Detached {
             hash: ContentHash([word; 3]),
             zero: word == 0,
@@ -430,13 +436,12 @@ mod tests {
         };
         fault(&mut g, 100, 1, Access::Write);
         let id = ActionId(3);
-        g.action(
-            Nanos(100),
-            Action::ZeroFill {
-                id,
-                run: PageRange::new(page(1), 3),
-            },
-        );
+        let zero_fill = Action::ZeroFill {
+            id,
+            run: PageRange::new(page(1), 3),
+            after: None,
+        };
+        g.action(Nanos(100), &zero_fill);
         g.event(
             Nanos(110),
             Event::Done {

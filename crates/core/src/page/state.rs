@@ -67,6 +67,15 @@ impl State {
         !matches!(self, Self::Untouched | Self::PagedOut | Self::Poisoned)
     }
 
+    /// Whether the program does not have such a page.
+    #[must_use]
+    pub const fn absent(self) -> bool {
+        matches!(
+            self,
+            Self::Untouched | Self::Staged | Self::Writing | Self::PagedOut | Self::Reading
+        )
+    }
+
     /// Whether the table above allows going from `self` to `to`.
     #[must_use]
     pub const fn may_become(self, to: Self) -> bool {

@@ -1,7 +1,7 @@
 //! Whether an event makes sense now. A body knows; what reads events from a file asks.
 
 use super::{Kind, Pager};
-use crate::contract::{ActionId, Event, Outcome, PageOutcome};
+use crate::contract::{ActionId, Event, Outcome, PageOutcome, Refusal};
 use crate::limits::FRAMES_MIN;
 use crate::units::SlotRange;
 
@@ -42,14 +42,33 @@ impl Pager {
         let one_a_page = |pages: &[PageOutcome], fits: fn(&PageOutcome) -> bool| {
             pages.len() as u64 == op.run.pages && pages.iter().all(fits)
         };
+        let read = |page: &PageOutcome| {
+            matches!(
+                page,
+                PageOutcome::Done | PageOutcome::Refused(Refusal::Damaged)
+            )
+        };
         match (op.kind, outcome) {
             (Kind::ZeroFill | Kind::Map, Outcome::Pages(pages)) => {
-                one_a_page(pages, |page| !matches!(page, PageOutcome::Detached { .. }))
+                one_a_page(pages, |page| match page {
+                    PageOutcome::Done => true,
+                    PageOutcome::Refused(why) => *why != Refusal::Damaged,
+                    PageOutcome::Detached { .. } | PageOutcome::Unhashed => false,
+                })
             }
             (Kind::Detach, Outcome::Pages(pages)) => {
-                one_a_page(pages, |page| *page != PageOutcome::Done)
+                let bits = self.pages.has_bits();
+                pages.len() as u64 == op.run.pages
+                    && pages.iter().all(|page| match page {
+                        PageOutcome::Detached { .. } => true,
+                        PageOutcome::Refused(why) => *why != Refusal::Damaged,
+                        PageOutcome::Unhashed => bits,
+                        PageOutcome::Done => false,
+                    })
             }
-            (Kind::PageIn, Outcome::Read(hashes)) => hashes.len() == op.pages.len(),
+            (Kind::PageIn, Outcome::Pages(pages)) => {
+                pages.len() == op.count() && pages.iter().all(read)
+            }
             (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,
             (Kind::Release | Kind::Poison, Outcome::Done) => true,
             _ => false,

@@ -27,11 +27,13 @@ impl Pager {
                 page,
                 access,
                 waiter,
+                source,
                 extent,
             } => self.fault_under_daemon(Demand {
                 page,
                 access,
                 waiter,
+                source,
                 extent,
                 retried: false,
             }),

@@ -1,6 +1,6 @@
 //! How pages leave: detach, page-out, release.
 
-use super::{Kind, Pager, RUN_PAGES_MAX, WRITES_MAX};
+use super::{ABSENT_MAX, Kind, Pager, RUN_PAGES_MAX, WRITES_MAX};
 use crate::contract::Action;
 use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pageout::{Chunk, Inactive};
@@ -43,12 +43,14 @@ impl Pager {
             let op = *op.get_or_insert_with(|| {
                 self.start(Kind::Release, PageRange::new(PageNo::from_raw(0), 0))
             });
-            self.add_page(op, id, self.pages.number(id));
+            let page = self.pages.number(id);
+            self.ops[op].add(id, page);
             self.paged_out_now(id);
             released += 1;
         }
         if let Some(id) = op {
-            self.actions.push_back(Action::Release { id });
+            let release = self.ops.releases(id);
+            self.actions.push_back(release);
         }
         released
     }
@@ -236,7 +238,25 @@ impl Pager {
 
     fn detach(&mut self, run: PageRange) {
         let id = self.start(Kind::Detach, run);
-        self.actions.push_back(Action::Detach { id, run });
+        let absent_below = self.absent_below(run);
+        self.actions.push_back(Action::Detach {
+            id,
+            run,
+            absent_below,
+        });
+    }
+
+    /// How many pages directly below `run` the program does not have. With bits nobody moves pages, and it is
+    /// not looked.
+    pub(super) fn absent_below(&self, run: PageRange) -> u8 {
+        let absent = |&n: &u64| {
+            let page = run.start.checked_sub(n);
+            page.is_some_and(|page| self.pages.state_of(page).absent())
+        };
+        if self.pages.has_bits() {
+            return 0;
+        }
+        (1..=ABSENT_MAX).take_while(absent).count() as u8
     }
 
     fn nearly_free(&self) -> usize {
@@ -367,14 +387,14 @@ impl Pager {
         let op = self.start(Kind::PageOut, PageRange::new(PageNo::from_raw(0), 0));
         for (&page, slot) in pages.iter().zip(slots.iter()) {
             let id = self.known(page);
-            self.ops[op].ids.push(id);
+            self.ops[op].add(id, page);
+            self.ops[op].must_have(self.pages.hash(id));
             let entry = self.pages.advance(id, State::Staged, State::Writing);
             debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
             entry.slot = slot;
             entry.set_flag(COLLECTED, false);
         }
         self.ops[op].slots = slots;
-        self.ops[op].pages.extend_from_slice(pages);
         self.slots.bind(slots.slots);
         self.writes += 1;
         let count = pages.len();
@@ -382,7 +402,12 @@ impl Pager {
         self.stats.page_out_writes += 1;
         self.stats.write_sizes[count.ilog2() as usize] += 1;
         self.stats.write_pages.count(count as u32);
-        self.actions.push_back(Action::PageOut { id: op, slots });
+        let pages = self.ops.told(op);
+        self.actions.push_back(Action::PageOut {
+            id: op,
+            slots,
+            pages,
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 use super::evict::extend;
 use super::parts::Parts;
 use super::{Kind, Pager, RUN_PAGES_MAX, View};
-use crate::contract::{Access, Action, Waiter};
+use crate::contract::{Access, Action, Source, Waiter};
 use crate::page::{COLLECTED, PageId, Queue, READ_AHEAD, SAMPLED, State, ZERO_AROUND};
 use crate::readahead::{Arrival, Touch, clip};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
@@ -34,6 +34,7 @@ pub(super) struct Demand {
     pub page: PageNo,
     pub access: Access,
     pub waiter: Waiter,
+    pub source: Source,
     pub extent: PageRange,
     pub retried: bool,
 }
@@ -121,7 +122,7 @@ impl Pager {
             }
             State::Staged => {
                 self.waiters.push((demand.page, demand.waiter));
-                self.rescue(now, id, demand.waiter);
+                self.rescue(now, id, demand.source);
             }
             State::Reading => {
                 self.waiters.push((demand.page, demand.waiter));
@@ -130,7 +131,7 @@ impl Pager {
                     self.stats.read_ahead_late += 1;
                     self.objects.of(demand.page).late += 1;
                 }
-                self.hit(now, id, demand.waiter);
+                self.hit(now, id, demand.source);
             }
             State::Detaching | State::Writing | State::Mapping => {
                 self.waiters.push((demand.page, demand.waiter))
@@ -189,7 +190,8 @@ impl Pager {
             self.pages.set_flag(id, ZERO_AROUND, demanded != Some(page));
         }
         let id = self.start(Kind::ZeroFill, run);
-        self.actions.push_back(Action::ZeroFill { id, run });
+        let after = self.ops.release();
+        self.actions.push_back(Action::ZeroFill { id, run, after });
     }
 
     /// Where pages that were touched before lie between untouched ones, the block has several
@@ -245,11 +247,11 @@ impl Pager {
     }
 
     /// The first touch of a staged page: it becomes active again, no I/O.
-    fn rescue(&mut self, now: Nanos, id: PageId, waiter: Waiter) {
+    fn rescue(&mut self, now: Nanos, id: PageId, source: Source) {
         // Reading ahead may release clean pages: not this one.
         self.pages.unqueue(id);
         let streams = self.pages.has(id, READ_AHEAD) && self.manner.arrival == Arrival::Mapped;
-        let sampled = self.hit(now, id, waiter);
+        let sampled = self.hit(now, id, source);
         if sampled {
             // Its neighbours are mapped; beyond them may lie the next window, whose first touch must be seen.
             self.pages.set_flag(id, SAMPLED, true);
@@ -316,7 +318,12 @@ impl Pager {
 
     fn map(&mut self, run: PageRange) {
         let id = self.start(Kind::Map, run);
-        self.actions.push_back(Action::Map { id, run });
+        let absent_below = self.absent_below(run);
+        self.actions.push_back(Action::Map {
+            id,
+            run,
+            absent_below,
+        });
     }
 
     fn in_stream(&self, id: PageId) -> bool {
@@ -326,7 +333,7 @@ impl Pager {
     }
 
     /// A page that read-ahead brought is wanted: the stream goes on. Whether it was sampled.
-    fn hit(&mut self, now: Nanos, id: PageId, waiter: Waiter) -> bool {
+    fn hit(&mut self, now: Nanos, id: PageId, source: Source) -> bool {
         if !self.pages.has(id, READ_AHEAD) {
             return false;
         }
@@ -336,7 +343,7 @@ impl Pager {
             now,
             page: self.pages.number(id),
             slot: self.pages.slot(id),
-            source: waiter.0,
+            source,
         };
         self.objects.of(touch.page).hits += 1;
         let verdict = self
@@ -458,7 +465,7 @@ impl Pager {
             now,
             page: demand.page,
             slot,
-            source: demand.waiter.0,
+            source: demand.source,
         };
         self.missed(demand.page);
         let view = View(&self.pages);
@@ -524,23 +531,32 @@ impl Pager {
             if let Some(governor) = &mut self.governor {
                 governor.returns(page);
             }
-            self.add_page(op, id, page);
+            let hash = self.pages.hash(id);
+            self.ops[op].add(id, page);
+            self.ops[op].must_have(hash);
         }
         self.took_frames(slots.slots as usize);
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);
         let ahead = slots.slots - u32::from(demanded.is_some());
+        let pages = self.ops.told(op);
         self.stats.read_ahead += u64::from(ahead);
         if let Some(governor) = &mut self.governor {
-            governor.reads(self.ops[op].pages[0], slots, ahead);
+            governor.reads(pages[0], slots, ahead);
         }
-        self.actions.push_back(Action::PageIn { id: op, slots });
+        let after = self.ops.release();
+        self.actions.push_back(Action::PageIn {
+            id: op,
+            slots,
+            pages,
+            after,
+        });
     }
 
+    /// The page's content is lost: whoever waits goes on, to its signal, when that is known to the body.
     pub(super) fn poison(&mut self, page: PageNo, waiter: Waiter) {
         self.waiters.push((page, waiter));
         let id = self.start(Kind::Poison, PageRange::one(page));
         self.actions.push_back(Action::Poison { id, page });
-        self.wake(page);
     }
 }

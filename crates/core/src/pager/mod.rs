@@ -21,11 +21,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use crate::contract::{
-    Access, Action, ActionId, Body, Event, Outcome, PageOutcome, Refusal, Waiter,
-};
+use crate::contract::{Access, Action, ActionId, Body, Event, Outcome, Waiter};
 use crate::limits::Limits;
-use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, State};
+use crate::page::{Bit, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Chunk, PageOut};
 use crate::readahead::{Govern, Governor, Manner, ReadAhead};
 use crate::reclaim::bsd::Daemon;
@@ -64,6 +62,9 @@ pub struct Setup {
 
 /// The most pages that one [`Action::Map`] or [`Action::Detach`] names.
 pub const RUN_PAGES_MAX: u64 = 256;
+/// The most pages below a run of which an action says that the program does not have them: as many as the live
+/// body passes over to move two runs in one call (`engine/world/spread.rs` has what that costs).
+pub const ABSENT_MAX: u64 = 3;
 /// Writes in flight at once; BSD allows 4 (`nsw_wcount_async`), today's devices profit from more.
 pub const WRITES_MAX: usize = 8;
 
@@ -211,12 +212,14 @@ impl Pager {
                 page,
                 access,
                 waiter,
+                source,
                 extent,
             } => {
                 let demand = Demand {
                     page,
                     access,
                     waiter,
+                    source,
                     extent,
                     retried: false,
                 };
@@ -337,29 +340,6 @@ impl Pager {
         })
     }
 
-    /// What a body with bits and without contents answers for a page that it detaches: a count of
-    /// the times that the page was found written in place of a hash, and whether it never was.
-    #[must_use]
-    pub fn detached_version(&self, page: PageNo) -> PageOutcome {
-        let Some(id) = self.pages.find(page) else {
-            return PageOutcome::Refused(Refusal::Absent);
-        };
-        let mut hash = self.pages.hash(id);
-        if self.pages.bit(id, Bit::Modified) {
-            hash.0[0] = hash.0[0].wrapping_add(1).max(1);
-        }
-        PageOutcome::Detached {
-            hash,
-            zero: hash == ContentHash::default(),
-        }
-    }
-
-    /// The pages of an unanswered [`Action::PageIn`], [`Action::PageOut`] or [`Action::Release`], in order.
-    #[must_use]
-    pub fn pages_of(&self, id: ActionId) -> &[PageNo] {
-        &self.ops[id].pages
-    }
-
     /// Whether an unanswered action touches `range`. The body answers it before it reports `Unmap` or `Discard`.
     #[must_use]
     pub fn busy(&self, range: PageRange) -> bool {
@@ -371,7 +351,7 @@ impl Pager {
             Kind::Free => false,
             Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
             Kind::PageIn | Kind::PageOut | Kind::Release => {
-                op.pages.iter().any(|&p| range.contains(p))
+                op.pages().iter().any(|&p| range.contains(p))
             }
         })
     }
@@ -418,12 +398,6 @@ impl Pager {
         self.limits
     }
 
-    /// The hash that the page's content must have when it is read back.
-    #[must_use]
-    pub fn expected_hash(&self, page: PageNo) -> Option<ContentHash> {
-        self.pages.find(page).map(|id| self.pages.hash(id))
-    }
-
     /// Calls `visit` with every staged page.
     pub fn each_staged(&self, visit: &mut dyn FnMut(PageNo)) {
         self.pages.in_state(State::Staged, visit);
@@ -463,11 +437,9 @@ impl Pager {
         self.ops.start(kind, run, self.now)
     }
 
-    /// The action is about the page, too.
-    fn add_page(&mut self, op: ActionId, id: PageId, page: PageNo) {
-        let op = &mut self.ops[op];
-        op.pages.push(page);
-        op.ids.push(id);
+    /// The page signals from now on: whoever waits for it goes on.
+    fn poisoned(&mut self, op: ActionId) {
+        self.wake(self.ops[op].run.start);
     }
 
     fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
@@ -476,12 +448,13 @@ impl Pager {
             (Kind::ZeroFill, Outcome::Pages(o)) => self.mapped(id, o, true),
             (Kind::Map, Outcome::Pages(o)) => self.mapped(id, o, false),
             (Kind::Detach, Outcome::Pages(o)) => self.detached(id, o),
-            (Kind::PageIn, Outcome::Read(hashes)) => self.paged_in(id, Some(hashes)),
+            (Kind::PageIn, Outcome::Pages(o)) => self.paged_in(id, Some(o)),
             (Kind::PageIn, Outcome::Done) => self.paged_in(id, None),
             (Kind::PageIn, Outcome::Failed(_)) => self.page_in_failed(id),
             (Kind::PageOut, Outcome::Done) => self.paged_out(id),
             (Kind::PageOut, Outcome::Failed(why)) => self.page_out_failed(id, why),
-            (Kind::Release | Kind::Poison, Outcome::Done) => {}
+            (Kind::Release, Outcome::Done) => {}
+            (Kind::Poison, Outcome::Done) => self.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
         self.ops.finish(id);

@@ -1,11 +1,12 @@
 //! The unanswered actions.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::{Index, IndexMut};
 
-use crate::contract::ActionId;
-use crate::page::PageId;
+use crate::contract::{Action, ActionId, PageList};
+use crate::page::{ContentHash, PageId};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// What lists begin with: the largest window that is set by default.
@@ -16,19 +17,71 @@ pub(super) struct Op {
     pub(super) kind: Kind,
     pub(super) run: PageRange,
     pub(super) slots: SlotRange,
-    pub(super) pages: Vec<PageNo>,
-    /// The same pages, so that nothing has to find them again. Nobody forgets a page that an action touches.
-    pub(super) ids: Vec<PageId>,
+    /// Of an action that has them.
+    lists: Option<Box<Lists>>,
     /// Times that this was tried before.
     pub(super) tries: u8,
     /// When it began.
     pub(super) began: Nanos,
 }
 
+/// The pages of an action.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// While they are gathered.
+    pages: Vec<PageNo>,
+    hashes: Vec<ContentHash>,
+    /// What the action carries, from then on.
+    told: PageList,
+    /// The same pages, so that nothing has to find them again. Nobody forgets a page that an action touches.
+    pub(super) ids: Vec<PageId>,
+}
+
 impl Op {
+    fn lists(&self) -> &Lists {
+        self.lists.as_ref().expect("an action with pages")
+    }
+
+    /// Where the pages are gathered.
+    fn gathered(&mut self) -> &mut Lists {
+        self.lists.as_mut().expect("an action with pages")
+    }
+
+    /// The action is about this page, too.
+    pub(super) fn add(&mut self, id: PageId, page: PageNo) {
+        let lists = self.gathered();
+        lists.pages.push(page);
+        lists.ids.push(id);
+    }
+
+    /// Its content must have this hash.
+    pub(super) fn must_have(&mut self, hash: ContentHash) {
+        self.gathered().hashes.push(hash);
+    }
+
+    /// The pages of an action that was handed out.
+    pub(super) fn pages(&self) -> &PageList {
+        &self.lists().told
+    }
+
+    /// The ids, to be given back by [`Self::return_ids`].
+    pub(super) fn lend_ids(&mut self) -> Vec<PageId> {
+        mem::take(&mut self.gathered().ids)
+    }
+
+    pub(super) fn return_ids(&mut self, ids: Vec<PageId>) {
+        self.gathered().ids = ids;
+    }
+
+    /// How many pages it has.
+    pub(super) fn count(&self) -> usize {
+        self.lists.as_ref().map_or(0, |lists| lists.ids.len())
+    }
+
     /// One of the pages.
     pub(super) fn page(&self, at: usize) -> (PageId, PageNo) {
-        (self.ids[at], self.pages[at])
+        let lists = self.lists();
+        (lists.ids[at], lists.told[at])
     }
 }
 
@@ -47,7 +100,12 @@ pub(super) enum Kind {
 impl Kind {
     /// Whether such an action has a list of pages; the others are about a run.
     const fn lists(self) -> bool {
-        matches!(self, Self::PageIn | Self::PageOut | Self::Release)
+        self.hashes() || matches!(self, Self::Release)
+    }
+
+    /// Whether such an action has a hash for each of its pages.
+    const fn hashes(self) -> bool {
+        matches!(self, Self::PageIn | Self::PageOut)
     }
 }
 
@@ -56,8 +114,14 @@ impl Kind {
 pub(super) struct Ops {
     all: Vec<Op>,
     free: Vec<u32>,
-    lists: Vec<(Vec<PageNo>, Vec<PageId>)>,
+    /// Lists to be used again: those of transfers, which have hashes, and of releases.
+    #[expect(clippy::vec_box, reason = "an action takes the box, and gives it back")]
+    hashed: Vec<Box<Lists>>,
+    #[expect(clippy::vec_box, reason = "as above")]
+    others: Vec<Box<Lists>>,
     unanswered: usize,
+    /// The last release, as long as it is unanswered: what takes frames waits for it.
+    last_release: Option<ActionId>,
 }
 
 impl Ops {
@@ -66,8 +130,10 @@ impl Ops {
         Self {
             all: Vec::with_capacity(64),
             free: Vec::with_capacity(64),
-            lists: Vec::with_capacity(16),
+            hashed: Vec::with_capacity(16),
+            others: Vec::with_capacity(16),
             unanswered: 0,
+            last_release: None,
         }
     }
 
@@ -101,21 +167,56 @@ impl Ops {
         let op = &mut self.all[index as usize];
         (op.kind, op.run, op.tries, op.began) = (kind, run, 0, now);
         if kind.lists() {
-            (op.pages, op.ids) = self.lists.pop().unwrap_or_else(list);
+            let hashed = kind.hashes();
+            let spare = if hashed {
+                &mut self.hashed
+            } else {
+                &mut self.others
+            };
+            let mut lists = spare.pop().unwrap_or_default();
+            lists.ids.clear();
+            lists.ids.reserve(LIST_PAGES);
+            (lists.pages, lists.hashes) = lists.told.take(LIST_PAGES, hashed);
+            op.lists = Some(lists);
         }
         ActionId(index)
     }
 
+    /// The pages of the action are complete: what it carries.
+    pub(super) fn told(&mut self, id: ActionId) -> PageList {
+        let lists = self[id].gathered();
+        let (pages, hashes) = (mem::take(&mut lists.pages), mem::take(&mut lists.hashes));
+        lists.told.put(pages, hashes);
+        lists.told.clone()
+    }
+
+    /// The release that whatever takes frames has to wait for.
+    pub(super) const fn release(&self) -> Option<ActionId> {
+        self.last_release
+    }
+
+    /// The pages of a release are complete.
+    pub(super) fn releases(&mut self, id: ActionId) -> Action {
+        let after = self.last_release.replace(id);
+        let pages = self.told(id);
+        Action::Release { id, pages, after }
+    }
+
     #[inline]
     pub(super) fn finish(&mut self, id: ActionId) {
-        let op = &mut self[id];
-        let lists = op.kind.lists();
-        op.kind = Kind::Free;
-        if lists {
-            let mut list = (mem::take(&mut op.pages), mem::take(&mut op.ids));
-            list.0.clear();
-            list.1.clear();
-            self.lists.push(list);
+        let op = &mut self.all[id.0 as usize];
+        let kind = mem::replace(&mut op.kind, Kind::Free);
+        if let Some(lists) = op.lists.take() {
+            let hashed = kind.hashes();
+            let spare = if hashed {
+                &mut self.hashed
+            } else {
+                &mut self.others
+            };
+            spare.push(lists);
+        }
+        if self.last_release == Some(id) {
+            self.last_release = None;
         }
         self.free.push(id.0);
         self.unanswered -= 1;
@@ -127,21 +228,12 @@ impl Ops {
             kind: Kind::Free,
             run: PageRange::new(PageNo::from_raw(0), 0),
             slots: SlotRange::new(SlotNo(0), 0),
-            pages: Vec::new(),
-            ids: Vec::new(),
+            lists: None,
             tries: 0,
             began: Nanos(0),
         });
         self.all.len() as u32 - 1
     }
-}
-
-#[cold]
-fn list() -> (Vec<PageNo>, Vec<PageId>) {
-    (
-        Vec::with_capacity(LIST_PAGES),
-        Vec::with_capacity(LIST_PAGES),
-    )
 }
 
 impl Index<ActionId> for Ops {

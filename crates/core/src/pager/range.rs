@@ -32,7 +32,7 @@ impl Pager {
                 State::Resident | State::PagedOut | State::Poisoned => {}
                 State::Staged => {
                     let op = *op.get_or_insert_with(|| self.start(Kind::Release, range));
-                    self.add_page(op, id, page);
+                    self.ops[op].add(id, page);
                 }
                 busy => panic!("{page:?} discarded while {busy:?}"),
             }
@@ -41,7 +41,8 @@ impl Pager {
         }
         self.scratch = ids;
         if let Some(id) = op {
-            self.actions.push_back(Action::Release { id });
+            let release = self.ops.releases(id);
+            self.actions.push_back(release);
         }
         self.wake_whose_page_is_gone(range);
     }

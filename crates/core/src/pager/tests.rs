@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::*;
-use crate::contract::{Access, PageOutcome};
+use crate::contract::{Access, PageOutcome, Source};
+use crate::page::ContentHash;
 use crate::units::ObjectId;
 use crate::{pageout, readahead, reclaim, slots};
 
@@ -37,15 +38,15 @@ fn page(index: u64) -> PageNo {
 fn drive(pager: &mut Pager, zero: bool) -> Vec<Action> {
     let mut told = Vec::new();
     while let Some(action) = pager.poll_action() {
-        told.push(action);
+        told.push(action.clone());
         let now = Nanos(0);
         match action {
-            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+            Action::ZeroFill { id, run, .. } | Action::Map { id, run, .. } => {
                 let outcomes: Vec<_> = run.iter().map(|_| PageOutcome::Done).collect();
                 let outcome = Outcome::Pages(&outcomes);
                 pager.handle(now, Event::Done { id, outcome });
             }
-            Action::Detach { id, run } => {
+            Action::Detach { id, run, .. } => {
                 let hash = |page: PageNo| ContentHash([page.raw() as u32, 1, 1]);
                 let detached = |page| PageOutcome::Detached {
                     hash: hash(page),
@@ -76,10 +77,9 @@ fn a_discard_names_pages_in_order_whenever_their_leaves_were_allocated() {
     settle(&mut pager);
     let staged = pager.count(State::Staged);
     pager.handle(Nanos(0), Event::Discard(PageRange::new(page(0), 1 << 30)));
-    let Some(Action::Release { id }) = pager.poll_action() else {
+    let Some(Action::Release { pages, .. }) = pager.poll_action() else {
         panic!("staged pages have frames to release");
     };
-    let pages = pager.pages_of(id);
     assert_eq!(pages.len(), staged);
     assert!(pages.is_sorted(), "{pages:?}");
 }
@@ -102,6 +102,7 @@ fn filled(pager: &mut Pager, index: u64, zero: bool) -> u64 {
         page: page(index),
         access: Access::Read,
         waiter: Waiter(0),
+        source: Source(0),
         extent: PageRange::new(page(0), 1 << 20),
     };
     pager.handle(Nanos(0), event);
@@ -134,6 +135,7 @@ fn touched(pager: &mut Pager, index: u64) -> Vec<PageRange> {
         page: page(index),
         access: Access::Write,
         waiter: Waiter(0),
+        source: Source(0),
         extent: PageRange::new(page(0), 1 << 20),
     };
     pager.handle(Nanos(0), event);

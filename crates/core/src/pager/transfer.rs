@@ -1,8 +1,8 @@
 //! What follows when an action is answered.
 
 use super::{Kind, Pager};
-use crate::contract::{Action, ActionId, IoFailure, PageOutcome, Refusal, Waiter};
-use crate::page::{ContentHash, DIRTY, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
+use crate::contract::{Action, ActionId, IoFailure, PageOutcome, Refusal};
+use crate::page::{Bit, ContentHash, DIRTY, PageId, Queue, READ_AHEAD, State, ZERO_AROUND};
 use crate::readahead::Arrival;
 use crate::reclaim::Mapped;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
@@ -44,7 +44,7 @@ impl Pager {
                     self.drop_page(id);
                     self.wake(page);
                 }
-                PageOutcome::Detached { .. } => panic!("a mapping was answered as a detach"),
+                outcome => panic!("a mapping was answered by {outcome:?}"),
             }
         }
     }
@@ -56,9 +56,9 @@ impl Pager {
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         let mut zeroes = None;
         let mut stale = SlotRange::new(SlotNo(0), 0);
-        for (page, outcome) in run.iter().zip(outcomes) {
+        for (page, &outcome) in run.iter().zip(outcomes) {
             let id = self.known(page);
-            match *outcome {
+            match self.hashed(id, outcome) {
                 PageOutcome::Detached { hash, zero } => {
                     self.stats.detached += 1;
                     if self.pages.has(id, ZERO_AROUND) {
@@ -67,7 +67,7 @@ impl Pager {
                     }
                     if zero && !self.is_awaited(page) {
                         let op = *zeroes.get_or_insert_with(|| self.start(Kind::Release, run));
-                        self.add_page(op, id, page);
+                        self.ops[op].add(id, page);
                         self.stats.found_zero += 1;
                         self.drop_page(id);
                         continue;
@@ -85,13 +85,30 @@ impl Pager {
                     self.pages.push(Queue::Refused, id);
                     self.wake(page);
                 }
-                PageOutcome::Done => panic!("a detach was answered as a mapping"),
+                PageOutcome::Done | PageOutcome::Unhashed => {
+                    panic!("a detach was answered as a mapping")
+                }
             }
         }
         self.slots.release_run(stale);
         if let Some(id) = zeroes {
-            self.actions.push_back(Action::Release { id });
+            let release = self.ops.releases(id);
+            self.actions.push_back(release);
         }
+    }
+
+    /// Of a page whose bits are all that tells of its content, a count of the times that it was found written
+    /// stands for a hash, and no such time for zeroes.
+    fn hashed(&self, id: PageId, outcome: PageOutcome) -> PageOutcome {
+        if outcome != PageOutcome::Unhashed {
+            return outcome;
+        }
+        let mut hash = self.pages.hash(id);
+        if self.pages.bit(id, Bit::Modified) {
+            hash.0[0] = hash.0[0].wrapping_add(1).max(1);
+        }
+        let zero = hash == ContentHash::default();
+        PageOutcome::Detached { hash, zero }
     }
 
     /// Clean if the content is still that of the slot; otherwise the slot is stale, and is given back
@@ -161,18 +178,17 @@ impl Pager {
         }
     }
 
-    /// Pages were read; content that does not match its checksum is as good as unread. Without
-    /// `hashes` the body vouches for the contents.
-    pub(super) fn paged_in(&mut self, op: ActionId, hashes: Option<&[ContentHash]>) {
-        let count = self.ops[op].ids.len();
+    /// Pages were read; a damaged one is as good as unread. Without `outcomes` all are intact.
+    pub(super) fn paged_in(&mut self, op: ActionId, outcomes: Option<&[PageOutcome]>) {
+        let count = self.ops[op].count();
         assert!(
-            hashes.is_none_or(|hashes| hashes.len() == count),
-            "one hash a page"
+            outcomes.is_none_or(|outcomes| outcomes.len() == count),
+            "one outcome a page"
         );
         let mut awaited = count;
         for at in 0..count {
             let (id, page) = self.ops[op].page(at);
-            if hashes.is_some_and(|hashes| self.pages.hash(id) != hashes[at]) {
+            if outcomes.is_some_and(|outcomes| outcomes[at] != PageOutcome::Done) {
                 self.stats.checksum_errors += 1;
                 let tries = self.ops[op].tries;
                 self.read_again(id, tries);
@@ -199,7 +215,7 @@ impl Pager {
                 // Not beyond this read: the first touch of the next window is what keeps its
                 // stream going, and must be seen.
                 let (below, above) = match self.manner.arrival {
-                    Arrival::Mapped => neighbours(&self.ops[op].pages, at),
+                    Arrival::Mapped => neighbours(self.ops[op].pages(), at),
                     Arrival::Staged => (0, 0),
                 };
                 self.map_within(id, below, above, false);
@@ -212,11 +228,11 @@ impl Pager {
     pub(super) fn page_in_failed(&mut self, op: ActionId) {
         self.stats.read_errors += 1;
         let tries = self.ops[op].tries;
-        let ids = core::mem::take(&mut self.ops[op].ids);
+        let ids = self.ops[op].lend_ids();
         for &id in &ids {
             self.read_again(id, tries);
         }
-        self.ops[op].ids = ids;
+        self.ops[op].return_ids(ids);
     }
 
     /// Reads one page once more, unless that was tried often enough.
@@ -230,9 +246,17 @@ impl Pager {
         );
         let op = self.start(Kind::PageIn, PageRange::one(page));
         (self.ops[op].slots, self.ops[op].tries) = (slots, tries + 1);
-        self.add_page(op, id, page);
+        let hash = self.pages.hash(id);
+        self.ops[op].add(id, page);
+        self.ops[op].must_have(hash);
         self.stats.page_in_reads += 1;
-        self.actions.push_back(Action::PageIn { id: op, slots });
+        let (pages, after) = (self.ops.told(op), self.ops.release());
+        self.actions.push_back(Action::PageIn {
+            id: op,
+            slots,
+            pages,
+            after,
+        });
     }
 
     /// The content of a page is lost: whoever touches it gets a signal, never zeroes.
@@ -244,17 +268,8 @@ impl Pager {
         self.pages.clear_read_ahead(id);
         self.pages.set_slot(id, SlotNo::NONE);
         self.slots.retire();
-        let waiters: alloc::vec::Vec<Waiter> = self
-            .waiters
-            .iter()
-            .filter(|w| w.0 == page)
-            .map(|w| w.1)
-            .collect();
         let op = self.start(Kind::Poison, PageRange::one(page));
         self.actions.push_back(Action::Poison { id: op, page });
-        if !waiters.is_empty() {
-            self.wake(page);
-        }
     }
 
     /// Pages are safely in their slots.
@@ -291,14 +306,14 @@ impl Pager {
         mut then: impl FnMut(&mut Self, PageId, PageNo),
     ) {
         self.writes -= 1;
-        let pages = core::mem::take(&mut self.ops[op].pages);
-        let ids = core::mem::take(&mut self.ops[op].ids);
-        for (&page, &id) in pages.iter().zip(&ids) {
+        let ids = self.ops[op].lend_ids();
+        for &id in &ids {
+            let page = self.pages.number(id);
             let entry = self.pages.advance(id, State::Writing, State::Staged);
             entry.set_flag(DIRTY, !clean);
             then(self, id, page);
         }
-        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
+        self.ops[op].return_ids(ids);
     }
 }
 

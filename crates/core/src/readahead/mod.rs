@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use core::ops::RangeInclusive;
 
+use crate::contract::Source;
 use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
 
 mod account;
@@ -54,9 +55,8 @@ pub struct Touch {
     pub page: PageNo,
     /// The slot that holds it.
     pub slot: SlotNo,
-    /// Who touched it: the number of the [`Waiter`](crate::contract::Waiter). It names what the
-    /// body gives waiters for: the program's tasks, virtual processors, guests.
-    pub source: u32,
+    /// Who touched it.
+    pub source: Source,
 }
 
 /// Streams that a policy may tell apart at a time.

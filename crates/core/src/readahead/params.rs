@@ -40,7 +40,7 @@ impl Key {
         match self {
             Self::One => 0,
             Self::Object => touch.page.object().0,
-            Self::Source => touch.source,
+            Self::Source => touch.source.0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::bytes::{Check, Cursor, put, put_text};
-use super::{UNGOVERNED, Unreadable, VERSION, Why};
+use super::{Unreadable, VERSION, Why};
 
 const MAGIC: [u8; 8] = *b"OUTPFORK";
 
@@ -49,7 +49,7 @@ impl<'a> Branch<'a> {
 
     fn fields(cursor: &mut Cursor<'a>) -> Result<Self, Why> {
         let version = u16::from_le_bytes(cursor.array()?);
-        if version != VERSION && version != UNGOVERNED {
+        if version != VERSION {
             return Err(Why::Version(version));
         }
         let branch = Self {

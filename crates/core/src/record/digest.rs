@@ -49,8 +49,9 @@ impl Decisions {
         }
     }
 
-    /// The pager handed out `action`, and `pages` are those of a transfer or release.
-    pub fn action(&mut self, action: &Action, pages: &[PageNo]) {
+    /// The pager handed out `action`.
+    pub fn action(&mut self, action: &Action) {
+        let pages = action.pages();
         let mut run = |kind, run: crate::units::PageRange| {
             run.iter().for_each(|page| self.page(kind, page));
         };
@@ -111,13 +112,14 @@ impl Decisions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{ActionId, Waiter};
+    use crate::contract::{ActionId, PageList, Waiter};
     use crate::units::{PageRange, SlotNo};
+    use alloc::vec::Vec;
 
-    fn of(actions: &[(Action, &[PageNo])]) -> (u64, u64) {
+    fn of(actions: &[Action]) -> (u64, u64) {
         let mut decisions = Decisions::new();
-        for (action, pages) in actions {
-            decisions.action(action, pages);
+        for action in actions {
+            decisions.action(action);
         }
         (decisions.transfers(), decisions.all())
     }
@@ -128,25 +130,24 @@ mod tests {
         let detach = |id, first, pages| Action::Detach {
             id: ActionId(id),
             run: PageRange::new(page(first), pages),
+            absent_below: id as u8,
         };
-        let once = of(&[(detach(0, 5, 2), &[])]);
-        assert_eq!(once, of(&[(detach(3, 5, 1), &[]), (detach(4, 6, 1), &[])]));
-        assert_ne!(once, of(&[(detach(3, 6, 1), &[]), (detach(4, 5, 1), &[])]));
+        let once = of(&[detach(0, 5, 2)]);
+        assert_eq!(once, of(&[detach(3, 5, 1), detach(4, 6, 1)]));
+        assert_ne!(once, of(&[detach(3, 6, 1), detach(4, 5, 1)]));
 
-        let pages = [page(5), page(6)];
-        let read = |start, slots| Action::PageIn {
+        let read = |start, pages: &[u64]| Action::PageIn {
             id: ActionId(0),
-            slots: SlotRange::new(SlotNo(start), slots),
+            slots: SlotRange::new(SlotNo(start), pages.len() as u32),
+            pages: PageList::new(pages.iter().map(|&raw| page(raw)).collect(), Vec::new()),
+            after: None,
         };
-        let once = of(&[(read(9, 2), &pages)]);
-        assert_ne!(
-            once.0,
-            of(&[(read(9, 1), &pages[..1]), (read(10, 1), &pages[1..])]).0
-        );
+        let once = of(&[read(9, &[5, 6])]);
+        assert_ne!(once.0, of(&[read(9, &[5]), read(10, &[6])]).0);
         let wake = Action::Wake {
             waiter: Waiter(1),
-            page: pages[0],
+            page: page(5),
         };
-        assert_eq!(once, of(&[(read(9, 2), &pages), (wake, &[])]));
+        assert_eq!(once, of(&[read(9, &[5, 6]), wake]));
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (4, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (5, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
-//! | action | tag, fields, the pages concerned, check |
+//! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
 //!
 //! Numbers take 7 bits a byte, pages and times are told as steps from the last one.
@@ -21,7 +21,9 @@ mod replay;
 
 use alloc::vec::Vec;
 
-use crate::contract::{Action, Body, Event, IoFailure, Outcome, PageOutcome, Refusal};
+use crate::contract::{
+    Action, ActionId, Body, Event, IoFailure, Outcome, PageList, PageOutcome, Refusal,
+};
 use crate::page::ContentHash;
 use crate::pageout::ClusterWindow;
 use crate::pager::Setup;
@@ -32,13 +34,10 @@ use bytes::{Check, put, put_step, put_text};
 pub use branch::Branch;
 pub use digest::Decisions;
 pub use read::{Entry, Reader};
-pub use replay::{Divergence, Replayed, Told, Unequal, replay};
+pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written.
-pub const VERSION: u16 = 4;
-
-/// The other version that is read: no read-ahead policy was governed then. Version 2 had another check.
-pub(crate) const UNGOVERNED: u16 = 3;
+/// The version that is written, and the only one that is read: the messages of version 4 were not whole.
+pub const VERSION: u16 = 5;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -71,7 +70,7 @@ impl core::fmt::Display for Unreadable {
             Why::Version(found) => {
                 write!(
                     f,
-                    "the trace has version {found}; this program reads {VERSION}"
+                    "the trace has version {found}; this program reads {VERSION} only"
                 )
             }
             Why::Truncated => write!(f, "the trace breaks off at byte {}", self.offset),
@@ -189,7 +188,6 @@ mod outcome {
     /// All pages of a run are done.
     pub const ALL_DONE: u8 = 3;
     pub const PAGES: u8 = 4;
-    pub const READ: u8 = 5;
 }
 
 /// The tags of one page's outcome.
@@ -201,6 +199,8 @@ mod page_outcome {
     pub const ABSENT: u8 = 4;
     pub const PRESENT: u8 = 5;
     pub const GONE: u8 = 6;
+    pub const DAMAGED: u8 = 7;
+    pub const UNHASHED: u8 = 8;
 }
 
 /// Writes a trace: appends whole entries to the bytes that it is given.
@@ -256,11 +256,13 @@ impl Recorder {
                 page,
                 access,
                 waiter,
+                source,
                 extent,
             } => {
                 self.page(out, page);
                 out.push(access as u8);
                 put(out, u64::from(waiter.0));
+                put(out, u64::from(source.0));
                 put_step(out, page.raw(), extent.start.raw());
                 put(out, extent.pages);
             }
@@ -283,16 +285,15 @@ impl Recorder {
         self.finish(out, start);
     }
 
-    /// The pager handed out `action`, and `pages` are those that
-    /// [`Pager::pages_of`](crate::pager::Pager::pages_of) names for it.
-    pub fn action(&mut self, action: &Action, pages: &[PageNo], out: &mut Vec<u8>) {
+    /// The pager handed out `action`.
+    pub fn action(&mut self, action: &Action, out: &mut Vec<u8>) {
         let (tag, id) = match *action {
             Action::ZeroFill { id, .. } => (tag::ZERO_FILL, id.0),
             Action::Map { id, .. } => (tag::MAP, id.0),
             Action::Detach { id, .. } => (tag::DETACH, id.0),
             Action::PageIn { id, .. } => (tag::PAGE_IN, id.0),
             Action::PageOut { id, .. } => (tag::PAGE_OUT, id.0),
-            Action::Release { id } => (tag::RELEASE, id.0),
+            Action::Release { id, .. } => (tag::RELEASE, id.0),
             Action::Poison { id, .. } => (tag::POISON, id.0),
             Action::Wake { waiter, .. } => (tag::WAKE, waiter.0),
             Action::Grow { slots } => (tag::GROW, slots),
@@ -301,16 +302,39 @@ impl Recorder {
         let start = out.len();
         out.push(tag);
         put(out, u64::from(id));
-        match *action {
-            Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. } => {
-                self.run(out, run);
+        match action {
+            Action::ZeroFill { run, after, .. } => {
+                self.run(out, *run);
+                put_after(out, *after);
             }
-            Action::PageIn { slots, .. } | Action::PageOut { slots, .. } => {
-                put_slots(out, slots);
+            Action::Map {
+                run, absent_below, ..
+            }
+            | Action::Detach {
+                run, absent_below, ..
+            } => {
+                self.run(out, *run);
+                out.push(*absent_below);
+            }
+            Action::PageIn {
+                slots,
+                pages,
+                after,
+                ..
+            } => {
+                put_slots(out, *slots);
+                self.hashed(out, pages);
+                put_after(out, *after);
+            }
+            Action::PageOut { slots, pages, .. } => {
+                put_slots(out, *slots);
+                self.hashed(out, pages);
+            }
+            Action::Release { pages, after, .. } => {
                 self.pages(out, pages);
+                put_after(out, *after);
             }
-            Action::Release { .. } => self.pages(out, pages),
-            Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(out, page),
+            Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(out, *page),
             Action::Grow { .. } | Action::Exhausted { .. } => {}
         }
         self.finish(out, start);
@@ -339,6 +363,13 @@ impl Recorder {
         pages.iter().for_each(|&page| self.page(out, page));
     }
 
+    /// The pages of a transfer, and their hashes.
+    fn hashed(&mut self, out: &mut Vec<u8>, pages: &PageList) {
+        self.pages(out, pages);
+        assert!(pages.hashes().len() == pages.len(), "one hash a page");
+        pages.hashes().iter().for_each(|&hash| put_hash(out, hash));
+    }
+
     fn run(&mut self, out: &mut Vec<u8>, run: PageRange) {
         self.page(out, run.start);
         put(out, run.pages);
@@ -348,6 +379,11 @@ impl Recorder {
 fn put_slots(out: &mut Vec<u8>, slots: SlotRange) {
     put(out, u64::from(slots.start.0));
     put(out, u64::from(slots.slots));
+}
+
+/// Nothing, or the number of an action.
+fn put_after(out: &mut Vec<u8>, after: Option<ActionId>) {
+    put(out, after.map_or(0, |id| u64::from(id.0) + 1));
 }
 
 fn put_outcome(out: &mut Vec<u8>, outcome: Outcome<'_>) {
@@ -364,11 +400,6 @@ fn put_outcome(out: &mut Vec<u8>, outcome: Outcome<'_>) {
             put(out, pages.len() as u64);
             pages.iter().for_each(|&page| put_page_outcome(out, page));
         }
-        Outcome::Read(hashes) => {
-            out.push(outcome::READ);
-            put(out, hashes.len() as u64);
-            hashes.iter().for_each(|&hash| put_hash(out, hash));
-        }
     }
 }
 
@@ -381,6 +412,8 @@ fn put_page_outcome(out: &mut Vec<u8>, outcome: PageOutcome) {
         PageOutcome::Refused(Refusal::Absent) => (page_outcome::ABSENT, None),
         PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
         PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
+        PageOutcome::Refused(Refusal::Damaged) => (page_outcome::DAMAGED, None),
+        PageOutcome::Unhashed => (page_outcome::UNHASHED, None),
     };
     out.push(tag);
     if let Some(hash) = hash {

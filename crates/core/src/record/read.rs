@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::bytes::{Check, Cursor};
-use super::{Header, MAGIC, UNGOVERNED, Unreadable, VERSION, Why, outcome, page_outcome, tag};
+use super::{Header, MAGIC, Unreadable, VERSION, Why, outcome, page_outcome, tag};
 use crate::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Waiter,
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Refusal, Source,
+    Waiter,
 };
 use crate::page::ContentHash;
 use crate::pageout::{self, ClusterWindow};
@@ -19,7 +20,7 @@ const ADOPTED_MAX: u64 = 4096;
 const ZERO_AROUND_MAX: u32 = crate::pager::RUN_PAGES_MAX as u32;
 
 /// One entry of a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Entry<'a> {
     /// What the pager was told.
     Event {
@@ -29,12 +30,7 @@ pub enum Entry<'a> {
         event: Event<'a>,
     },
     /// What it answered.
-    Action {
-        /// What the body was to do.
-        action: Action,
-        /// The pages of a transfer or release, in order; empty for other actions.
-        pages: &'a [PageNo],
-    },
+    Action(Action),
 }
 
 /// Reads the entries of a trace in order.
@@ -45,9 +41,7 @@ pub struct Reader<'a> {
     now: u64,
     page: u64,
     ended: bool,
-    pages: Vec<PageNo>,
     outcomes: Vec<PageOutcome>,
-    hashes: Vec<ContentHash>,
 }
 
 /// An entry without its lists.
@@ -65,7 +59,6 @@ enum BareEvent {
 enum BareOutcome {
     Whole(Outcome<'static>),
     Pages,
-    Read,
 }
 
 impl<'a> Reader<'a> {
@@ -86,9 +79,7 @@ impl<'a> Reader<'a> {
             now: 0,
             page: 0,
             ended: false,
-            pages: Vec::new(),
             outcomes: Vec::new(),
-            hashes: Vec::new(),
         })
     }
 
@@ -133,10 +124,7 @@ impl<'a> Reader<'a> {
                 now,
                 event: self.whole(event),
             }),
-            Bare::Action(action) => Some(Entry::Action {
-                action,
-                pages: &self.pages,
-            }),
+            Bare::Action(action) => Some(Entry::Action(action)),
         })
     }
 
@@ -153,7 +141,6 @@ impl<'a> Reader<'a> {
                 let outcome = match outcome {
                     BareOutcome::Whole(outcome) => outcome,
                     BareOutcome::Pages => Outcome::Pages(&self.outcomes),
-                    BareOutcome::Read => Outcome::Read(&self.hashes),
                 };
                 Event::Done { id, outcome }
             }
@@ -161,7 +148,6 @@ impl<'a> Reader<'a> {
     }
 
     fn bare(&mut self) -> Result<Bare, Why> {
-        self.pages.clear();
         match self.cursor.byte()? {
             tag::END => Ok(Bare::End),
             tag if tag < tag::ACTIONS => {
@@ -211,12 +197,14 @@ impl<'a> Reader<'a> {
             _ => return Err(Why::Corrupt),
         };
         let waiter = Waiter(self.cursor.number_u32()?);
+        let source = Source(self.cursor.number_u32()?);
         let start = PageNo::from_raw(self.cursor.step(page.raw())?);
         let extent = PageRange::checked(start, self.cursor.number()?).ok_or(Why::Corrupt)?;
         Ok(Event::Fault {
             page,
             access,
             waiter,
+            source,
             extent,
         })
     }
@@ -241,14 +229,6 @@ impl<'a> Reader<'a> {
                 }
                 BareOutcome::Pages
             }
-            outcome::READ => {
-                self.hashes.clear();
-                for _ in 0..self.cursor.number()? {
-                    let hash = self.hash()?;
-                    self.hashes.push(hash);
-                }
-                BareOutcome::Read
-            }
             _ => return Err(Why::Corrupt),
         })
     }
@@ -264,6 +244,8 @@ impl<'a> Reader<'a> {
             page_outcome::ABSENT => PageOutcome::Refused(Refusal::Absent),
             page_outcome::PRESENT => PageOutcome::Refused(Refusal::Present),
             page_outcome::GONE => PageOutcome::Refused(Refusal::Gone),
+            page_outcome::DAMAGED => PageOutcome::Refused(Refusal::Damaged),
+            page_outcome::UNHASHED => PageOutcome::Unhashed,
             _ => return Err(Why::Corrupt),
         })
     }
@@ -275,27 +257,34 @@ impl<'a> Reader<'a> {
             tag::ZERO_FILL => Action::ZeroFill {
                 id,
                 run: self.run()?,
+                after: self.after()?,
             },
             tag::MAP => Action::Map {
                 id,
                 run: self.run()?,
+                absent_below: self.cursor.byte()?,
             },
             tag::DETACH => Action::Detach {
                 id,
                 run: self.run()?,
+                absent_below: self.cursor.byte()?,
             },
-            tag::PAGE_IN | tag::PAGE_OUT => {
-                let slots = self.slots()?;
-                self.pages()?;
-                match tag {
-                    tag::PAGE_IN => Action::PageIn { id, slots },
-                    _ => Action::PageOut { id, slots },
-                }
-            }
-            tag::RELEASE => {
-                self.pages()?;
-                Action::Release { id }
-            }
+            tag::PAGE_IN => Action::PageIn {
+                id,
+                slots: self.slots()?,
+                pages: self.pages(true)?,
+                after: self.after()?,
+            },
+            tag::PAGE_OUT => Action::PageOut {
+                id,
+                slots: self.slots()?,
+                pages: self.pages(true)?,
+            },
+            tag::RELEASE => Action::Release {
+                id,
+                pages: self.pages(false)?,
+                after: self.after()?,
+            },
             tag::POISON => Action::Poison {
                 id,
                 page: self.page()?,
@@ -327,12 +316,21 @@ impl<'a> Reader<'a> {
         PageRange::checked(page, 1).map_or(Err(Why::Corrupt), |one| Ok(one.start))
     }
 
-    fn pages(&mut self) -> Result<(), Why> {
+    fn pages(&mut self, hashed: bool) -> Result<PageList, Why> {
+        let (mut pages, mut hashes) = (Vec::new(), Vec::new());
         for _ in 0..self.cursor.number()? {
-            let page = self.page()?;
-            self.pages.push(page);
+            pages.push(self.page()?);
         }
-        Ok(())
+        if hashed {
+            for _ in 0..pages.len() {
+                hashes.push(self.hash()?);
+            }
+        }
+        Ok(PageList::new(pages, hashes))
+    }
+
+    fn after(&mut self) -> Result<Option<ActionId>, Why> {
+        Ok(self.cursor.number_u32()?.checked_sub(1).map(ActionId))
     }
 
     fn run(&mut self) -> Result<PageRange, Why> {
@@ -376,7 +374,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
     }
     cursor.at = MAGIC.len();
     let version = u16::from_le_bytes(cursor.array()?);
-    if version != VERSION && version != UNGOVERNED {
+    if version != VERSION {
         return Err(Why::Version(version));
     }
     let [reclaim, pageout, readahead, slots] = [
@@ -394,9 +392,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         },
     };
     let mut numbers = readahead::Params::default().numbers();
-    // The last number says whether the policy is governed.
-    let told = numbers.len() - usize::from(version == UNGOVERNED);
-    for number in &mut numbers[..told] {
+    for number in &mut numbers {
         *number = cursor.number_u32()?;
     }
     let readahead_params = readahead::Params::from_numbers(numbers).ok_or(Why::Corrupt)?;
@@ -451,24 +447,17 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_version_3_is_of_an_ungoverned_policy() {
-        let (off, on) = (header(Govern::Off), header(Govern::On));
-        let mut bytes = begun(&off);
-        let whether = begun(&on)
-            .iter()
-            .zip(&bytes)
-            .position(|(on, off)| on != off);
-        // As version 3 wrote it: one number fewer.
-        bytes.truncate(bytes.len() - Check::BYTES);
-        bytes.remove(whether.expect("a byte that says whether it is governed"));
-        bytes[MAGIC.len()..][..2].copy_from_slice(&UNGOVERNED.to_le_bytes());
-        let mut check = Check::new();
-        check.add(&bytes);
-        bytes.extend_from_slice(&check.bytes());
-        assert_eq!(Reader::new(&bytes).map(|reader| reader.header()), Ok(off));
+    fn another_version_is_refused_by_its_number() {
+        let header = header(Govern::On);
+        let mut bytes = begun(&header);
         assert_eq!(
-            Reader::new(&begun(&on)).map(|reader| reader.header()),
-            Ok(on)
+            Reader::new(&bytes).map(|reader| reader.header()),
+            Ok(header)
         );
+        for other in [3, 4, VERSION + 1] {
+            bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
+            let (offset, why) = (0, Why::Version(other));
+            assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));
+        }
     }
 }

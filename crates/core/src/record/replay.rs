@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use super::{Decisions, Entry, Reader, Unreadable, Why};
 use crate::contract::{Action, Event};
 use crate::pager::{Pager, Setup};
-use crate::units::PageNo;
 
 /// A trace that was replayed to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,24 +19,15 @@ pub struct Replayed {
     pub all: u64,
 }
 
-/// An action and its pages.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
-    /// What the body was to do.
-    pub action: Action,
-    /// The pages of a transfer or release, in order; empty for other actions.
-    pub pages: Vec<PageNo>,
-}
-
 /// Where another pager did something else.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Divergence {
     /// Byte offset of the entry in the trace.
     pub offset: usize,
     /// What the trace has there; `None` when it has no action there.
-    pub expected: Option<Told>,
+    pub expected: Option<Action>,
     /// What the pager did; `None` when it had nothing to do.
-    pub got: Option<Told>,
+    pub got: Option<Action>,
 }
 
 /// Why a replay is not equal to its trace.
@@ -95,22 +85,18 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
             }))
         };
         match reader.next_entry()? {
-            None => match next_told(&mut pager) {
+            None => match pager.poll_action() {
                 None => return Ok(replayed),
                 got => return diverged(None, got),
             },
-            Some(Entry::Action { action, pages }) => {
-                let expected = Told {
-                    action,
-                    pages: pages.to_vec(),
-                };
-                let got = next_told(&mut pager);
+            Some(Entry::Action(expected)) => {
+                let got = pager.poll_action();
                 if got.as_ref() != Some(&expected) {
                     return diverged(Some(expected), got);
                 }
-                note(&mut open, action);
+                note(&mut open, &expected);
                 replayed.actions += 1;
-                decisions.action(&action, pages);
+                decisions.action(&expected);
                 (replayed.transfers, replayed.all) = (decisions.transfers(), decisions.all());
             }
             Some(Entry::Event { now, event }) => {
@@ -121,7 +107,7 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                     },
                     // The traced pager was done with the range.
                     Event::Unmap(range) | Event::Discard(range) if pager.busy(range) => {
-                        return diverged(None, next_told(&mut pager));
+                        return diverged(None, pager.poll_action());
                     }
                     _ => {}
                 }
@@ -142,29 +128,9 @@ const fn damaged(offset: usize) -> Unequal {
     })
 }
 
-fn next_told(pager: &mut Pager) -> Option<Told> {
-    let action = pager.poll_action()?;
-    let pages = match action {
-        Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-            pager.pages_of(id).to_vec()
-        }
-        _ => Vec::new(),
-    };
-    Some(Told { action, pages })
-}
-
 /// Remembers that `action` is to be answered.
-fn note(open: &mut Vec<bool>, action: Action) {
-    let (Action::ZeroFill { id, .. }
-    | Action::Map { id, .. }
-    | Action::Detach { id, .. }
-    | Action::PageIn { id, .. }
-    | Action::PageOut { id, .. }
-    | Action::Release { id }
-    | Action::Poison { id, .. }) = action
-    else {
-        return;
-    };
+fn note(open: &mut Vec<bool>, action: &Action) {
+    let Some(id) = action.id() else { return };
     let at = id.0 as usize;
     if open.len() <= at {
         open.resize(at + 1, false);

@@ -1,7 +1,7 @@
 //! A policy that the pager drives, over a body with bits: what a page held is told by its modified
 //! bit, and a daemon is refused where there are no bits.
 
-use outpage_core::contract::{Access, Action, Body, Event, Outcome, PageOutcome, Waiter};
+use outpage_core::contract::{Access, Action, Body, Event, Outcome, PageOutcome, Source, Waiter};
 use outpage_core::page::State;
 use outpage_core::pager::{Pager, Setup};
 use outpage_core::units::{Nanos, PageRange, SlotNo, SlotRange};
@@ -37,14 +37,13 @@ fn pager() -> Pager {
 fn drive(pager: &mut Pager) {
     while let Some(action) = pager.poll_action() {
         let (id, outcomes) = match action {
-            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+            Action::ZeroFill { id, run, .. } | Action::Map { id, run, .. } => {
                 (id, run.iter().map(|_| PageOutcome::Done).collect())
             }
-            Action::Detach { id, run } => {
-                let told: Vec<_> = run.iter().map(|p| pager.detached_version(p)).collect();
-                (id, told)
+            Action::Detach { id, run, .. } => {
+                (id, run.iter().map(|_| PageOutcome::Unhashed).collect())
             }
-            Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
+            Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id, .. } => {
                 (id, Vec::new())
             }
             _ => continue,
@@ -69,6 +68,7 @@ fn sweep(pager: &mut Pager, access: Access) -> u64 {
                 page: page(1, at),
                 access,
                 waiter: Waiter(0),
+                source: Source(0),
                 extent: PageRange::new(page(1, 0), PAGES),
             };
             pager.handle(Nanos(1), event);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use outpage_core::contract::{Access, Action, ActionId, Body, Event, IoFailure, Outcome};
-use outpage_core::contract::{PageOutcome, Waiter};
+use outpage_core::contract::{PageOutcome, Source, Waiter};
 use outpage_core::page::{Queue, State};
 use outpage_core::pager::{Pager, Place, Setup};
 use outpage_core::reclaim::Policy;
@@ -132,7 +132,7 @@ impl Machine {
     fn drive(&mut self) {
         while let Some(action) = self.pager.poll_action() {
             match action {
-                Action::ZeroFill { id, run } => {
+                Action::ZeroFill { id, run, .. } => {
                     assert_eq!(run.pages, 1);
                     self.content.insert(run.start, 0);
                     self.truth.insert(run.start, 0);
@@ -141,8 +141,10 @@ impl Machine {
                     self.pager
                         .handle(Nanos(self.now), Event::Done { id, outcome });
                 }
-                Action::PageIn { id, slots } => self.transfer(id, slots, false),
-                Action::PageOut { id, slots } => self.transfer(id, slots, true),
+                Action::PageIn {
+                    id, slots, pages, ..
+                } => self.transfer(id, slots, &pages, false),
+                Action::PageOut { id, slots, pages } => self.transfer(id, slots, &pages, true),
                 Action::Wake { waiter, page } => {
                     let (wanted, access) = self.waiting.remove(&waiter.0).expect("waits");
                     assert_eq!(wanted, page);
@@ -161,8 +163,8 @@ impl Machine {
         }
     }
 
-    fn transfer(&mut self, id: ActionId, slots: SlotRange, out: bool) {
-        let pages = self.pager.pages_of(id).to_vec();
+    fn transfer(&mut self, id: ActionId, slots: SlotRange, pages: &[PageNo], out: bool) {
+        let pages = pages.to_vec();
         assert_eq!(pages.len() as u32, slots.slots);
         if out {
             self.writes.push((slots, pages.clone()));
@@ -248,6 +250,7 @@ impl Machine {
             page,
             access,
             waiter: Waiter(waiter),
+            source: Source(waiter),
             extent,
         });
     }

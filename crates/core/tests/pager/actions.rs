@@ -28,7 +28,7 @@ impl Body {
             }
             Action::Exhausted { swap_full } => self.check_exhausted(swap_full),
             Action::PageIn { id, .. } | Action::PageOut { id, .. } => {
-                let at = self.begin(id, action);
+                let at = self.take(id, action);
                 if self.plan.answers == Answers::AtOnce {
                     self.answer(at);
                 }
@@ -36,9 +36,9 @@ impl Body {
             Action::ZeroFill { id, .. }
             | Action::Map { id, .. }
             | Action::Detach { id, .. }
-            | Action::Release { id }
+            | Action::Release { id, .. }
             | Action::Poison { id, .. } => {
-                let at = self.begin(id, action);
+                let at = self.take(id, action);
                 if at_once {
                     self.answer(at);
                 }
@@ -46,49 +46,75 @@ impl Body {
         }
     }
 
-    /// What takes effect at once: frames are released and read buffers allocated in the order of
-    /// the actions. Mapping and detaching may happen now or later.
-    fn begin(&mut self, id: ActionId, action: Action) -> usize {
-        let pages = match action {
-            Action::PageIn { .. } | Action::PageOut { .. } | Action::Release { .. } => {
-                self.pager.pages_of(id).to_vec()
-            }
-            _ => Vec::new(),
-        };
-        let mut op = Op {
-            id,
-            action,
-            pages,
-            done: None,
-        };
+    /// Takes the action in. It is carried out now or later: when it is answered, or when one is that names it.
+    fn take(&mut self, id: ActionId, action: Action) -> usize {
+        let pages = action.pages().to_vec();
         match action {
-            Action::Release { .. } => {
-                for &page in &op.pages {
-                    let staged = self.truth(page).staged.take();
-                    assert!(staged.is_some(), "{page:?} released without a frame");
-                }
-            }
             Action::PageIn { slots, .. } => {
-                self.buffers += slots.slots as usize;
-                for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+                for (&page, slot) in pages.iter().zip(slots.iter()) {
                     assert_eq!(self.store.slot(page), Some(slot), "{page:?} is elsewhere");
                 }
             }
             Action::PageOut { slots, .. } => {
-                assert_eq!(op.pages.len(), slots.slots as usize);
-                for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+                assert_eq!(pages.len(), slots.slots as usize);
+                for (&page, slot) in pages.iter().zip(slots.iter()) {
                     let content = self.truth(page).staged.expect("a staged page is written");
                     assert_ne!(Some(content), self.store.copy_of(page), "already there");
                     self.store.begin_write(page, slot);
                 }
             }
             Action::Poison { page, .. } => self.begin_poison(page),
-            _ if self.random.happens(500) => op.done = Some(self.carry_out(action)),
             _ => {}
         }
         assert!(self.ops.iter().all(|other| other.id != id), "{id:?} reused");
-        self.ops.push(op);
+        // Its id may be another action's when it is answered.
+        let waits = |after: &ActionId| self.ops.iter().any(|op| op.id == *after);
+        self.ops.push(Op {
+            id,
+            after: action.after().filter(waits),
+            action,
+            pages,
+            begun: false,
+            done: None,
+        });
+        if self.plan.answers != Answers::Late || self.random.happens(300) {
+            self.begin(id);
+        }
         self.ops.len() - 1
+    }
+
+    /// Carries out what takes or frees frames, after what is to be carried out before.
+    fn begin(&mut self, id: ActionId) {
+        let Some(at) = self.ops.iter().position(|op| op.id == id && !op.begun) else {
+            return;
+        };
+        self.ops[at].begun = true;
+        let (action, pages) = (self.ops[at].action.clone(), self.ops[at].pages.clone());
+        if let Some(before) = self.ops[at].after {
+            self.begin(before);
+        }
+        match action {
+            Action::Release { .. } => {
+                for &page in &pages {
+                    let staged = self.truth(page).staged.take();
+                    assert!(staged.is_some(), "{page:?} released without a frame");
+                }
+            }
+            Action::PageIn { slots, .. } => self.buffers += slots.slots as usize,
+            Action::PageOut { .. } | Action::Poison { .. } => {}
+            _ => self.ops[at].done = Some(self.carry_out(&action)),
+        }
+        let (frames, ceiling) = (self.frames(), self.ceiling);
+        assert!(
+            frames <= ceiling,
+            "{frames} frames, {ceiling} allowed: {action:?}"
+        );
+    }
+
+    /// Frames that the pager does not count any more and that are not free yet.
+    pub fn unreleased(&self) -> usize {
+        let waits = |op: &&Op| !op.begun && matches!(op.action, Action::Release { .. });
+        self.ops.iter().filter(waits).map(|op| op.pages.len()).sum()
     }
 
     fn begin_poison(&mut self, page: PageNo) {
@@ -112,12 +138,12 @@ impl Body {
         mixed % 1000 < u64::from(self.plan.bad_slots)
     }
 
-    fn carry_out(&mut self, action: Action) -> Vec<PageOutcome> {
-        let (run, act): (PageRange, fn(&mut Self, PageNo) -> PageOutcome) = match action {
+    fn carry_out(&mut self, action: &Action) -> Vec<PageOutcome> {
+        let (run, act): (PageRange, fn(&mut Self, PageNo) -> PageOutcome) = match *action {
             Action::ZeroFill { run, .. } => (run, Self::zero_fill),
             Action::Map { run, .. } => (run, Self::map),
             Action::Detach { run, .. } => (run, Self::detach),
-            other => unreachable!("{other:?} names no run"),
+            _ => unreachable!("{action:?} names no run"),
         };
         run.iter().map(|page| act(self, page)).collect()
     }
@@ -228,14 +254,18 @@ impl Body {
     }
 
     fn answer(&mut self, at: usize) {
+        self.begin(self.ops[at].id);
         let op = self.ops.swap_remove(at);
+        for other in &mut self.ops {
+            other.after = other.after.filter(|&after| after != op.id);
+        }
         match op.action {
             Action::PageIn { slots, .. } => self.answer_read(&op, slots),
             Action::PageOut { slots, .. } => self.answer_write(&op, slots),
             Action::Release { .. } | Action::Poison { .. } => self.done(op.id, Outcome::Done),
             action => {
-                let outcomes = op.done.unwrap_or_else(|| self.carry_out(action));
-                self.note(action, &outcomes);
+                let outcomes = op.done.expect("it was carried out");
+                self.note(&action, &outcomes);
                 self.done(op.id, Outcome::Pages(&outcomes));
             }
         }
@@ -247,9 +277,9 @@ impl Body {
     }
 
     /// What the pager learns from `outcomes` about slots and pages that it did not know.
-    fn note(&mut self, action: Action, outcomes: &[PageOutcome]) {
+    fn note(&mut self, action: &Action, outcomes: &[PageOutcome]) {
         let (Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. }) =
-            action
+            *action
         else {
             unreachable!()
         };
@@ -270,7 +300,7 @@ impl Body {
                     (truth.unknown, truth.mapped_in) = (false, ticks);
                     true
                 }
-                PageOutcome::Refused(Refusal::Busy) | PageOutcome::Done => true,
+                PageOutcome::Refused(_) | PageOutcome::Unhashed | PageOutcome::Done => true,
             };
             if !keeps_slot {
                 self.store.unbind(page);
@@ -292,20 +322,30 @@ impl Body {
             }
             return self.done(op.id, Outcome::Failed(IoFailure::Device));
         }
-        let mut hashes = Vec::new();
-        for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+        let mut outcomes = Vec::new();
+        let hashes = match &op.action {
+            Action::PageIn { pages, .. } => pages.hashes(),
+            _ => unreachable!(),
+        };
+        for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes) {
             let content = self.store.content(slot);
             let spent = self.truth(page).read_failures >= READ_FAILURES_MAX;
             if !spent && self.random.happens(failures) {
                 self.truth(page).read_failures += 1;
-                hashes.push(hash_of(Content::MAX));
+                assert_ne!(hash, hash_of(Content::MAX));
+                outcomes.push(PageOutcome::Refused(Refusal::Damaged));
                 continue;
             }
+            assert_eq!(
+                hash,
+                hash_of(content),
+                "{page:?} has another content in {slot:?}"
+            );
             let truth = self.truth(page);
             (truth.read_failures, truth.staged) = (0, Some(content));
-            hashes.push(hash_of(content));
+            outcomes.push(PageOutcome::Done);
         }
-        self.done(op.id, Outcome::Read(&hashes));
+        self.done(op.id, Outcome::Pages(&outcomes));
     }
 
     fn answer_write(&mut self, op: &Op, slots: SlotRange) {

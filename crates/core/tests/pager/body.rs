@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outpage_core::contract::{Access, Action, ActionId, Event, PageOutcome, Waiter};
+use outpage_core::contract::{Access, Action, ActionId, Event, PageOutcome, Source, Waiter};
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::Pager;
 use outpage_core::record::Recorder;
@@ -62,6 +62,10 @@ pub struct Op {
     pub id: ActionId,
     pub action: Action,
     pub pages: Vec<PageNo>,
+    /// What is to be carried out before, as long as it is unanswered.
+    pub after: Option<ActionId>,
+    /// It is being carried out, or was.
+    pub begun: bool,
     /// The outcomes, once it was carried out.
     pub done: Option<Vec<PageOutcome>>,
 }
@@ -167,13 +171,7 @@ impl Body {
     fn next_action(&mut self) -> Option<Action> {
         let action = self.pager.poll_action()?;
         if let Some(recorder) = &mut self.recorder {
-            let pages = match action {
-                Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-                    self.pager.pages_of(id)
-                }
-                _ => &[],
-            };
-            recorder.action(&action, pages, &mut self.trace);
+            recorder.action(&action, &mut self.trace);
         }
         Some(action)
     }
@@ -199,9 +197,12 @@ impl Body {
 
     fn check(&mut self) {
         let used = self.pager.frames_used();
-        assert!(self.frames() <= used, "{} > {used}", self.frames());
+        let held = used + self.unreleased();
+        assert!(self.frames() <= held, "{} > {held}", self.frames());
         assert!(used <= self.ceiling, "{used} > {}", self.ceiling);
-        self.ceiling = self.pager.limits().frames.max(used);
+        // What a release is to free first takes no other page meanwhile.
+        let limit = self.pager.limits().frames;
+        self.ceiling = limit.max(held.min(self.ceiling));
         assert_eq!(self.pager.slots_used(), self.store.bound());
         assert_eq!(self.pager.in_flight(), self.ops.len());
         if self.ops.is_empty() {
@@ -271,6 +272,7 @@ impl Body {
             page,
             access,
             waiter,
+            source: Source(thread as u32),
             extent,
         });
     }
@@ -291,6 +293,9 @@ impl Body {
 
     /// Pages appear without the pager's doing.
     pub fn adopt(&mut self, range: PageRange) {
+        while self.pager.busy(range) {
+            self.answer_any();
+        }
         for page in range.iter() {
             if self.pager.state(page) != State::Untouched {
                 continue;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use outpage_core::contract::Source;
 use outpage_core::readahead::{self, Key, Params, Placement, ReadAhead, Window};
 use outpage_core::units::{SlotNo, SlotRange};
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ fn store(slots: u32) -> Store {
 /// A fault of `source` at `slot`, everything being paged out.
 fn fault(policy: &mut dyn ReadAhead, source: u32, slot: u32, store: &Store) -> Window {
     let mut fault = store.fault(page(1, slot.into()));
-    fault.source = source;
+    fault.source = Source(source);
     policy.major_fault(&fault, store)
 }
 

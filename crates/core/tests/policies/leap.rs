@@ -1,5 +1,6 @@
 //! Leap's trend and its window.
 
+use outpage_core::contract::Source;
 use outpage_core::readahead::{self, Key, Params, ReadAhead};
 use outpage_core::units::SlotNo;
 use proptest::prelude::*;
@@ -123,7 +124,7 @@ fn every_key_has_a_history_of_its_own() {
     });
     let mut size = |source, slot: u32| {
         let mut fault = touch(page(1, slot.into()), slot);
-        fault.source = source;
+        fault.source = Source(source);
         policy.major_fault(&fault, &store).size
     };
     // Interleaved, no stride has a majority; apart, both have.

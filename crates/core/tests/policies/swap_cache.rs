@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome, Waiter};
+use outpage_core::contract::{
+    Access, Action, ActionId, Event, Outcome, PageOutcome, Source, Waiter,
+};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::{Pager, Setup};
@@ -72,11 +74,11 @@ impl Body {
     fn act(&mut self, action: Action) {
         let done = |run: PageRange| vec![PageOutcome::Done; run.pages as usize];
         match action {
-            Action::ZeroFill { id, run } | Action::Map { id, run } => {
+            Action::ZeroFill { id, run, .. } | Action::Map { id, run, .. } => {
                 self.mapped.extend(run.iter());
                 self.done(id, Outcome::Pages(&done(run)));
             }
-            Action::Detach { id, run } => {
+            Action::Detach { id, run, .. } => {
                 let mut outcomes = Vec::new();
                 for page in run.iter() {
                     assert!(self.mapped.remove(&page));
@@ -85,11 +87,18 @@ impl Body {
                 }
                 self.done(id, Outcome::Pages(&outcomes));
             }
-            Action::PageIn { id, slots } => {
+            Action::PageIn {
+                id, slots, pages, ..
+            } => {
                 assert!(slots.slots <= self.read_max, "{slots:?} in one read");
+                let intact = pages
+                    .iter()
+                    .zip(pages.hashes())
+                    .all(|(&p, &h)| h == hash(p));
+                assert!(intact, "the hash that was told at the detach");
                 self.reads.push_back((id, slots));
             }
-            Action::PageOut { id, .. } | Action::Release { id } | Action::Poison { id, .. } => {
+            Action::PageOut { id, .. } | Action::Release { id, .. } | Action::Poison { id, .. } => {
                 self.done(id, Outcome::Done);
             }
             Action::Wake { page, .. } => self.woken.push(page),
@@ -109,8 +118,7 @@ impl Body {
     /// The oldest read ends; its slots.
     fn read(&mut self) -> SlotRange {
         let (id, slots) = self.reads.pop_front().unwrap();
-        let hashes: Vec<_> = self.pager.pages_of(id).iter().map(|&p| hash(p)).collect();
-        self.done(id, Outcome::Read(&hashes));
+        self.done(id, Outcome::Done);
         slots
     }
 
@@ -123,6 +131,7 @@ impl Body {
             page,
             access: Access::Read,
             waiter: Waiter(1),
+            source: Source(1),
             extent: PageRange::new(PageNo::new(page.object(), 0), 1 << 20),
         });
     }

@@ -112,7 +112,7 @@ pub fn touch(page: PageNo, slot: u32) -> Touch {
         now: Nanos(0),
         page,
         slot: SlotNo(slot),
-        source: 0,
+        source: outpage_core::contract::Source(0),
     }
 }
 

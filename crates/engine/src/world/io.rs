@@ -1,5 +1,6 @@
 //! The frames of transfers: what is written from where, and what was read into what.
 
+use outpage_core::contract::{PageList, PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo};
 use outpage_store::Frame;
@@ -12,24 +13,23 @@ use crate::hash::is_zero;
 
 impl World {
     /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
-    /// protected in place from copies, which [`Self::end_write`] gives back. Those have to have what `hash_of` says.
+    /// protected in place from copies, which [`Self::end_write`] gives back. Those have to have their hashes.
     pub fn frames_to_write(
         &mut self,
-        pages: &[PageNo],
-        hash_of: impl Fn(PageNo) -> Option<ContentHash>,
+        pages: &PageList,
         frames: &mut Vec<Frame>,
         copies: &mut Vec<Place>,
     ) {
         frames.clear();
         copies.clear();
-        for &page in pages {
+        for (&page, &hash) in pages.iter().zip(pages.hashes()) {
             let staged = self.staged.get(page);
             let place = if let Some(place) = staged {
                 self.stays_outside(page);
                 place
             } else {
                 let place = self.take_frames(1, false).start;
-                self.copy_out(page, place, hash_of(page));
+                self.copy_out(page, place, hash);
                 copies.push(place);
                 place
             };
@@ -39,7 +39,7 @@ impl World {
 
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
     /// whatever the frame holds: nobody will read it.
-    fn copy_out(&mut self, page: PageNo, place: Place, hash: Option<ContentHash>) {
+    fn copy_out(&mut self, page: PageNo, place: Place, hash: ContentHash) {
         let Some((before, _)) = self.regions.address(page) else {
             return;
         };
@@ -50,7 +50,7 @@ impl World {
             let read = self.memory.read(address, self.frames.content_mut(place));
             // Where it was moved away and nobody told yet, something else may be there.
             let content = self.frames.content(place);
-            let found = Some(self.hash_of(content, is_zero(content)));
+            let found = self.hash_of(content, is_zero(content));
             if read == Ok(PAGE_BYTES) && found == hash
                 || self.change_at(before) == Some(Change::Removed)
             {
@@ -119,14 +119,21 @@ impl World {
         }
     }
 
-    /// The hashes of what was read.
-    pub fn hashes(&self, places: &[Place], out: &mut Vec<ContentHash>) {
+    /// Of the pages that were read into `places`, stages those that have their hashes; `out` says which. The frames
+    /// of the others are free.
+    pub fn stage_intact(&mut self, pages: &PageList, places: &[Place], out: &mut Vec<PageOutcome>) {
         out.clear();
-        out.extend(
-            places
-                .iter()
-                .map(|&place| self.hasher.page(self.frames.content(place))),
-        );
+        let expected = pages.iter().zip(pages.hashes());
+        for ((&page, &hash), &place) in expected.zip(places) {
+            if self.hasher.page(self.frames.content(place)) == hash {
+                self.stage_read(page, place);
+                out.push(PageOutcome::Done);
+            } else {
+                self.frames.set_free(place);
+                out.push(PageOutcome::Refused(Refusal::Damaged));
+            }
+        }
+        debug_assert_eq!(out.len(), places.len(), "a hash for each page");
     }
 
     /// A page that was read and checked waits in its frame.

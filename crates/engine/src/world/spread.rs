@@ -19,6 +19,9 @@ use crate::frames::{Place, Places};
 /// [0.57-0.63], 0.77, 0.93, 1.08 and 1.37 us each together, and 1.03 to 1.06 us apart (medians of 5, quiet machine).
 pub const GAP_MAX: u64 = 3;
 
+// Of farther pages the pager does not say whether the program has them.
+const _: () = assert!(GAP_MAX <= outpage_core::pager::ABSENT_MAX);
+
 /// A move that passes over what is not there, and wakes who waits if somebody is `awaited`.
 const fn with_holes(awaited: bool) -> MoveMode {
     MoveMode {

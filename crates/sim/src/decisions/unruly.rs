@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Waiter,
+    Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Refusal, Source,
+    Waiter,
 };
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::ContentHash;
@@ -43,7 +44,7 @@ struct Flight {
     nth: u64,
     id: ActionId,
     out: bool,
-    pages: Vec<PageNo>,
+    pages: PageList,
     slots: SlotRange,
 }
 
@@ -200,6 +201,7 @@ impl Body<'_> {
             page,
             access: if writes { Access::Write } else { Access::Read },
             waiter: Waiter(who as u32),
+            source: Source(who as u32),
             extent: PageRange::new(self::page(1, 0), self.case.pages),
         });
     }
@@ -278,21 +280,17 @@ impl Body<'_> {
     }
 
     fn act(&mut self, action: Action) {
-        let pages = match action {
-            Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-                self.pager.pages_of(id).to_vec()
-            }
-            _ => Vec::new(),
-        };
-        self.decisions.action(&action, &pages);
+        self.decisions.action(&action);
         match action {
-            Action::ZeroFill { id, run } => self.each(id, run, Self::zero_fill),
-            Action::Map { id, run } => self.each(id, run, Self::map),
-            Action::Detach { id, run } => self.each(id, run, Self::detach),
-            Action::PageIn { id, slots } => self.begin(id, false, pages, slots),
-            Action::PageOut { id, slots } => self.begin(id, true, pages, slots),
-            Action::Release { id } => {
-                for page in &pages {
+            Action::ZeroFill { id, run, .. } => self.each(id, run, Self::zero_fill),
+            Action::Map { id, run, .. } => self.each(id, run, Self::map),
+            Action::Detach { id, run, .. } => self.each(id, run, Self::detach),
+            Action::PageIn {
+                id, slots, pages, ..
+            } => self.begin(id, false, pages, slots),
+            Action::PageOut { id, slots, pages } => self.begin(id, true, pages, slots),
+            Action::Release { id, pages, .. } => {
+                for page in pages.iter() {
                     let content = self.staged.remove(page);
                     assert!(content.is_some(), "{page:?} has no frame");
                 }
@@ -371,7 +369,7 @@ impl Body<'_> {
         self.pager.handle(Nanos(self.now), event);
     }
 
-    fn begin(&mut self, id: ActionId, out: bool, pages: Vec<PageNo>, slots: SlotRange) {
+    fn begin(&mut self, id: ActionId, out: bool, pages: PageList, slots: SlotRange) {
         let nth = self.transfers;
         self.transfers += 1;
         let takes = 50_000 + self.choice(Choice::Late, nth) % 400_000;
@@ -430,17 +428,21 @@ impl Body<'_> {
         if fails || flight.slots.iter().any(bad) {
             return self.done(flight.id, Outcome::Failed(IoFailure::Device));
         }
-        let mut hashes = Vec::new();
+        let mut outcomes = Vec::new();
         for (nth, (&page, slot)) in (0..).zip(flight.pages.iter().zip(flight.slots.iter())) {
             let key = flight.nth * 1024 + nth;
-            if self.happens(Choice::Damage, key, self.case.read_failures / 10) {
-                hashes.push(hash_of(u64::MAX));
-            } else {
-                let content = self.store[&slot];
+            let damaged = self.happens(Choice::Damage, key, self.case.read_failures / 10);
+            let content = if damaged { u64::MAX } else { self.store[&slot] };
+            let intact = hash_of(content) == flight.pages.hashes()[nth as usize];
+            assert_eq!(intact, !damaged, "{page:?} has another content in {slot:?}");
+            if intact {
                 self.staged.insert(page, content);
-                hashes.push(hash_of(content));
             }
+            outcomes.push(match intact {
+                true => PageOutcome::Done,
+                false => PageOutcome::Refused(Refusal::Damaged),
+            });
         }
-        self.done(flight.id, Outcome::Read(&hashes));
+        self.done(flight.id, Outcome::Pages(&outcomes));
     }
 }

@@ -1,7 +1,7 @@
 //! Carrying out what the pager says.
 
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome};
-use outpage_core::units::{Nanos, PageRange, SlotRange};
+use outpage_core::units::{Nanos, PageNo, PageRange, SlotRange};
 
 use super::process::State;
 use super::{RunError, World};
@@ -15,25 +15,28 @@ impl World {
     pub(super) fn act(&mut self) {
         while let Some(action) = self.pager.poll_action() {
             if let Some(watch) = &mut self.watch {
-                watch.action(&action, &self.pager);
+                watch.action(&action);
             }
             match action {
-                Action::ZeroFill { id, run } => {
+                Action::ZeroFill { id, run, .. } => {
                     self.now += u64::from(self.costs.zero_fill_ns) * run.pages;
                     self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
                 }
-                Action::Map { id, run } => {
+                Action::Map { id, run, .. } => {
                     self.now += u64::from(self.costs.soft_fault_ns);
                     self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
                 }
-                Action::Detach { id, run } => {
+                Action::Detach { id, run, .. } => {
                     self.detach(id, run);
                 }
-                Action::PageIn { id, slots } => self.submit(id, slots, Op::Read),
-                Action::PageOut { id, slots } => self.submit(id, slots, Op::Write),
-                Action::Release { id } => {
-                    let pages = self.pager.pages_of(id);
+                Action::PageIn {
+                    id, slots, pages, ..
+                } => self.submit(id, slots, Op::Read, &pages),
+                Action::PageOut { id, slots, pages } => self.submit(id, slots, Op::Write, &pages),
+                Action::Release { id, pages, .. } => {
                     pages.iter().for_each(|&page| self.ahead.released(page));
+                    // So that the pager can use the list again.
+                    drop(pages);
                     self.done(id, Outcome::Done);
                 }
                 Action::Poison { id, .. } => self.done(id, Outcome::Done),
@@ -58,7 +61,7 @@ impl World {
             .for_each(|page| self.ahead.detached(page, &self.pager));
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
-        outcomes.extend(run.iter().map(|p| self.pager.detached_version(p)));
+        outcomes.resize(run.pages as usize, PageOutcome::Unhashed);
         self.done(id, Outcome::Pages(&outcomes));
         self.outcomes = outcomes;
     }
@@ -69,16 +72,16 @@ impl World {
     }
 
     /// Hands a transfer to the disk, and counts it for the programs whose pages it moves.
-    fn submit(&mut self, id: ActionId, slots: SlotRange, op: Op) {
+    fn submit(&mut self, id: ActionId, slots: SlotRange, op: Op, pages: &[PageNo]) {
         self.now += u64::from(self.costs.io_ns);
         let from = match op {
-            Op::Read => self.reader(id),
+            Op::Read => self.reader(pages),
             Op::Write => DAEMON,
         };
         if let Some(process) = self.processes.get_mut(from as usize) {
             process.reads += 1;
         }
-        for page in self.pager.pages_of(id) {
+        for page in pages {
             let owner = page.object().0 as usize - 1;
             let Some(process) = self.processes.get_mut(owner) else {
                 continue;
@@ -106,8 +109,8 @@ impl World {
 
     /// For whom a read is: the program whose fault is being reported, or, where the fault had to
     /// wait for frames, one that waits and has a page in it. A read may hold pages of others too.
-    fn reader(&self, id: ActionId) -> u32 {
-        let owners = self.pager.pages_of(id).iter();
+    fn reader(&self, pages: &[PageNo]) -> u32 {
+        let owners = pages.iter();
         let owners = owners.map(|page| page.object().0 as usize - 1);
         let waits = |&who: &usize| {
             let process = self.processes.get(who);

@@ -22,7 +22,7 @@ pub use setup::{
 
 use std::collections::VecDeque;
 
-use outpage_core::contract::{Access, Event, PageOutcome, Waiter};
+use outpage_core::contract::{Access, Event, PageOutcome, Source, Waiter};
 use outpage_core::pager::Pager;
 use outpage_core::units::{Nanos, PageNo, PageRange};
 
@@ -471,6 +471,7 @@ impl World {
                 page,
                 access,
                 waiter,
+                source: Source(who as u32),
                 extent,
             },
         );

@@ -1,7 +1,6 @@
 //! A world whose pager's decisions are noted, on a disk that fails now and then.
 
 use outpage_core::contract::Action;
-use outpage_core::pager::Pager;
 use outpage_core::record::Decisions;
 
 use super::{RunError, World};
@@ -17,14 +16,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn action(&mut self, action: &Action, pager: &Pager) {
-        let pages = match *action {
-            Action::PageIn { id, .. } | Action::PageOut { id, .. } | Action::Release { id } => {
-                pager.pages_of(id)
-            }
-            _ => &[],
-        };
-        self.decisions.action(action, pages);
+    pub(super) fn action(&mut self, action: &Action) {
+        self.decisions.action(action);
     }
 
     /// Whether the transfer that ends now failed.

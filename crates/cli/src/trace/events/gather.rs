@@ -184,7 +184,7 @@ impl Timeline {
                     ..
                 } => gatherer = fresh(),
                 Entry::Event { now, event } => gatherer.event(now.0 - start, event),
-                Entry::Action { action, pages } => gatherer.action(action, pages),
+                Entry::Action(action) => gatherer.action(&action),
             }
         }
         Ok(gatherer.finish())
@@ -273,8 +273,9 @@ impl Gatherer {
         }
     }
 
-    fn action(&mut self, action: Action, pages: &[PageNo]) {
-        match action {
+    fn action(&mut self, action: &Action) {
+        let pages = action.pages();
+        match *action {
             Action::PageIn { id, .. } => self.page_in(id, pages),
             Action::PageOut { id, .. } => {
                 self.count(|c| &mut c.page_outs, pages.len() as u64);
@@ -379,7 +380,8 @@ impl Gatherer {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use outpage_core::contract::{Access, Outcome};
+    use outpage_core::contract::{Access, Outcome, PageList, Source};
+    use outpage_core::page::ContentHash;
     use outpage_core::pageout::{self, ClusterWindow};
     use outpage_core::readahead;
     use outpage_core::record::{Header, Recorder};
@@ -418,16 +420,13 @@ pub mod tests {
             page: of_first(at),
             access: Access::Read,
             waiter: Waiter(waiter),
+            source: Source(waiter),
             extent: PageRange::new(of_first(0), 100),
         };
         let id = ActionId;
         recorder.event(Nanos(1000), &fault(7, 1), out);
         let slots = SlotRange::new(SlotNo(4), 2);
-        recorder.action(
-            &Action::PageIn { id: id(0), slots },
-            &[of_first(7), of_first(8)],
-            out,
-        );
+        recorder.action(&read(0, slots, &[of_first(7), of_first(8)]), out);
         recorder.event(
             Nanos(3000),
             &Event::Done {
@@ -441,7 +440,6 @@ pub mod tests {
                 waiter: Waiter(1),
                 page: of_first(7),
             },
-            &[],
             out,
         );
         recorder.event(Nanos(4000), &fault(8, 1), out);
@@ -450,11 +448,15 @@ pub mod tests {
                 waiter: Waiter(1),
                 page: of_first(8),
             },
-            &[],
             out,
         );
         let slots = SlotRange::new(SlotNo(9), 1);
-        recorder.action(&Action::PageOut { id: id(1), slots }, &[of_first(9)], out);
+        let write = Action::PageOut {
+            id: id(1),
+            slots,
+            pages: PageList::new(vec![of_first(9)], Vec::new()),
+        };
+        recorder.action(&write, out);
         recorder.event(
             Nanos(9000),
             &Event::Done {
@@ -468,33 +470,41 @@ pub mod tests {
         bytes
     }
 
+    fn read(id: u32, slots: SlotRange, pages: &[PageNo]) -> Action {
+        let hashes = vec![ContentHash::default(); pages.len()];
+        Action::PageIn {
+            id: ActionId(id),
+            slots,
+            pages: PageList::new(pages.to_vec(), hashes),
+            after: None,
+        }
+    }
+
     fn read_three(recorder: &mut Recorder, out: &mut Vec<u8>) {
         let fault = Event::Fault {
             page: page(1, 21),
             access: Access::Read,
             waiter: Waiter(1),
+            source: Source(1),
             extent: PageRange::new(page(1, 20), 3),
         };
         recorder.event(Nanos(10_000), &fault, out);
         let slots = SlotRange::new(SlotNo(10), 3);
         let pages = [20, 21, 22].map(|index| page(1, index));
-        recorder.action(
-            &Action::PageIn {
-                id: ActionId(2),
-                slots,
-            },
-            &pages,
-            out,
-        );
+        recorder.action(&read(2, slots, &pages), out);
         let done = Event::Done {
             id: ActionId(2),
             outcome: Outcome::Done,
         };
         recorder.event(Nanos(11_000), &done, out);
         let (waiter, page) = (Waiter(1), pages[1]);
-        recorder.action(&Action::Wake { waiter, page }, &[], out);
-        let gone = [pages[0], pages[2]];
-        recorder.action(&Action::Release { id: ActionId(3) }, &gone, out);
+        recorder.action(&Action::Wake { waiter, page }, out);
+        let release = Action::Release {
+            id: ActionId(3),
+            pages: PageList::new(vec![pages[0], pages[2]], Vec::new()),
+            after: None,
+        };
+        recorder.action(&release, out);
     }
 
     #[test]

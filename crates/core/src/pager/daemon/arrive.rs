@@ -11,14 +11,14 @@ impl Pager {
         let kind = self.ops[id].kind;
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(&[outcome])) => self.zero_filled(id, outcome),
-            (Kind::PageIn, Outcome::Done | Outcome::Read(_)) => self.arrived(id),
+            (Kind::PageIn, Outcome::Done) => self.arrived(id),
             (Kind::PageIn, Outcome::Failed(_)) => {
                 self.page_in_failed(id);
                 self.wake_poisoned(id);
             }
             (Kind::PageOut, Outcome::Done) => self.laundered(id),
             (Kind::PageOut, Outcome::Failed(why)) => self.not_laundered(id, why),
-            (Kind::Poison, Outcome::Done) => {}
+            (Kind::Poison, Outcome::Done) => self.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
         self.ops.finish(id);
@@ -42,7 +42,7 @@ impl Pager {
                 let available = self.available();
                 self.daemon_mut().freed(available);
             }
-            PageOutcome::Detached { .. } => panic!("a mapping was answered as a detach"),
+            outcome => panic!("a mapping was answered by {outcome:?}"),
         }
         self.restart(page);
     }
@@ -62,8 +62,8 @@ impl Pager {
 
     /// Pages were read: the demanded one is mapped, the others wait at the end of the inactive queue.
     fn arrived(&mut self, op: ActionId) {
-        let pages = core::mem::take(&mut self.ops[op].pages);
-        let ids = core::mem::take(&mut self.ops[op].ids);
+        let pages = self.ops[op].pages().clone();
+        let ids = self.ops[op].lend_ids();
         let run = self.ops[op].run;
         for (&page, &id) in pages.iter().zip(&ids) {
             self.pages.set_flag(id, DIRTY, false);
@@ -79,17 +79,16 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
+        self.ops[op].return_ids(ids);
     }
 
     fn wake_poisoned(&mut self, op: ActionId) {
-        let pages = core::mem::take(&mut self.ops[op].pages);
-        for &page in &pages {
+        let pages = self.ops[op].pages().clone();
+        for &page in pages.iter() {
             if self.pages.state_of(page) == State::Poisoned {
                 self.restart(page);
             }
         }
-        self.ops[op].pages = pages;
     }
 
     /// Pages are in their slots. They stay where they are, for a later scan to cache, unless memory
@@ -120,8 +119,8 @@ impl Pager {
 
     fn each_laundered(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
         self.writes -= 1;
-        let pages = core::mem::take(&mut self.ops[op].pages);
-        let ids = core::mem::take(&mut self.ops[op].ids);
+        let pages = self.ops[op].pages().clone();
+        let ids = self.ops[op].lend_ids();
         for &id in &ids {
             let mapped = self.pages.bit(id, Bit::Mapped);
             let state = if mapped {
@@ -135,7 +134,7 @@ impl Pager {
         if !self.sleepers.is_empty() {
             pages.iter().for_each(|&page| self.restart(page));
         }
-        (self.ops[op].pages, self.ops[op].ids) = (pages, ids);
+        self.ops[op].return_ids(ids);
     }
 
     /// Pages that were in memory before the pager began: nobody knows what is in them.

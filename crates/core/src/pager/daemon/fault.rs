@@ -1,7 +1,7 @@
 //! What a fault leads to under a daemon. FreeBSD `vm/vm_fault.c:vm_fault`.
 
 use super::super::{Demand, Kind, Pager, View};
-use crate::contract::{Access, Action, Waiter};
+use crate::contract::{Access, Action, Source};
 use crate::page::{Bit, COLLECTED, DIRTY, PageId, Queue, READ_AHEAD, State};
 use crate::readahead::Touch;
 use crate::reclaim::bsd::{self, Buffered, Release};
@@ -73,7 +73,8 @@ impl Pager {
         self.stats.zero_fills += 1;
         self.sleepers.push(demand);
         let id = self.start(Kind::ZeroFill, run);
-        self.actions.push_back(Action::ZeroFill { id, run });
+        let after = self.ops.release();
+        self.actions.push_back(Action::ZeroFill { id, run, after });
     }
 
     /// The page is in memory: no read.
@@ -90,7 +91,7 @@ impl Pager {
         self.stats.minor_faults += u64::from(!demand.retried);
         self.stats.rescues += u64::from(self.pages.state(id) == State::Staged);
         self.pages.unqueue(id);
-        self.hit_under_daemon(id, demand.waiter);
+        self.hit_under_daemon(id, demand.source);
         self.enter(id, demand);
     }
 
@@ -225,7 +226,7 @@ impl Pager {
     }
 
     /// A page that read-ahead brought is wanted.
-    fn hit_under_daemon(&mut self, id: PageId, waiter: Waiter) {
+    fn hit_under_daemon(&mut self, id: PageId, source: Source) {
         if !self.pages.has(id, READ_AHEAD) {
             return;
         }
@@ -235,7 +236,7 @@ impl Pager {
             now: self.now,
             page: self.pages.number(id),
             slot: self.pages.slot(id),
-            source: waiter.0,
+            source,
         };
         self.objects.of(touch.page).hits += 1;
         let view = View(&self.pages);
@@ -257,7 +258,7 @@ impl Pager {
             now: self.now,
             page: demand.page,
             slot,
-            source: demand.waiter.0,
+            source: demand.source,
         };
         let view = View(&self.pages);
         let window = self.readahead.major_fault(&fault, &view);
@@ -338,11 +339,19 @@ impl Pager {
             let id = self.pages.in_slot(slot).expect("just taken");
             let page = self.pages.number(id);
             self.objects.read(page, demanded == Some(page));
-            self.add_page(op, id, page);
+            let hash = self.pages.hash(id);
+            self.ops[op].add(id, page);
+            self.ops[op].must_have(hash);
         }
         self.stats.page_in_reads += 1;
         self.stats.page_ins += u64::from(slots.slots);
         self.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());
-        self.actions.push_back(Action::PageIn { id: op, slots });
+        let (pages, after) = (self.ops.told(op), self.ops.release());
+        self.actions.push_back(Action::PageIn {
+            id: op,
+            slots,
+            pages,
+            after,
+        });
     }
 }

@@ -165,7 +165,8 @@ impl Pager {
             old = self.give_back_later(old, self.pages.slot(id));
             self.pages.set_slot(id, slot);
             self.swap_objects.insert(page.object());
-            self.add_page(op, id, page);
+            self.ops[op].add(id, page);
+            self.ops[op].must_have(self.pages.hash(id));
         }
         self.slots.bind(slots.slots);
         // Never in place: the old slots go now, before the write is under way.
@@ -177,7 +178,12 @@ impl Pager {
         self.stats.page_out_writes += 1;
         self.stats.write_sizes[count.ilog2() as usize] += 1;
         self.stats.write_pages.0[count.min(64) as usize] += 1;
-        self.actions.push_back(Action::PageOut { id: op, slots });
+        let pages = self.ops.told(op);
+        self.actions.push_back(Action::PageOut {
+            id: op,
+            slots,
+            pages,
+        });
     }
 
     /// Gives back `run`, unless `slot` makes it longer; returns the run that is still to be given back.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::super::{Pager, Setup};
-use crate::contract::{Access, Action, Body, Event, Outcome, Waiter};
+use crate::contract::{Access, Action, Body, Event, Outcome, Source, Waiter};
 use crate::page::{Bit, DIRTY, PageId, Queue, State};
 use crate::reclaim::Policy;
 use crate::reclaim::bsd::{Buffered, Params, Release};
@@ -80,8 +80,8 @@ impl Machine {
     fn drive(&mut self) {
         while let Some(action) = self.pager.poll_action() {
             match action {
-                Action::PageOut { id, slots } => {
-                    self.written.push(self.pager.pages_of(id).to_vec());
+                Action::PageOut { id, slots, pages } => {
+                    self.written.push(pages.to_vec());
                     self.to.push(slots);
                     self.held.push(id);
                     if !self.holds {
@@ -150,6 +150,7 @@ impl Machine {
             page,
             access,
             waiter: Waiter(7),
+            source: Source(7),
             extent: PageRange::new(self::page(page.object().0, 0), 1000),
         });
     }
