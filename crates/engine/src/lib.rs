@@ -35,6 +35,7 @@ mod ticket;
 mod together;
 mod unmanaged;
 mod wait;
+mod waiting;
 mod workers;
 pub mod world;
 

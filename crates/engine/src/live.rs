@@ -50,14 +50,6 @@ impl Transfer {
     }
 }
 
-/// A thread that waits for its page.
-pub(crate) struct Waiting {
-    pub(crate) page: PageNo,
-    since: Nanos,
-    /// For a read.
-    major: bool,
-}
-
 /// Why the loop ends for a while, and the slot of who asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
@@ -102,7 +94,6 @@ pub struct Live {
     /// An action that was polled too soon.
     pub(crate) held: Option<Action>,
     frames: Vec<Frame>,
-    pub(crate) waiting: Vec<Waiting>,
     stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
     /// The slot of who wants the pager to outlive the process.
@@ -158,7 +149,6 @@ impl Live {
             together: Some(Together::new()),
             held: None,
             frames: Vec::with_capacity(1024),
-            waiting: Vec::with_capacity(64),
             stuck_since: None,
             fork_asked: None,
             outlive_asked: None,
@@ -205,7 +195,7 @@ impl Live {
     fn between_events(&mut self) {
         self.pager.replenish();
         self.pager.flush(false);
-        self.world.wakes_are_old();
+        self.world.waiting.wakes_are_old();
         // The process may end at any moment: what others see is never older than the last event.
         self.publish();
         self.tick_if_due();
@@ -243,7 +233,7 @@ impl Live {
 
     fn fault(&mut self, fault: &Fault) {
         // What was mapped before this fault was read did not wake its thread.
-        self.world.wakes_are_old();
+        self.world.waiting.wakes_are_old();
         let now = clock::now();
         self.placement.fault(Tid(fault.tid), now);
         let Some(region) = self.world.regions.at(fault.address).copied() else {
@@ -258,17 +248,13 @@ impl Live {
         } else {
             Access::Read
         };
-        self.waiting.push(Waiting {
-            page,
-            since: now,
-            major: false,
-        });
+        let waiter = self.world.waiting.begin(page, now);
         self.pager.handle(
             now,
             Event::Fault {
                 page,
                 access,
-                waiter: Waiter(fault.tid),
+                waiter,
                 source: Source(fault.tid),
                 extent: region.pages(),
             },
@@ -342,7 +328,7 @@ impl Live {
             Action::PageOut { id, slots, pages } => {
                 self.submit(id, slots, pages, Direction::PageOut);
             }
-            Action::Wake { page, .. } => self.wake(page),
+            Action::Wake { waiter, page } => self.wake(waiter, page),
             Action::Grow { slots } => self.grow(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
         }
@@ -365,29 +351,20 @@ impl Live {
         self.pager.handle(clock::now(), Event::Done { id, outcome });
     }
 
-    fn wake(&mut self, page: PageNo) {
+    fn wake(&mut self, waiter: Waiter, page: PageNo) {
         self.stuck_since = None;
         if let Some((address, _)) = self.world.regions.address(page) {
             self.world.wake(address);
         }
         let now = clock::now();
         self.placement.woke(now);
-        let mut at = 0;
-        while at < self.waiting.len() {
-            if self.waiting[at].page == page {
-                self.waited(at, now);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn waited(&mut self, at: usize, now: Nanos) {
-        let waiting = self.waiting.swap_remove(at);
-        let took = now.0 - waiting.since.0;
+        let Some(waited) = self.world.waiting.end(waiter) else {
+            return;
+        };
+        let took = now.0 - waited.since.0;
         self.fault_ns += took;
         let latencies = self.session.latencies();
-        if waiting.major {
+        if waited.major {
             latencies.major.record(took);
         } else {
             latencies.minor.record(took);
@@ -402,9 +379,7 @@ impl Live {
         let mut places = std::mem::take(&mut self.transfers[index].places);
         let reading = direction == Direction::PageIn;
         if reading {
-            for waiting in &mut self.waiting {
-                waiting.major |= pages.contains(&waiting.page);
-            }
+            self.world.waiting.reads(&pages);
             self.world.frames_to_read(&pages, &mut places);
             self.frames.clear();
             self.frames
@@ -454,7 +429,7 @@ impl Live {
     }
 
     fn answer_io(&mut self, completion: Completion) {
-        self.world.wakes_are_old();
+        self.world.waiting.wakes_are_old();
         let id = ActionId(completion.token.0 as u32);
         let mut transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         // Dropped before the pager hears of it, which can use the list again then.
@@ -469,7 +444,7 @@ impl Live {
             drop(pages);
             self.done(id, Outcome::Failed(why));
         } else if transfer.reading {
-            if transfer.places.len() == 1 && self.waiting.len() == 1 {
+            if transfer.places.len() == 1 && self.world.waiting.len() == 1 {
                 let now = clock::now();
                 self.placement.read(Nanos(now.0 - transfer.since.0), now);
             }
@@ -551,7 +526,7 @@ impl Live {
     /// In a forked child: the parent's other threads are not here to wait, and what was counted so far
     /// is the parent's.
     pub(crate) fn forget_parent(&mut self) {
-        self.waiting.clear();
+        self.world.waiting.forget();
         (self.fault_ns, self.detach_calls) = (0, 0);
         self.world.cow_duplicates = 0;
         self.stuck_since = None;

@@ -102,7 +102,7 @@ fn gap(below: PageRange, above: PageRange) -> Option<u64> {
 impl Live {
     /// Takes `run` out of the program, and the runs of the detaches that follow.
     pub(crate) fn detach(&mut self, id: ActionId, run: PageRange, absent_below: u8) {
-        self.world.wakes_are_old();
+        self.world.waiting.wakes_are_old();
         self.together(
             (id, run, absent_below),
             |action| match action {
@@ -200,8 +200,8 @@ impl Live {
             let pairs = rest.windows(2).zip(&all.order[start + 1..]);
             let near = 1 + pairs.take_while(|pair| joins(*pair)).count();
             let piece = start..start + cut(self, &rest[..near]);
-            let awaited = (all.runs[piece.clone()].iter())
-                .any(|run| self.waiting.iter().any(|w| run.contains(w.page)));
+            let awaited =
+                (all.runs[piece.clone()].iter()).any(|&run| self.world.waiting.any_in(run));
             start = piece.end;
             all.pieces.push((piece, awaited));
         }

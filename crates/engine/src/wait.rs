@@ -20,7 +20,7 @@ impl Live {
     /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
     pub(crate) fn sleep(&mut self) {
         let reading = self.store.in_flight() > 0;
-        if reading && !self.waiting.is_empty() && self.placement.may_yield() {
+        if reading && !self.world.waiting.is_empty() && self.placement.may_yield() {
             // The read is under way: what its end needs is done meanwhile.
             self.placement.hold();
             if self.await_read() {
@@ -36,7 +36,10 @@ impl Live {
         let now = clock::now();
         let tick = self.next_tick.0.saturating_sub(now.0).max(1_000_000);
         // A thread that waits stays bound until it goes on.
-        let lease = self.placement.lease().filter(|_| self.waiting.is_empty());
+        let lease = self
+            .placement
+            .lease()
+            .filter(|_| self.world.waiting.is_empty());
         let wait = match lease.map(|until| until.0.saturating_sub(now.0)) {
             Some(0) => {
                 self.placement.let_go();

@@ -20,6 +20,7 @@ use crate::regions::{Region, Regions};
 use crate::releaser::Releaser;
 use crate::staged::Staged;
 use crate::stays::{Stays, Why};
+use crate::waiting::Waiting;
 
 mod changing;
 mod io;
@@ -82,8 +83,8 @@ pub struct World {
     outside: Outside,
     moves: Vec<MoveOutcome>,
     flags: Vec<PageFlags>,
-    recent: [(usize, usize); 4],
-    recent_at: usize,
+    /// Who waits for a page.
+    pub(crate) waiting: Waiting,
 }
 
 /// A run's part that is contiguous in memory too.
@@ -136,8 +137,7 @@ impl World {
             outside: Outside::unbounded(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             flags: vec![PageFlags::default(); RUN_PAGES],
-            recent: [(0, 0); 4],
-            recent_at: 0,
+            waiting: Waiting::default(),
         }
     }
 
@@ -188,25 +188,16 @@ impl World {
     fn woke(&mut self, segment: Segment, out: &[PageOutcome]) {
         let outcomes = &out[out.len() - segment.pages..];
         if outcomes.iter().all(|&o| o == PageOutcome::Done) {
-            self.woke_range(segment.address, segment.at(segment.pages));
+            self.waiting
+                .mapped(segment.address, segment.at(segment.pages));
         }
-    }
-
-    const fn woke_range(&mut self, start: usize, end: usize) {
-        self.recent[self.recent_at % 4] = (start, end);
-        self.recent_at += 1;
     }
 
     /// Lets whoever waits for the page at `address` go on, unless a mapping just did.
     pub fn wake(&mut self, address: usize) {
-        if !self.recent.iter().any(|r| (r.0..r.1).contains(&address)) {
+        if !self.waiting.is_awake(address) {
             let _ = self.uffd.wake(address, PAGE_BYTES);
         }
-    }
-
-    /// Forgets which mappings woke whom: a later fault is a new one.
-    pub fn wakes_are_old(&mut self) {
-        self.recent = [(0, 0); 4];
     }
 
     /// Maps zeroes at `run`.

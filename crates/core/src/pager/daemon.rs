@@ -16,7 +16,7 @@ use super::{Demand, Pager};
 use crate::contract::{Action, Event};
 use crate::page::{PageId, Queue};
 use crate::reclaim::bsd::{self, CleanPage, Daemon, Memory, Release, Step};
-use crate::units::{Nanos, PageNo};
+use crate::units::{Nanos, PageNo, PageRange};
 
 impl Pager {
     /// Takes in what happened, and lets the daemon do what follows from it.
@@ -59,10 +59,7 @@ impl Pager {
             }
             Event::Full => (self.growing, self.swap_full) = (false, true),
             Event::Forking => self.slots.keep_for_child(&self.pages),
-            Event::Forked => {
-                self.sleepers.clear();
-                self.forked();
-            }
+            Event::Forked => self.forked(),
             Event::ChildrenGone => self.slots.children_gone(),
             Event::Tick | Event::Timer => {}
         }
@@ -90,8 +87,8 @@ impl Pager {
             if !self.daemon_mut().lets_go() {
                 return;
             }
-            for _ in 0..self.pending.len() {
-                let demand = self.pending.pop_front().expect("counted");
+            for _ in 0..self.waits.frames() {
+                let demand = self.waits.take_for_frame().expect("counted");
                 self.fault_under_daemon(demand);
             }
         }
@@ -209,17 +206,14 @@ impl Pager {
 
     /// Whoever sleeps on the page starts its fault again.
     fn restart(&mut self, page: PageNo) {
-        let mut at = 0;
-        for _ in 0..self.sleepers.len() {
-            if self.sleepers[at].page == page {
-                let demand = self.sleepers.remove(at);
-                self.fault_under_daemon(Demand {
-                    retried: true,
-                    ..demand
-                });
-            } else {
-                at += 1;
-            }
+        // Whoever falls asleep again meanwhile is not asked twice.
+        let (page, mut among) = (PageRange::one(page), 0..self.waits.sleepers());
+        while let Some((at, demand)) = self.waits.take_sleeper(among.clone(), page) {
+            among = at..among.end - 1;
+            self.fault_under_daemon(Demand {
+                retried: true,
+                ..demand
+            });
         }
     }
 }

@@ -81,7 +81,7 @@ impl Pager {
         let free = free + self.pages.count(State::Writing);
         let staged = free + self.pages.count(State::Staged);
         let clean = free + self.pages.queued(Queue::Cache);
-        self.pending.is_empty()
+        self.waits.frames() == 0
             && (staged >= self.limits.staged_low || self.pace.victims < self.batch())
             && (clean >= self.limits.clean_low
                 || self.pace.writes < self.write_due() && !self.wants_room())
@@ -103,7 +103,7 @@ impl Pager {
         self.detach_victims();
         self.page_out_scan();
         self.shrink();
-        if !self.pending.is_empty() && self.at_rest() && self.room(1) == 0 {
+        if self.waits.frames() > 0 && self.at_rest() && self.room(1) == 0 {
             self.search();
         }
     }
@@ -163,7 +163,7 @@ impl Pager {
         // A store that failed is tried once in a while: it may have been mended.
         self.write_failures_in_a_row = self.write_failures_in_a_row.min(WRITE_FAILURES_MAX - 1);
         let refused = self.pages.queued(Queue::Refused);
-        let again = if self.pending.is_empty() {
+        let again = if self.waits.frames() == 0 {
             refused.min(self.limits.detach_batch.max(refused / 64))
         } else {
             refused
@@ -198,7 +198,7 @@ impl Pager {
         // Where most frames cannot be had, pages in the others must not leave before they were used.
         let held = self.pages.queued(Queue::Refused) + self.pages.count(State::Reading);
         let low = (self.limits.staged_low).min(self.limits.frames.saturating_sub(held) / 2);
-        let wanted = self.frames_used() + low + self.pending.len();
+        let wanted = self.frames_used() + low + self.waits.frames();
         if have >= wanted || self.pages.count(State::Detaching) > 0 {
             return;
         }
@@ -211,7 +211,7 @@ impl Pager {
     /// any, or when somebody waits for a frame.
     fn needed(&self, batch: usize) -> usize {
         let over = self.frames_used().saturating_sub(self.limits.frames);
-        let urgent = over > 0 || !self.pending.is_empty();
+        let urgent = over > 0 || self.waits.frames() > 0;
         if urgent { over + batch } else { 0 }
     }
 
@@ -266,7 +266,7 @@ impl Pager {
     /// Pages out from the inactive queue's head until enough pages are clean.
     fn page_out_scan(&mut self) {
         let over = self.frames_used().saturating_sub(self.limits.frames);
-        let wanted = self.limits.clean_low + over + self.pending.len();
+        let wanted = self.limits.clean_low + over + self.waits.frames();
         if self.nearly_free() >= wanted || !self.may_begin_write() {
             return;
         }

@@ -121,11 +121,11 @@ impl Pager {
                 });
             }
             State::Staged => {
-                self.waiters.push((demand.page, demand.waiter));
+                self.waits.for_page(demand.page, demand.waiter);
                 self.rescue(now, id, demand.source);
             }
             State::Reading => {
-                self.waiters.push((demand.page, demand.waiter));
+                self.waits.for_page(demand.page, demand.waiter);
                 self.stats.late_hits += 1;
                 if self.pages.has(id, READ_AHEAD) {
                     self.stats.read_ahead_late += 1;
@@ -134,7 +134,7 @@ impl Pager {
                 self.hit(now, id, demand.source);
             }
             State::Detaching | State::Writing | State::Mapping => {
-                self.waiters.push((demand.page, demand.waiter))
+                self.waits.for_page(demand.page, demand.waiter);
             }
             State::PagedOut => self.page_in(now, id, demand),
             State::Poisoned => self.poison(demand.page, demand.waiter),
@@ -144,7 +144,7 @@ impl Pager {
 
     pub(super) fn wait_for_frame(&mut self, demand: &Demand) {
         self.stats.waits_for_frame += u64::from(!demand.retried);
-        self.pending.push_back(Demand {
+        self.waits.for_frame(Demand {
             retried: true,
             ..*demand
         });
@@ -153,14 +153,14 @@ impl Pager {
     /// Serves faults that waited for a frame, oldest first, as far as frames go. Those whose page
     /// came for somebody else need none.
     pub(super) fn retry_pending(&mut self, now: Nanos) {
-        for _ in 0..self.pending.len() {
-            let Some(demand) = self.pending.pop_front() else {
+        for _ in 0..self.waits.frames() {
+            let Some(demand) = self.waits.take_for_frame() else {
                 return;
             };
             let state = self.pages.state_of(demand.page);
             let needs_frame = matches!(state, State::Untouched | State::PagedOut);
             if needs_frame && self.room(1) == 0 {
-                self.pending.push_back(demand);
+                self.waits.for_frame(demand);
             } else {
                 self.served |= needs_frame;
                 self.fault(now, &demand);
@@ -177,7 +177,7 @@ impl Pager {
         self.stats.minor_faults += 1;
         self.zero_around.fills(demand.page, run);
         self.readahead.untouched_fault(demand.page);
-        self.waiters.push((demand.page, demand.waiter));
+        self.waits.for_page(demand.page, demand.waiter);
         self.map_zeroes(run, Some(demand.page));
         self.zero_rest_of_block(demand);
     }
@@ -474,7 +474,7 @@ impl Pager {
         let window = self.governed(window, &fault);
         let frames = self.room(window.now.slots as usize + self.limits.reserve);
         let frames = frames.saturating_sub(self.limits.reserve).max(1) as u32;
-        self.waiters.push((demand.page, demand.waiter));
+        self.waits.for_page(demand.page, demand.waiter);
         let run = clip(window.now, slot, frames, window.downward);
         self.read_demanded(run, slot, id);
         for &run in window.rest.as_slice() {
@@ -555,7 +555,7 @@ impl Pager {
 
     /// The page's content is lost: whoever waits goes on, to its signal, when that is known to the body.
     pub(super) fn poison(&mut self, page: PageNo, waiter: Waiter) {
-        self.waiters.push((page, waiter));
+        self.waits.for_page(page, waiter);
         let id = self.start(Kind::Poison, PageRange::one(page));
         self.actions.push_back(Action::Poison { id, page });
     }

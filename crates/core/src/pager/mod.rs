@@ -16,12 +16,13 @@ mod range;
 mod tests;
 mod transfer;
 mod view;
+mod waits;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use crate::contract::{Access, Action, ActionId, Body, Event, Outcome, Waiter};
+use crate::contract::{Access, Action, ActionId, Body, Event, Outcome};
 use crate::limits::Limits;
 use crate::page::{Bit, DIRTY, PageId, Pages, Queue, State};
 use crate::pageout::{Chunk, PageOut};
@@ -37,6 +38,7 @@ use daemon::Flush;
 use fault::Demand;
 use ops::{Kind, Ops};
 use view::View;
+use waits::Waits;
 
 /// What a pager is made of.
 pub struct Setup {
@@ -109,8 +111,7 @@ pub struct Pager {
     ops: Ops,
     writes: usize,
     actions: VecDeque<Action>,
-    pending: VecDeque<Demand>,
-    waiters: Vec<(PageNo, Waiter)>,
+    waits: Waits,
     ready: Chunk,
     placed: Vec<Placed>,
     scratch: Vec<PageId>,
@@ -127,8 +128,7 @@ pub struct Pager {
     daemon: Option<Box<Daemon>>,
     /// The time of the last event.
     now: Nanos,
-    /// Under a daemon: faults whose page is busy, the chunk on its way, and the objects that were paged out once.
-    sleepers: Vec<Demand>,
+    /// Under a daemon: the chunk on its way, and the objects that were paged out once.
     flush: Flush,
     swap_objects: BTreeSet<ObjectId>,
 }
@@ -177,8 +177,7 @@ impl Pager {
             ops: Ops::new(),
             writes: 0,
             actions: VecDeque::with_capacity(256),
-            pending: VecDeque::with_capacity(64),
-            waiters: Vec::with_capacity(64),
+            waits: Waits::new(),
             placed: Vec::with_capacity(64),
             scratch: Vec::with_capacity(2048),
             growing: false,
@@ -191,7 +190,6 @@ impl Pager {
             objects: Objects::default(),
             daemon,
             now: Nanos(0),
-            sleepers: Vec::new(),
             flush: Flush::default(),
             swap_objects: BTreeSet::new(),
         }
@@ -274,7 +272,7 @@ impl Pager {
             self.retry_pending(now);
             self.balance();
             // Balancing may have found the frame that somebody waits for.
-            if self.pending.is_empty() || self.room(1) == 0 {
+            if self.waits.frames() == 0 || self.room(1) == 0 {
                 break;
             }
         }
@@ -472,33 +470,27 @@ impl Pager {
     }
 
     fn is_awaited(&self, page: PageNo) -> bool {
-        self.waiters.iter().any(|w| w.0 == page)
+        self.waits.is_awaited(page)
     }
 
     /// Lets everybody who waits for `page` go on, after what is to be done already.
     fn wake(&mut self, page: PageNo) {
-        while let Some(waiter) = self.next_waiter(page) {
+        while let Some(waiter) = self.waits.take(page) {
             self.actions.push_back(Action::Wake { waiter, page });
         }
     }
 
     /// Lets everybody who waits for `page`, which is mapped, go on before anything else is done.
     fn wake_first(&mut self, page: PageNo) {
-        while let Some(waiter) = self.next_waiter(page) {
+        while let Some(waiter) = self.waits.take(page) {
             self.actions.push_front(Action::Wake { waiter, page });
         }
-    }
-
-    fn next_waiter(&mut self, page: PageNo) -> Option<Waiter> {
-        let at = self.waiters.iter().position(|waiter| waiter.0 == page)?;
-        Some(self.waiters.swap_remove(at).1)
     }
 
     /// In the forked child: nobody waits, the slots are the parent's.
     fn forked(&mut self) {
         assert!(self.ops.unanswered() == 0, "forked with unanswered actions");
-        self.waiters.clear();
-        self.pending.clear();
+        self.waits.forget();
         self.actions.clear();
         self.slots.disown();
         (self.growing, self.swap_full) = (false, false);

@@ -49,17 +49,11 @@ impl Pager {
 
     /// Whoever waits for a frame for a page that is gone tries again.
     pub(super) fn wake_whose_page_is_gone(&mut self, range: PageRange) {
-        let mut at = 0;
-        while at < self.pending.len() {
-            if range.contains(self.pending[at].page) {
-                let demand = self.pending.remove(at).expect("in bounds");
-                self.actions.push_back(Action::Wake {
-                    waiter: demand.waiter,
-                    page: demand.page,
-                });
-            } else {
-                at += 1;
-            }
+        while let Some(demand) = self.waits.take_for_frame_in(range) {
+            self.actions.push_back(Action::Wake {
+                waiter: demand.waiter,
+                page: demand.page,
+            });
         }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::*;
-use crate::contract::{Access, PageOutcome, Source};
+use crate::contract::{Access, PageOutcome, Source, Waiter};
 use crate::page::ContentHash;
 use crate::units::ObjectId;
 use crate::{pageout, readahead, reclaim, slots};

@@ -231,7 +231,8 @@ impl World {
             }
         }
         if awaited && whole {
-            self.woke_range(segment.address, segment.at(segment.pages));
+            self.waiting
+                .mapped(segment.address, segment.at(segment.pages));
         }
         true
     }

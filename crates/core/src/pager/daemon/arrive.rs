@@ -1,6 +1,6 @@
 //! What follows under a daemon when an action is answered, and when pages come or go by events.
 
-use super::super::{Demand, Kind, Pager};
+use super::super::{Kind, Pager};
 use crate::contract::{ActionId, IoFailure, Outcome, PageOutcome, Refusal};
 use crate::page::{Bit, COLLECTED, DIRTY, PageId, State};
 use crate::reclaim::bsd;
@@ -24,12 +24,6 @@ impl Pager {
         self.ops.finish(id);
     }
 
-    /// The first who sleeps on the page.
-    fn first_sleeper(&mut self, page: PageNo) -> Option<Demand> {
-        let at = self.sleepers.iter().position(|d| d.page == page)?;
-        Some(self.sleepers.remove(at))
-    }
-
     fn zero_filled(&mut self, op: ActionId, outcome: PageOutcome) {
         let page = self.ops[op].run.start;
         let id = self.known(page);
@@ -49,7 +43,10 @@ impl Pager {
 
     /// Ends the fault that brought the page; without it the page is a candidate like others.
     fn enter_for_first(&mut self, id: PageId, page: PageNo) {
-        if let Some(demand) = self.first_sleeper(page) {
+        if let Some((_, demand)) = self
+            .waits
+            .take_sleeper(0..self.waits.sleepers(), PageRange::one(page))
+        {
             self.enter(id, demand);
         } else {
             if self.pages.state(id) == State::Mapping {
@@ -76,7 +73,7 @@ impl Pager {
             let id = self.known(run.start);
             self.enter_for_first(id, run.start);
         }
-        if !self.sleepers.is_empty() {
+        if self.waits.sleepers() > 0 {
             pages.iter().for_each(|&page| self.restart(page));
         }
         self.ops[op].return_ids(ids);
@@ -131,7 +128,7 @@ impl Pager {
             self.pages.set_state(id, state);
             then(self, id);
         }
-        if !self.sleepers.is_empty() {
+        if self.waits.sleepers() > 0 {
             pages.iter().for_each(|&page| self.restart(page));
         }
         self.ops[op].return_ids(ids);
@@ -177,12 +174,8 @@ impl Pager {
         let available = self.available();
         self.daemon_mut().freed(available);
         self.wake_whose_page_is_gone(range);
-        for demand in core::mem::take(&mut self.sleepers) {
-            if range.contains(demand.page) {
-                self.let_go(demand);
-            } else {
-                self.sleepers.push(demand);
-            }
+        while let Some((_, demand)) = self.waits.take_sleeper(0..self.waits.sleepers(), range) {
+            self.let_go(demand);
         }
     }
 }

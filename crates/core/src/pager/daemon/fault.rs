@@ -54,7 +54,7 @@ impl Pager {
             let late = reading && self.pages.has(id, READ_AHEAD);
             self.stats.read_ahead_late += u64::from(late);
         }
-        self.sleepers.push(demand);
+        self.waits.sleep(demand);
     }
 
     /// The first touch of a page.
@@ -71,7 +71,7 @@ impl Pager {
         let run = PageRange::one(demand.page);
         self.pages.create(demand.page, State::Mapping);
         self.stats.zero_fills += 1;
-        self.sleepers.push(demand);
+        self.waits.sleep(demand);
         let id = self.start(Kind::ZeroFill, run);
         let after = self.ops.release();
         self.actions.push_back(Action::ZeroFill { id, run, after });
@@ -265,7 +265,7 @@ impl Pager {
         self.stats.windows.count(window.size);
         self.drop_behind(demand.page);
         self.pages.set_state(id, State::Reading);
-        self.sleepers.push(demand);
+        self.waits.sleep(demand);
         let run = self.take_window(window.now, slot);
         self.read_window(run, Some(demand.page));
         for &other in window.rest.as_slice() {
