@@ -264,9 +264,13 @@ impl Answer {
         } else {
             count
         };
+        let wrong = choices.byte() == 0xff;
         for _ in 0..count {
             let choice = choices.byte();
             self.pages.push(one(self.kind, choice));
+        }
+        if wrong && let Some(page) = self.pages.first_mut() {
+            *page = *pick(&WRONG, choices.byte());
         }
     }
 
@@ -280,23 +284,30 @@ impl Answer {
     }
 }
 
+/// Of these some answer no action, and others not this one.
+static WRONG: [PageOutcome; 5] = [
+    PageOutcome::Done,
+    PageOutcome::Unhashed,
+    PageOutcome::Refused(Refusal::Damaged),
+    PageOutcome::Refused(Refusal::Busy),
+    PageOutcome::Detached {
+        hash: ContentHash([0; 3]),
+        zero: false,
+    },
+];
+
+/// An outcome that such an action can have.
 fn one(kind: u8, choice: u8) -> PageOutcome {
     match choice & 31 {
         6 if kind == 2 => PageOutcome::Refused(Refusal::Damaged),
-        7 => PageOutcome::Unhashed,
-        _ if kind == 2 && choice & 31 != 1 => PageOutcome::Done,
+        _ if kind == 2 => PageOutcome::Done,
         1 => PageOutcome::Refused(Refusal::Busy),
         2 => PageOutcome::Refused(Refusal::Absent),
         3 => PageOutcome::Refused(Refusal::Present),
         4 => PageOutcome::Refused(Refusal::Gone),
-        5 if kind == 1 => PageOutcome::Done,
         _ if kind == 1 => PageOutcome::Detached {
             hash: ContentHash([u32::from(choice >> 6), 0, 0]),
             zero: choice & 32 != 0,
-        },
-        5 => PageOutcome::Detached {
-            hash: ContentHash::default(),
-            zero: false,
         },
         _ => PageOutcome::Done,
     }

@@ -15,10 +15,9 @@ use crate::sim::table::put;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Compare with the lines in this file, as another build wrote them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
     against: Option<PathBuf>,
-    /// Write the lines to this file; "-" is standard output, which is also where they go without
-    /// --against
+    /// Write the lines to this file; "-" is standard output [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Only the first so many runs
@@ -44,12 +43,8 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
             .map(|line| format!("{line}\n"))
             .collect::<String>()
     };
-    match (&args.out, &expected) {
-        (Some(file), _) => put(file, &text())?,
-        (None, None) => print!("{}", text()),
-        (None, Some(_)) => {}
-    }
     let Some(expected) = expected else {
+        put(args.out.as_deref().unwrap_or(Path::new("-")), &text())?;
         return Ok(ExitCode::SUCCESS);
     };
     let other = |line: &&Line| expected.iter().find(|e| e.run == line.run) != Some(line);

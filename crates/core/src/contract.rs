@@ -99,8 +99,8 @@ pub enum Event<'a> {
 /// How an action went.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], [`Action::PageIn`]: one outcome a page, in
-    /// order.
+    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], and of [`Action::PageIn`] where contents are compared: one outcome
+    /// a page, in order.
     Pages(&'a [PageOutcome]),
     /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done. Of
     /// [`Action::PageIn`]: all pages are read and intact.
@@ -170,8 +170,8 @@ pub enum Action {
         id: ActionId,
         /// Which.
         run: PageRange,
-        /// How many pages directly below `run` the program does not have, up to [`crate::pager::ABSENT_MAX`]. It
-        /// stays so until later actions are carried out.
+        /// How many pages directly below `run` are not mapped there, or protected in place, up to
+        /// [`crate::pager::ABSENT_MAX`]. It stays so until later actions are carried out, or [`Event::Adopt`] says otherwise.
         absent_below: u8,
     },
     /// Take `run` out of the program; contents stay in their frames.
@@ -220,7 +220,7 @@ pub enum Action {
         /// Which.
         page: PageNo,
     },
-    /// The waiter, and nobody else, goes on. Not answered.
+    /// Ends this wait and no other. A body may let others go on too: their faults come again. Not answered.
     Wake {
         /// Who.
         waiter: Waiter,

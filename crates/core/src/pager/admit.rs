@@ -12,12 +12,11 @@ impl Pager {
     pub fn admits(&self, event: &Event<'_>) -> bool {
         match *event {
             Event::Done { id, outcome } => self.answers(id, outcome),
-            Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
+            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
             Event::Grown(range) => self.slots.admits(range) && !self.holds_any(range),
             Event::Limit(frames) => frames >= FRAMES_MIN,
             Event::Forked => self.ops.unanswered() == 0,
             Event::Fault { .. }
-            | Event::Adopt(_)
             | Event::Full
             | Event::Forking
             | Event::ChildrenGone
@@ -66,7 +65,8 @@ impl Pager {
                         PageOutcome::Done => false,
                     })
             }
-            (Kind::PageIn, Outcome::Pages(pages)) => {
+            // A daemon's bodies have no contents that could be damaged.
+            (Kind::PageIn, Outcome::Pages(pages)) if self.daemon.is_none() => {
                 pages.len() == op.count() && pages.iter().all(read)
             }
             (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,

@@ -176,3 +176,37 @@ fn what_a_rescue_brings_along_is_mapped_in_whole_runs() {
     }
     assert!(along > 100, "{along} rescues brought others along");
 }
+
+#[test]
+fn an_action_says_how_many_pages_below_it_are_absent() {
+    let mut pager = pager_of("bsd", "none", "blist", 1);
+    let mut fault = |index: u64| {
+        pager.handle(
+            Nanos(0),
+            Event::Fault {
+                page: page(index),
+                access: Access::Write,
+                waiter: Waiter(index as u32 + 1),
+                source: Source(0),
+                extent: PageRange::new(page(0), 64),
+            },
+        );
+        drive(&mut pager, false);
+    };
+    [0, 4, 9].into_iter().for_each(&mut fault);
+    let below = |index: u64| pager.absent_below(PageRange::one(page(index)));
+    // Page 3 is untouched, as 2 and 1; 8 to 6; below 0 is nothing.
+    assert_eq!(
+        [below(4), below(9), below(2), below(0)],
+        [3, ABSENT_MAX as u8, 1, 0]
+    );
+    let id = pager.pages.find(page(4)).unwrap();
+    pager.pages.unqueue(id);
+    pager.pages.set_state(id, State::Detaching);
+    assert_eq!(pager.absent_below(PageRange::one(page(5))), 0);
+    pager.pages.set_state(id, State::Staged);
+    assert_eq!(
+        pager.absent_below(PageRange::one(page(5))),
+        ABSENT_MAX as u8
+    );
+}

@@ -188,11 +188,15 @@ impl Pager {
         let mut awaited = count;
         for at in 0..count {
             let (id, page) = self.ops[op].page(at);
-            if outcomes.is_some_and(|outcomes| outcomes[at] != PageOutcome::Done) {
-                self.stats.checksum_errors += 1;
-                let tries = self.ops[op].tries;
-                self.read_again(id, tries);
-                continue;
+            match outcomes.map_or(PageOutcome::Done, |outcomes| outcomes[at]) {
+                PageOutcome::Done => {}
+                PageOutcome::Refused(Refusal::Damaged) => {
+                    self.stats.checksum_errors += 1;
+                    let tries = self.ops[op].tries;
+                    self.read_again(id, tries);
+                    continue;
+                }
+                outcome => panic!("a page-in was answered by {outcome:?}"),
             }
             let entry = self.pages.advance(id, State::Reading, State::Staged);
             entry.set_flag(DIRTY, false);

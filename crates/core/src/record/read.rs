@@ -215,6 +215,12 @@ impl<'a> Reader<'a> {
             outcome::NO_SPACE => BareOutcome::Whole(Outcome::Failed(IoFailure::NoSpace)),
             outcome::DEVICE => BareOutcome::Whole(Outcome::Failed(IoFailure::Device)),
             outcome::ALL_DONE => {
+                // Pages of a run, of a zero-filled block or of a window.
+                const {
+                    assert!(
+                        *crate::readahead::MAX_WINDOW.end() as u64 <= crate::pager::RUN_PAGES_MAX
+                    )
+                };
                 let most = u64::from(self.header.zero_around);
                 let count = self.count(most.max(crate::pager::RUN_PAGES_MAX))?;
                 self.outcomes.clear();

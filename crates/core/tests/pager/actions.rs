@@ -1,11 +1,20 @@
 //! How the model body carries out actions, and what it answers.
 
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal};
+use outpage_core::page::ContentHash;
 use outpage_core::units::{PageNo, PageRange, SlotRange};
 
 use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of};
 use crate::plan::Answers;
 use crate::store::Content;
+
+/// The hashes that the pages of a transfer must have.
+fn hashes(action: &Action) -> &[ContentHash] {
+    match action {
+        Action::PageIn { pages, .. } | Action::PageOut { pages, .. } => pages.hashes(),
+        _ => unreachable!("{action:?} is no transfer"),
+    }
+}
 
 impl Body {
     pub fn act(&mut self, action: Action, woken: &mut Vec<usize>) {
@@ -18,6 +27,10 @@ impl Body {
                 let touch = self.threads[thread].as_mut().unwrap();
                 assert_eq!(touch.page, page);
                 touch.waiter = None;
+                let lost =
+                    |op: &Op| matches!(op.action, Action::Poison { page: p, .. } if p == page);
+                let lost = self.ops.iter().any(lost) && !self.truth(page).poisoned;
+                assert!(!lost, "{page:?} does not signal yet");
                 woken.push(thread);
             }
             Action::Grow { slots } => {
@@ -57,13 +70,23 @@ impl Body {
             }
             Action::PageOut { slots, .. } => {
                 assert_eq!(pages.len(), slots.slots as usize);
-                for (&page, slot) in pages.iter().zip(slots.iter()) {
+                let hashes = hashes(&action).to_vec();
+                for ((&page, slot), hash) in pages.iter().zip(slots.iter()).zip(hashes) {
                     let content = self.truth(page).staged.expect("a staged page is written");
+                    assert_eq!(hash, hash_of(content), "{page:?} is said to be another");
                     assert_ne!(Some(content), self.store.copy_of(page), "already there");
                     self.store.begin_write(page, slot);
                 }
             }
-            Action::Poison { page, .. } => self.begin_poison(page),
+            Action::Map {
+                run, absent_below, ..
+            }
+            | Action::Detach {
+                run, absent_below, ..
+            } => {
+                self.expect_absent(run, absent_below);
+            }
+            Action::Poison { page, .. } => self.expect_lost(page),
             _ => {}
         }
         assert!(self.ops.iter().all(|other| other.id != id), "{id:?} reused");
@@ -101,7 +124,8 @@ impl Body {
                 }
             }
             Action::PageIn { slots, .. } => self.buffers += slots.slots as usize,
-            Action::PageOut { .. } | Action::Poison { .. } => {}
+            Action::Poison { page, .. } => self.poison(page),
+            Action::PageOut { .. } => {}
             _ => self.ops[at].done = Some(self.carry_out(&action)),
         }
         let (frames, ceiling) = (self.frames(), self.ceiling);
@@ -117,8 +141,10 @@ impl Body {
         self.ops.iter().filter(waits).map(|op| op.pages.len()).sum()
     }
 
-    fn begin_poison(&mut self, page: PageNo) {
-        if self.truth(page).poisoned {
+    /// A page is given up only where its slot cannot be read, and has none from then on.
+    fn expect_lost(&mut self, page: PageNo) {
+        let lost = |op: &Op| matches!(op.action, Action::Poison { page: p, .. } if p == page);
+        if self.truth(page).poisoned || self.ops.iter().any(lost) {
             return;
         }
         let slot = self.store.slot(page).expect("a lost page had a slot");
@@ -127,6 +153,9 @@ impl Body {
             "{page:?} was given up although {slot:?} can be read"
         );
         self.store.lose(page);
+    }
+
+    fn poison(&mut self, page: PageNo) {
         let truth = self.truth(page);
         assert!(truth.mapped.is_none() && truth.staged.is_none());
         truth.poisoned = true;
@@ -146,6 +175,15 @@ impl Body {
             _ => unreachable!("{action:?} names no run"),
         };
         run.iter().map(|page| act(self, page)).collect()
+    }
+
+    /// Nothing is mapped at so many pages below `run`, but for what came unseen.
+    fn expect_absent(&mut self, run: PageRange, below: u8) {
+        for n in 1..=u64::from(below) {
+            let page = run.start.checked_sub(n).expect("a page of the object");
+            let truth = self.truth(page);
+            assert!(truth.mapped.is_none() || truth.unknown, "{page:?} is there");
+        }
     }
 
     fn zero_fill(&mut self, page: PageNo) -> PageOutcome {
@@ -323,11 +361,7 @@ impl Body {
             return self.done(op.id, Outcome::Failed(IoFailure::Device));
         }
         let mut outcomes = Vec::new();
-        let hashes = match &op.action {
-            Action::PageIn { pages, .. } => pages.hashes(),
-            _ => unreachable!(),
-        };
-        for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes) {
+        for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes(&op.action)) {
             let content = self.store.content(slot);
             let spent = self.truth(page).read_failures >= READ_FAILURES_MAX;
             if !spent && self.random.happens(failures) {

@@ -370,6 +370,10 @@ impl Body<'_> {
     }
 
     fn begin(&mut self, id: ActionId, out: bool, pages: PageList, slots: SlotRange) {
+        if out {
+            let staged = pages.iter().map(|page| hash_of(self.staged[page]));
+            assert!(staged.eq(pages.hashes().iter().copied()), "{id:?}");
+        }
         let nth = self.transfers;
         self.transfers += 1;
         let takes = 50_000 + self.choice(Choice::Late, nth) % 400_000;
