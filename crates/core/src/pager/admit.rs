@@ -1,6 +1,7 @@
 //! Whether an event makes sense now. A body knows; what reads events from a file asks.
 
-use super::{Kind, Pager};
+use super::Pager;
+use super::ops::Kind;
 use crate::contract::{ActionId, Event, Outcome, PageOutcome, Refusal};
 use crate::limits::FRAMES_MIN;
 use crate::units::SlotRange;
@@ -13,9 +14,9 @@ impl Pager {
         match *event {
             Event::Done { id, outcome } => self.answers(id, outcome),
             Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
-            Event::Grown(range) => self.slots.admits(range) && !self.holds_any(range),
+            Event::Grown(range) => self.ledger.slots.admits(range) && !self.holds_any(range),
             Event::Limit(frames) => frames >= FRAMES_MIN,
-            Event::Forked => self.ops.unanswered() == 0,
+            Event::Forked => self.ledger.ops.unanswered() == 0,
             Event::Fault { .. }
             | Event::Full
             | Event::Forking
@@ -29,13 +30,13 @@ impl Pager {
     fn holds_any(&self, slots: SlotRange) -> bool {
         let mut any = false;
         let mut look = |slot| any |= (slots.start..slots.end()).contains(&slot);
-        self.pages.each_slot(&mut look);
+        self.ledger.pages.each_slot(&mut look);
         any
     }
 
     /// Whether action `id` awaits an answer such as `outcome`.
     fn answers(&self, id: ActionId, outcome: Outcome<'_>) -> bool {
-        let Some(op) = self.ops.get(id) else {
+        let Some(op) = self.ledger.ops.get(id) else {
             return false;
         };
         let one_a_page = |pages: &[PageOutcome], fits: fn(&PageOutcome) -> bool| {
@@ -56,7 +57,7 @@ impl Pager {
                 })
             }
             (Kind::Detach, Outcome::Pages(pages)) => {
-                let bits = self.pages.has_bits();
+                let bits = self.ledger.pages.has_bits();
                 pages.len() as u64 == op.run.pages
                     && pages.iter().all(|page| match page {
                         PageOutcome::Detached { .. } => true,
@@ -66,7 +67,7 @@ impl Pager {
                     })
             }
             // A daemon's bodies have no contents that could be damaged.
-            (Kind::PageIn, Outcome::Pages(pages)) if self.daemon.is_none() => {
+            (Kind::PageIn, Outcome::Pages(pages)) if self.daemon().is_none() => {
                 pages.len() == op.count() && pages.iter().all(read)
             }
             (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,

@@ -1,4 +1,4 @@
-//! The runs that are mapped along with a page.
+//! Runs of pages that one action is about: those that are mapped along with a page, and those that grow page by page.
 
 use super::RUN_PAGES_MAX;
 use crate::units::{PageNo, PageRange};
@@ -72,5 +72,59 @@ impl Parts {
             (hull.0.min(part.0), hull.1.max(part.1))
         });
         PageRange::new(PageNo::from_raw(low), high - low)
+    }
+}
+
+/// Adds `page` to `run` where it is its neighbour. Otherwise `run` begins anew with it, and what it
+/// was is returned.
+pub(super) fn extend(run: &mut Option<PageRange>, page: PageNo) -> Option<PageRange> {
+    let longer = run.and_then(|run| join(run, page));
+    let full = if longer.is_some() { None } else { *run };
+    *run = longer.or(Some(PageRange::one(page)));
+    full
+}
+
+/// `run` longer by `page`, if that is its neighbour on either side and it may grow.
+fn join(run: PageRange, page: PageNo) -> Option<PageRange> {
+    if run.pages >= RUN_PAGES_MAX || run.start.object() != page.object() {
+        None
+    } else if page.raw() == run.start.raw() + run.pages {
+        Some(PageRange::new(run.start, run.pages + 1))
+    } else if page.raw() + 1 == run.start.raw() {
+        Some(PageRange::new(page, run.pages + 1))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ObjectId;
+    use alloc::vec::Vec;
+
+    /// The runs that pages of objects make, in the order in which they end.
+    fn runs(pages: impl IntoIterator<Item = (u32, u64)>) -> Vec<PageRange> {
+        let mut run = None;
+        let pages = pages.into_iter();
+        let pages = pages.map(|(object, index)| PageNo::new(ObjectId(object), index));
+        let mut all: Vec<_> = pages.filter_map(|page| extend(&mut run, page)).collect();
+        all.extend(run);
+        all
+    }
+
+    fn run(object: u32, start: u64, pages: u64) -> PageRange {
+        PageRange::new(PageNo::new(ObjectId(object), start), pages)
+    }
+
+    #[test]
+    fn runs_grow_on_either_side_within_their_object() {
+        assert_eq!(runs([]), []);
+        assert_eq!(runs([5, 6, 4, 7].map(|index| (1, index))), [run(1, 4, 4)]);
+        assert_eq!(runs([(1, 5), (1, 7)]), [run(1, 5, 1), run(1, 7, 1)]);
+        assert_eq!(runs([(1, 5), (2, 6)]), [run(1, 5, 1), run(2, 6, 1)]);
+        let most = RUN_PAGES_MAX;
+        let long = (0..=most).map(|index| (1, index));
+        assert_eq!(runs(long), [run(1, 0, most), run(1, most, 1)]);
     }
 }

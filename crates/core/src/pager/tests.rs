@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
+use super::ops::Kind;
 use super::*;
-use crate::contract::{Access, PageOutcome, Source, Waiter};
+use crate::contract::{Outcome, PageOutcome, Source, Waiter};
 use crate::page::ContentHash;
-use crate::units::ObjectId;
+use crate::units::{ObjectId, SlotRange};
 use crate::{pageout, readahead, reclaim, slots};
 
 const FRAMES: usize = 1024;
@@ -88,7 +89,7 @@ fn a_discard_names_pages_in_order_whenever_their_leaves_were_allocated() {
 fn settle(pager: &mut Pager) {
     while pager.in_flight() > 0 {
         let transfers = |kind| matches!(kind, Kind::PageIn | Kind::PageOut | Kind::Release);
-        for id in pager.ops.of(transfers) {
+        for id in pager.ledger.ops.of(transfers) {
             let outcome = Outcome::Done;
             pager.handle(Nanos(0), Event::Done { id, outcome });
         }
@@ -175,38 +176,4 @@ fn what_a_rescue_brings_along_is_mapped_in_whole_runs() {
         }
     }
     assert!(along > 100, "{along} rescues brought others along");
-}
-
-#[test]
-fn an_action_says_how_many_pages_below_it_are_absent() {
-    let mut pager = pager_of("bsd", "none", "blist", 1);
-    let mut fault = |index: u64| {
-        pager.handle(
-            Nanos(0),
-            Event::Fault {
-                page: page(index),
-                access: Access::Write,
-                waiter: Waiter(index as u32 + 1),
-                source: Source(0),
-                extent: PageRange::new(page(0), 64),
-            },
-        );
-        drive(&mut pager, false);
-    };
-    [0, 4, 9].into_iter().for_each(&mut fault);
-    let below = |index: u64| pager.absent_below(PageRange::one(page(index)));
-    // Page 3 is untouched, as 2 and 1; 8 to 6; below 0 is nothing.
-    assert_eq!(
-        [below(4), below(9), below(2), below(0)],
-        [3, ABSENT_MAX as u8, 1, 0]
-    );
-    let id = pager.pages.find(page(4)).unwrap();
-    pager.pages.unqueue(id);
-    pager.pages.set_state(id, State::Detaching);
-    assert_eq!(pager.absent_below(PageRange::one(page(5))), 0);
-    pager.pages.set_state(id, State::Staged);
-    assert_eq!(
-        pager.absent_below(PageRange::one(page(5))),
-        ABSENT_MAX as u8
-    );
 }

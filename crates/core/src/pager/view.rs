@@ -2,7 +2,7 @@
 
 use crate::page::{Pages, State};
 use crate::readahead::SlotView;
-use crate::units::{PageNo, SlotNo};
+use crate::units::{PageNo, SlotNo, SlotRange};
 
 /// What read-ahead may see of slots.
 pub(super) struct View<'a>(pub(super) &'a Pages);
@@ -17,4 +17,10 @@ impl SlotView for View<'_> {
         let id = self.0.find(page)?;
         (self.0.state(id) == State::PagedOut).then(|| self.0.slot(id))
     }
+}
+
+/// Whether each of `slots` holds a page that is paged out.
+pub(super) fn all_paged_out(pages: &Pages, slots: SlotRange) -> bool {
+    let view = View(pages);
+    slots.iter().all(|slot| view.paged_out(slot).is_some())
 }

@@ -5,9 +5,45 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::fault::Demand;
-use crate::contract::Waiter;
+use crate::contract::{Access, Event, Source, Waiter};
 use crate::units::{PageNo, PageRange};
+
+/// A fault that wants its page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    pub page: PageNo,
+    pub access: Access,
+    pub waiter: Waiter,
+    pub source: Source,
+    pub extent: PageRange,
+    /// It waited before.
+    pub retried: bool,
+}
+
+impl Demand {
+    /// That of a fault; `None` for other events.
+    #[inline]
+    pub(super) const fn of(event: &Event<'_>) -> Option<Self> {
+        let Event::Fault {
+            page,
+            access,
+            waiter,
+            source,
+            extent,
+        } = *event
+        else {
+            return None;
+        };
+        Some(Self {
+            page,
+            access,
+            waiter,
+            source,
+            extent,
+            retried: false,
+        })
+    }
+}
 
 /// All who wait, each in one place only.
 pub(super) struct Waits {
@@ -98,7 +134,6 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Access, Source};
 
     fn page(index: u64) -> PageNo {
         PageNo::from_raw(index)

@@ -1,181 +1,176 @@
-//! What follows under a daemon when an action is answered, and when pages come or go by events.
+//! What follows when an action is answered, and when pages come or go by events.
 
-use super::super::{Kind, Pager};
+use super::PageDaemon;
+use super::reserve::Reserve;
 use crate::contract::{ActionId, IoFailure, Outcome, PageOutcome, Refusal};
 use crate::page::{Bit, COLLECTED, DIRTY, PageId, State};
+use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
 use crate::reclaim::bsd;
-use crate::units::{PageNo, PageRange, SlotNo};
+use crate::units::{PageNo, PageRange};
 
-impl Pager {
-    pub(super) fn done_under_daemon(&mut self, id: ActionId, outcome: Outcome<'_>) {
-        let kind = self.ops[id].kind;
+impl PageDaemon {
+    /// An action was answered.
+    pub fn done(&mut self, ledger: &mut Ledger, id: ActionId, outcome: Outcome<'_>) {
+        let kind = ledger.ops[id].kind;
         match (kind, outcome) {
-            (Kind::ZeroFill, Outcome::Pages(&[outcome])) => self.zero_filled(id, outcome),
-            (Kind::PageIn, Outcome::Done) => self.arrived(id),
+            (Kind::ZeroFill, Outcome::Pages(&[outcome])) => self.zero_filled(ledger, id, outcome),
+            (Kind::PageIn, Outcome::Done) => self.arrived(ledger, id),
             (Kind::PageIn, Outcome::Failed(_)) => {
-                self.page_in_failed(id);
-                self.wake_poisoned(id);
+                ledger.page_in_failed(id);
+                self.wake_poisoned(ledger, id);
             }
-            (Kind::PageOut, Outcome::Done) => self.laundered(id),
-            (Kind::PageOut, Outcome::Failed(why)) => self.not_laundered(id, why),
-            (Kind::Poison, Outcome::Done) => self.poisoned(id),
+            (Kind::PageOut, Outcome::Done) => self.laundered(ledger, id),
+            (Kind::PageOut, Outcome::Failed(why)) => self.not_laundered(ledger, id, why),
+            (Kind::Poison, Outcome::Done) => ledger.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
-        self.ops.finish(id);
+        ledger.ops.finish(id);
     }
 
-    fn zero_filled(&mut self, op: ActionId, outcome: PageOutcome) {
-        let page = self.ops[op].run.start;
-        let id = self.known(page);
+    fn zero_filled(&mut self, ledger: &mut Ledger, op: ActionId, outcome: PageOutcome) {
+        let page = ledger.ops[op].run.start;
+        let id = ledger.known(page);
         match outcome {
             PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
-                self.enter_for_first(id, page);
+                self.enter_for_first(ledger, id, page);
             }
             PageOutcome::Refused(_) => {
-                self.drop_page(id);
-                let available = self.available();
-                self.daemon_mut().freed(available);
+                ledger.drop_page(id);
+                self.reserve.freed(ledger);
             }
             outcome => panic!("a mapping was answered by {outcome:?}"),
         }
-        self.restart(page);
+        self.restart(ledger, page);
     }
 
     /// Ends the fault that brought the page; without it the page is a candidate like others.
-    fn enter_for_first(&mut self, id: PageId, page: PageNo) {
-        if let Some((_, demand)) = self
-            .waits
-            .take_sleeper(0..self.waits.sleepers(), PageRange::one(page))
-        {
-            self.enter(id, demand);
+    fn enter_for_first(&mut self, ledger: &mut Ledger, id: PageId, page: PageNo) {
+        let among = 0..ledger.waits.sleepers();
+        if let Some((_, demand)) = ledger.waits.take_sleeper(among, PageRange::one(page)) {
+            self.enter(ledger, id, demand);
         } else {
-            if self.pages.state(id) == State::Mapping {
-                self.pages.set_state(id, State::Resident);
-                self.pages.set_bit(id, Bit::Writable, true);
+            if ledger.pages.state(id) == State::Mapping {
+                ledger.pages.set_state(id, State::Resident);
+                ledger.pages.set_bit(id, Bit::Writable, true);
             }
-            bsd::deactivate(&mut self.pages, id);
+            bsd::deactivate(&mut ledger.pages, id);
         }
     }
 
     /// Pages were read: the demanded one is mapped, the others wait at the end of the inactive queue.
-    fn arrived(&mut self, op: ActionId) {
-        let pages = self.ops[op].pages().clone();
-        let ids = self.ops[op].lend_ids();
-        let run = self.ops[op].run;
+    fn arrived(&mut self, ledger: &mut Ledger, op: ActionId) {
+        let pages = ledger.ops[op].pages().clone();
+        let ids = ledger.ops[op].lend_ids();
+        let run = ledger.ops[op].run;
         for (&page, &id) in pages.iter().zip(&ids) {
-            self.pages.set_flag(id, DIRTY, false);
-            self.pages.advance(id, State::Reading, State::Staged);
+            ledger.pages.set_flag(id, DIRTY, false);
+            ledger.pages.advance(id, State::Reading, State::Staged);
             if !run.contains(page) {
-                bsd::deactivate(&mut self.pages, id);
+                bsd::deactivate(&mut ledger.pages, id);
             }
         }
         if run.pages > 0 {
-            let id = self.known(run.start);
-            self.enter_for_first(id, run.start);
+            let id = ledger.known(run.start);
+            self.enter_for_first(ledger, id, run.start);
         }
-        if self.waits.sleepers() > 0 {
-            pages.iter().for_each(|&page| self.restart(page));
+        if ledger.waits.sleepers() > 0 {
+            pages.iter().for_each(|&page| self.restart(ledger, page));
         }
-        self.ops[op].return_ids(ids);
+        ledger.ops[op].return_ids(ids);
     }
 
-    fn wake_poisoned(&mut self, op: ActionId) {
-        let pages = self.ops[op].pages().clone();
+    fn wake_poisoned(&mut self, ledger: &mut Ledger, op: ActionId) {
+        let pages = ledger.ops[op].pages().clone();
         for &page in pages.iter() {
-            if self.pages.state_of(page) == State::Poisoned {
-                self.restart(page);
+            if ledger.pages.state_of(page) == State::Poisoned {
+                self.restart(ledger, page);
             }
         }
     }
 
     /// Pages are in their slots. They stay where they are, for a later scan to cache, unless memory
     /// is very short.
-    fn laundered(&mut self, op: ActionId) {
-        self.each_laundered(op, |pager, id| {
-            pager.pages.set_flag(id, DIRTY, false);
-            if pager.severe() {
-                pager.pages.unqueue(id);
-                pager.put_in_cache(id);
+    fn laundered(&mut self, ledger: &mut Ledger, op: ActionId) {
+        self.each_laundered(ledger, op, |reserve, ledger, id| {
+            ledger.pages.set_flag(id, DIRTY, false);
+            if reserve.severe(ledger) {
+                ledger.pages.unqueue(id);
+                reserve.put_in_cache(ledger, id);
             }
         });
     }
 
     /// Pages could not be written: they are dirty still, and active.
-    fn not_laundered(&mut self, op: ActionId, why: IoFailure) {
-        self.stats.write_errors += 1;
-        self.each_laundered(op, |pager, id| {
-            let slot = pager.pages.slot(id);
-            pager.pages.set_slot(id, SlotNo::NONE);
-            match why {
-                IoFailure::NoSpace => pager.slots.release(slot),
-                IoFailure::Device => pager.slots.retire(),
-            }
-            bsd::activate(&mut pager.pages, id);
+    fn not_laundered(&mut self, ledger: &mut Ledger, op: ActionId, why: IoFailure) {
+        ledger.stats.write_errors += 1;
+        self.each_laundered(ledger, op, |_, ledger, id| {
+            ledger.take_slot_back(id, why);
+            bsd::activate(&mut ledger.pages, id);
         });
     }
 
-    fn each_laundered(&mut self, op: ActionId, mut then: impl FnMut(&mut Self, PageId)) {
-        self.writes -= 1;
-        let pages = self.ops[op].pages().clone();
-        let ids = self.ops[op].lend_ids();
+    fn each_laundered(
+        &mut self,
+        ledger: &mut Ledger,
+        op: ActionId,
+        mut then: impl FnMut(&mut Reserve, &mut Ledger, PageId),
+    ) {
+        self.laundry.written();
+        let pages = ledger.ops[op].pages().clone();
+        let ids = ledger.ops[op].lend_ids();
         for &id in &ids {
-            let mapped = self.pages.bit(id, Bit::Mapped);
+            let mapped = ledger.pages.bit(id, Bit::Mapped);
             let state = if mapped {
                 State::Resident
             } else {
                 State::Staged
             };
-            self.pages.set_state(id, state);
-            then(self, id);
+            ledger.pages.set_state(id, state);
+            then(&mut self.reserve, ledger, id);
         }
-        if self.waits.sleepers() > 0 {
-            pages.iter().for_each(|&page| self.restart(page));
+        if ledger.waits.sleepers() > 0 {
+            pages.iter().for_each(|&page| self.restart(ledger, page));
         }
-        self.ops[op].return_ids(ids);
+        ledger.ops[op].return_ids(ids);
     }
 
     /// Pages that were in memory before the pager began: nobody knows what is in them.
-    pub(super) fn adopt_under_daemon(&mut self, range: PageRange) {
+    pub fn adopt(&mut self, ledger: &mut Ledger, range: PageRange) {
         for page in range.iter() {
-            if self.pages.find(page).is_none() {
-                let id = self.pages.create(page, State::Resident);
-                self.pages.set_flag(id, DIRTY, true);
-                self.pages.set_bit(id, Bit::Writable, true);
-                bsd::activate(&mut self.pages, id);
-                let available = self.available();
-                self.taken(available);
+            if ledger.pages.find(page).is_none() {
+                let id = ledger.pages.create(page, State::Resident);
+                ledger.pages.set_flag(id, DIRTY, true);
+                ledger.pages.set_bit(id, Bit::Writable, true);
+                bsd::activate(&mut ledger.pages, id);
+                self.reserve.taken(Reserve::available(ledger));
             }
         }
     }
 
     /// Drops the contents of `range`: frames and slots.
-    pub(super) fn discard_under_daemon(&mut self, range: PageRange) {
-        let mut ids = core::mem::take(&mut self.scratch);
-        ids.clear();
-        self.pages.collect_range(range, &mut |id| ids.push(id));
-        ids.sort_unstable_by_key(|&id| self.pages.number(id));
+    pub fn discard(&mut self, ledger: &mut Ledger, range: PageRange) {
+        let ids = self.ranges.gather(&ledger.pages, range);
         for &id in &ids {
-            match self.pages.state(id) {
+            match ledger.pages.state(id) {
                 State::Resident | State::Staged | State::PagedOut | State::Poisoned => {}
-                busy => panic!("{:?} discarded while {busy:?}", self.pages.number(id)),
+                busy => panic!("{:?} discarded while {busy:?}", ledger.pages.number(id)),
             }
-            if self.pages.has(id, COLLECTED) {
-                self.unbuffer(id);
+            if ledger.pages.has(id, COLLECTED) {
+                self.laundry.unbuffer(ledger, id);
             }
-            let had_slot = self.pages.slot(id).is_some();
-            self.drop_page(id);
+            let had_slot = ledger.pages.slot(id).is_some();
+            ledger.drop_page(id);
             if had_slot {
-                let free = self.slots.available();
-                self.daemon_mut().slots_changed(true, free);
+                self.reserve.slots_freed(ledger);
             }
-            self.stats.discarded += 1;
+            ledger.stats.discarded += 1;
         }
-        self.scratch = ids;
-        let available = self.available();
-        self.daemon_mut().freed(available);
-        self.wake_whose_page_is_gone(range);
-        while let Some((_, demand)) = self.waits.take_sleeper(0..self.waits.sleepers(), range) {
-            self.let_go(demand);
+        self.ranges.put_back(ids);
+        self.reserve.freed(ledger);
+        ledger.wake_whose_page_is_gone(range);
+        while let Some((_, demand)) = ledger.waits.take_sleeper(0..ledger.waits.sleepers(), range) {
+            ledger.let_go(&demand);
         }
     }
 }

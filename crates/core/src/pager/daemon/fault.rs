@@ -1,110 +1,91 @@
-//! What a fault leads to under a daemon. FreeBSD `vm/vm_fault.c:vm_fault`.
+//! What a fault leads to. FreeBSD `vm/vm_fault.c:vm_fault`.
 
-use super::super::{Demand, Kind, Pager, View};
-use crate::contract::{Access, Action, Source};
-use crate::page::{Bit, COLLECTED, DIRTY, PageId, Queue, READ_AHEAD, State};
-use crate::readahead::Touch;
+use super::PageDaemon;
+use super::reserve::Reserve;
+use crate::contract::{Access, Source};
+use crate::page::{Bit, COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
+use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
+use crate::pager::view::all_paged_out;
+use crate::pager::waits::Demand;
 use crate::reclaim::bsd::{self, Buffered, Release};
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 /// Pages on either side of a fault that are mapped along when they are in memory (`PFFOR`, `PFBAK`).
 const AROUND: i64 = 4;
 
-impl Pager {
-    pub(super) fn fault_under_daemon(&mut self, demand: Demand) {
-        let Some(id) = self.pages.find(demand.page) else {
-            return self.first_touch(demand);
+impl PageDaemon {
+    pub fn fault(&mut self, ledger: &mut Ledger, demand: Demand) {
+        let Some(id) = ledger.pages.find(demand.page) else {
+            return self.first_touch(ledger, demand);
         };
-        match self.pages.state(id) {
-            State::PagedOut => self.hard_fault(id, demand),
-            State::Resident if self.opens(id, demand.access) => {
-                self.stats.minor_faults += u64::from(!demand.retried);
-                self.stats.spurious_faults += 1;
-                self.let_go(demand);
+        match ledger.pages.state(id) {
+            State::PagedOut => self.hard_fault(ledger, id, demand),
+            State::Resident if opens(&ledger.pages, id, demand.access) => {
+                ledger.stats.minor_faults += u64::from(!demand.retried);
+                ledger.stats.spurious_faults += 1;
+                ledger.let_go(&demand);
             }
-            State::Resident | State::Staged => self.soft_fault(id, demand),
-            State::Reading | State::Mapping | State::Writing => self.sleep_on(id, demand),
-            State::Poisoned => {
-                self.poison(demand.page, demand.waiter);
-            }
+            State::Resident | State::Staged => self.soft_fault(ledger, id, demand),
+            State::Reading | State::Mapping | State::Writing => sleep_on(ledger, id, demand),
+            State::Poisoned => ledger.poison(demand.page, demand.waiter),
             State::Untouched | State::Detaching => {
                 unreachable!("no entry, and a daemon detaches nothing")
             }
         }
     }
 
-    /// Whether the page's mapping allows the access.
-    fn opens(&self, id: PageId, access: Access) -> bool {
-        access == Access::Read || self.pages.bit(id, Bit::Writable)
-    }
-
-    pub(super) fn let_go(&mut self, demand: Demand) {
-        self.actions.push_back(Action::Wake {
-            waiter: demand.waiter,
-            page: demand.page,
-        });
-    }
-
-    /// The page is busy: the fault starts again when it is not.
-    fn sleep_on(&mut self, id: PageId, demand: Demand) {
-        if !demand.retried {
-            self.stats.minor_faults += 1;
-            let reading = self.pages.state(id) == State::Reading;
-            self.stats.late_hits += u64::from(reading);
-            let late = reading && self.pages.has(id, READ_AHEAD);
-            self.stats.read_ahead_late += u64::from(late);
-        }
-        self.waits.sleep(demand);
+    /// The fault waits for memory (`vm_waitpfault`).
+    fn wait_for_memory(&mut self, ledger: &mut Ledger, demand: &Demand) {
+        self.reserve.daemon.wake();
+        ledger.wait_for_frame(demand);
     }
 
     /// The first touch of a page.
-    fn first_touch(&mut self, demand: Demand) {
-        if self.severe() || !self.allocate() {
-            return self.wait_for_memory(demand);
+    fn first_touch(&mut self, ledger: &mut Ledger, demand: Demand) {
+        if self.reserve.severe(ledger) || !self.reserve.allocate(ledger) {
+            return self.wait_for_memory(ledger, &demand);
         }
-        self.stats.minor_faults += u64::from(!demand.retried);
+        ledger.stats.minor_faults += u64::from(!demand.retried);
         // Only an object that was paged out asks for pages, and so notices that it is sequential.
-        if self.swap_objects.contains(&demand.page.object()) {
-            self.readahead.untouched_fault(demand.page);
-            self.drop_behind(demand.page);
+        if self.laundry.knows_object(demand.page.object()) {
+            ledger.ahead.policy.untouched_fault(demand.page);
+            self.drop_behind(ledger, demand.page);
         }
-        let run = PageRange::one(demand.page);
-        self.pages.create(demand.page, State::Mapping);
-        self.stats.zero_fills += 1;
-        self.waits.sleep(demand);
-        let id = self.start(Kind::ZeroFill, run);
-        let after = self.ops.release();
-        self.actions.push_back(Action::ZeroFill { id, run, after });
+        ledger.pages.create(demand.page, State::Mapping);
+        ledger.stats.zero_fills += 1;
+        ledger.waits.sleep(demand);
+        ledger.zero_fill(PageRange::one(demand.page));
     }
 
     /// The page is in memory: no read.
-    fn soft_fault(&mut self, id: PageId, demand: Demand) {
-        if self.pages.has(id, COLLECTED) {
-            if self.daemon_mut().params().buffered == Buffered::Busy {
-                return self.sleep_on(id, demand);
+    fn soft_fault(&mut self, ledger: &mut Ledger, id: PageId, demand: Demand) {
+        if ledger.pages.has(id, COLLECTED) {
+            if self.reserve.daemon.params().buffered == Buffered::Busy {
+                return sleep_on(ledger, id, demand);
             }
-            self.unbuffer(id);
+            self.laundry.unbuffer(ledger, id);
         }
-        if self.pages.queue(id) == Queue::Cache && !self.leaves_cache(id) {
-            return self.wait_for_memory(demand);
+        if ledger.pages.queue(id) == Queue::Cache && !self.leaves_cache(ledger, id) {
+            return self.wait_for_memory(ledger, &demand);
         }
-        self.stats.minor_faults += u64::from(!demand.retried);
-        self.stats.rescues += u64::from(self.pages.state(id) == State::Staged);
-        self.pages.unqueue(id);
-        self.hit_under_daemon(id, demand.source);
-        self.enter(id, demand);
+        ledger.stats.minor_faults += u64::from(!demand.retried);
+        ledger.stats.rescues += u64::from(ledger.pages.state(id) == State::Staged);
+        ledger.pages.unqueue(id);
+        self.hit(ledger, id, demand.source);
+        self.enter(ledger, id, demand);
     }
 
     /// A fault found its page in the cache. False when memory is too short for it to go on.
-    fn leaves_cache(&mut self, id: PageId) -> bool {
-        let severe = self.severe();
-        let available = self.available();
+    fn leaves_cache(&mut self, ledger: &mut Ledger, id: PageId) -> bool {
+        let severe = self.reserve.severe(ledger);
+        let available = Reserve::available(ledger);
         match self.release() {
             Release::V6_2 => {
-                self.pages.unqueue(id);
-                self.taken(available - 1);
+                ledger.pages.unqueue(id);
+                self.reserve.taken(available - 1);
                 if severe {
-                    bsd::activate(&mut self.pages, id);
+                    bsd::activate(&mut ledger.pages, id);
                     return false;
                 }
             }
@@ -113,41 +94,44 @@ impl Pager {
                 if severe {
                     return false;
                 }
-                self.pages.unqueue(id);
-                self.pages.set_age(id, 0);
-                self.pages.set_bit(id, Bit::Noted, false);
-                self.pages.set_bit(id, Bit::Seen, false);
-                self.taken(available - 1);
+                ledger.pages.unqueue(id);
+                ledger.pages.set_age(id, 0);
+                ledger.pages.set_bit(id, Bit::Noted, false);
+                ledger.pages.set_bit(id, Bit::Seen, false);
+                self.reserve.taken(available - 1);
             }
         }
-        self.daemon_mut().counters_mut().cache_hits += 1;
+        self.reserve.counters().cache_hits += 1;
         true
     }
 
     /// The end of a fault: the page, in memory and on any queue, is mapped, active and referenced.
-    pub(super) fn enter(&mut self, id: PageId, demand: Demand) {
+    pub fn enter(&mut self, ledger: &mut Ledger, id: PageId, demand: Demand) {
         let write = demand.access == Access::Write;
         if write {
-            self.pages.set_flag(id, DIRTY, true);
-            self.give_back_slot_under_daemon(id);
+            ledger.pages.set_flag(id, DIRTY, true);
+            if ledger.pages.slot(id).is_some() {
+                ledger.give_back_slot(id);
+                self.reserve.slots_freed(ledger);
+            }
             if self.release() == Release::V8_2 {
-                self.pages.set_bit(id, Bit::Modified, true);
+                ledger.pages.set_bit(id, Bit::Modified, true);
             }
         }
-        if self.pages.state(id) != State::Resident {
-            self.pages.set_state(id, State::Resident);
+        if ledger.pages.state(id) != State::Resident {
+            ledger.pages.set_state(id, State::Resident);
         }
         // An anonymous page that was read may be written too: its slot grows stale unnoticed.
-        self.pages.set_entered(id);
-        self.pages.unqueue(id);
-        bsd::activate(&mut self.pages, id);
-        self.map_neighbours(id, demand.extent);
-        self.let_go(demand);
+        ledger.pages.set_entered(id);
+        ledger.pages.unqueue(id);
+        bsd::activate(&mut ledger.pages, id);
+        self.map_neighbours(ledger, id, demand.extent);
+        ledger.let_go(&demand);
     }
 
     /// Maps what is in memory next to a fault, read-only and unreferenced (`vm_fault_prefault`).
-    fn map_neighbours(&mut self, id: PageId, extent: PageRange) {
-        let (page, release) = (self.pages.number(id), self.release());
+    fn map_neighbours(&mut self, ledger: &mut Ledger, id: PageId, extent: PageRange) {
+        let (page, release) = (ledger.pages.number(id), self.release());
         let below = page.raw() - extent.start.raw().min(page.raw());
         let above = (extent.start.raw() + extent.pages).saturating_sub(page.raw() + 1);
         for step in 1..=AROUND {
@@ -156,202 +140,187 @@ impl Pager {
                 if step as u64 > room {
                     continue;
                 }
-                let Some(near) = self.pages.neighbour(id, distance) else {
+                let Some(near) = ledger.pages.neighbour(id, distance) else {
                     return;
                 };
-                match self.pages.state(near) {
+                match ledger.pages.state(near) {
                     State::Resident | State::Reading | State::Mapping => {}
                     State::Writing if release == Release::V8_2 => {
-                        self.pages.set_bit(near, Bit::Mapped, true);
+                        ledger.pages.set_bit(near, Bit::Mapped, true);
                     }
                     State::Writing => {}
-                    State::Staged if self.pages.queue(near) == Queue::Cache => match release {
+                    State::Staged if ledger.pages.queue(near) == Queue::Cache => match release {
                         Release::V6_2 => {
-                            bsd::deactivate(&mut self.pages, near);
-                            let available = self.available();
-                            self.taken(available);
-                            self.map_read_only(near);
+                            bsd::deactivate(&mut ledger.pages, near);
+                            self.reserve.taken(Reserve::available(ledger));
+                            map_read_only(ledger, near);
                         }
                         Release::V8_2 => return,
                     },
-                    State::Staged if self.pages.has(near, COLLECTED) => {}
-                    State::Staged => self.map_read_only(near),
+                    State::Staged if ledger.pages.has(near, COLLECTED) => {}
+                    State::Staged => map_read_only(ledger, near),
                     _ => return,
                 }
             }
         }
     }
 
-    fn map_read_only(&mut self, id: PageId) {
-        self.pages.set_state(id, State::Resident);
-        if self.pages.has(id, READ_AHEAD) {
-            self.pages.clear_read_ahead(id);
-            self.stats.read_ahead_mapped += 1;
-        }
-    }
-
     /// A sequential fault puts away what lies before it: dirty pages to the inactive queue, clean
     /// ones to the cache.
-    fn drop_behind(&mut self, page: PageNo) {
-        let most = self.readahead.drops_behind();
+    fn drop_behind(&mut self, ledger: &mut Ledger, page: PageNo) {
+        let most = ledger.ahead.policy.drops_behind();
         if most == 0 {
             return;
         }
-        let mut next = page.checked_sub(1).and_then(|page| self.pages.find(page));
+        let mut next = page.checked_sub(1).and_then(|page| ledger.pages.find(page));
         for _ in 0..most {
             let Some(id) = next else { return };
-            next = self.pages.neighbour(id, -1);
-            let cached = self.pages.queue(id) == Queue::Cache;
-            match self.pages.state(id) {
+            next = ledger.pages.neighbour(id, -1);
+            let cached = ledger.pages.queue(id) == Queue::Cache;
+            match ledger.pages.state(id) {
                 State::Writing => {}
-                State::Resident | State::Staged if self.pages.has(id, COLLECTED) => {}
+                State::Resident | State::Staged if ledger.pages.has(id, COLLECTED) => {}
                 State::Staged if cached && self.release() == Release::V6_2 => {}
-                State::Resident | State::Staged if !cached => self.put_away(id),
+                State::Resident | State::Staged if !cached => self.put_away(ledger, id),
                 _ => return,
             }
         }
     }
 
-    fn put_away(&mut self, id: PageId) {
-        bsd::unmap(&mut self.pages, id);
-        if self.pages.has(id, DIRTY) {
-            let stays = self.pages.queue(id) == Queue::Inactive;
-            self.daemon_mut().counters_mut().dropped_behind += u64::from(!stays);
-            bsd::deactivate(&mut self.pages, id);
+    fn put_away(&mut self, ledger: &mut Ledger, id: PageId) {
+        bsd::unmap(&mut ledger.pages, id);
+        if ledger.pages.has(id, DIRTY) {
+            let stays = ledger.pages.queue(id) == Queue::Inactive;
+            self.reserve.counters().dropped_behind += u64::from(!stays);
+            bsd::deactivate(&mut ledger.pages, id);
         } else {
-            self.daemon_mut().counters_mut().dropped_behind += 1;
-            self.pages.unqueue(id);
-            self.put_in_cache(id);
+            self.reserve.counters().dropped_behind += 1;
+            ledger.pages.unqueue(id);
+            self.reserve.put_in_cache(ledger, id);
         }
     }
 
-    /// A page that read-ahead brought is wanted.
-    fn hit_under_daemon(&mut self, id: PageId, source: Source) {
-        if !self.pages.has(id, READ_AHEAD) {
+    /// If read-ahead brought the page, its stream goes on.
+    fn hit(&mut self, ledger: &mut Ledger, id: PageId, source: Source) {
+        let Some(touch) = ledger.wanted(id, source) else {
             return;
-        }
-        self.pages.clear_read_ahead(id);
-        self.stats.read_ahead_hits += 1;
-        let touch = Touch {
-            now: self.now,
-            page: self.pages.number(id),
-            slot: self.pages.slot(id),
-            source,
         };
-        self.objects.of(touch.page).hits += 1;
-        let view = View(&self.pages);
-        if let Some(next) = self.readahead.hit(&touch, &view) {
-            self.read_unasked(next);
+        if let Some(next) = ledger.ahead.behind(&touch, &ledger.pages) {
+            self.read_unasked(ledger, next);
         }
     }
 
     /// A page that is only in its slot: reads the window that read-ahead chooses, as far as frames
     /// can be had without waiting.
-    fn hard_fault(&mut self, id: PageId, demand: Demand) {
-        if self.severe() || !self.allocate() {
-            return self.wait_for_memory(demand);
+    fn hard_fault(&mut self, ledger: &mut Ledger, id: PageId, demand: Demand) {
+        if self.reserve.severe(ledger) || !self.reserve.allocate(ledger) {
+            return self.wait_for_memory(ledger, &demand);
         }
-        self.stats.major_faults += 1;
-        let slot = self.pages.slot(id);
-        self.objects.of(demand.page).major_faults += 1;
-        let fault = Touch {
-            now: self.now,
-            page: demand.page,
-            slot,
-            source: demand.source,
-        };
-        let view = View(&self.pages);
-        let window = self.readahead.major_fault(&fault, &view);
-        self.stats.windows.count(window.size);
-        self.drop_behind(demand.page);
-        self.pages.set_state(id, State::Reading);
-        self.waits.sleep(demand);
-        let run = self.take_window(window.now, slot);
-        self.read_window(run, Some(demand.page));
+        ledger.stats.major_faults += 1;
+        ledger.objects.of(demand.page).major_faults += 1;
+        let fault = ledger.touch(id, demand.source);
+        let window = ledger.ahead.window(&fault, &ledger.pages);
+        ledger.stats.windows.count(window.size);
+        self.drop_behind(ledger, demand.page);
+        ledger.pages.set_state(id, State::Reading);
+        ledger.waits.sleep(demand);
+        let run = self.take_window(ledger, window.now, fault.slot);
+        read_window(ledger, run, Some(demand.page));
         for &other in window.rest.as_slice() {
-            self.read_unasked(other);
+            self.read_unasked(ledger, other);
         }
         if let Some(next) = window.behind {
-            self.read_unasked(next);
+            self.read_unasked(ledger, next);
         }
     }
 
     /// Takes frames for the other slots of the window; returns the part that got some.
-    fn take_window(&mut self, window: SlotRange, slot: SlotNo) -> SlotRange {
+    fn take_window(&mut self, ledger: &mut Ledger, window: SlotRange, slot: SlotNo) -> SlotRange {
         let others = (window.slots - 1) as usize;
-        let grants = self.grants();
-        let reserved = self.daemon_mut().levels().reserved;
+        let grants = self.reserve.grants(ledger);
+        let reserved = self.reserve.daemon.levels().reserved;
         if self.release() == Release::V6_2 {
-            if others > self.available().saturating_sub(reserved) {
-                self.daemon_mut().wake();
+            if others > Reserve::available(ledger).saturating_sub(reserved) {
+                self.reserve.daemon.wake();
                 return SlotRange::new(slot, 1);
             }
             if others > grants {
-                self.daemon_mut().failed();
+                self.reserve.daemon.failed();
                 return SlotRange::new(slot, 1);
             }
         } else if others > grants {
-            self.daemon_mut().failed();
+            self.reserve.daemon.failed();
         }
         let before = ((slot.0 - window.start.0) as usize).min(grants) as u32;
         let after = (window.end().0 - slot.0 - 1).min(grants as u32 - before);
         let taken = SlotRange::new(SlotNo(slot.0 - before), before + 1 + after);
         for other in taken.iter().filter(|&other| other != slot) {
-            let granted = self.allocate();
+            let granted = self.reserve.allocate(ledger);
             debug_assert!(granted, "as many as were granted");
-            self.mark_read_ahead(other);
+            mark_read_ahead(&mut ledger.pages, other);
         }
         taken
     }
 
-    fn mark_read_ahead(&mut self, slot: SlotNo) {
-        let id = self
-            .pages
-            .in_slot(slot)
-            .expect("read-ahead named an empty slot");
-        self.pages.set_state(id, State::Reading);
-        self.pages.set_flag(id, READ_AHEAD, true);
-    }
-
     /// Reads slots nobody waits for, unless that would leave the daemon work.
-    fn read_unasked(&mut self, slots: SlotRange) {
-        let view = View(&self.pages);
-        let all_out = slots
-            .iter()
-            .all(|s| crate::readahead::SlotView::paged_out(&view, s).is_some());
-        let left = self.available().saturating_sub(slots.slots as usize);
-        if slots.slots == 0 || !all_out || left < self.daemon_mut().levels().wake() {
+    fn read_unasked(&mut self, ledger: &mut Ledger, slots: SlotRange) {
+        let all_out = all_paged_out(&ledger.pages, slots);
+        let left = Reserve::available(ledger).saturating_sub(slots.slots as usize);
+        if slots.slots == 0 || !all_out || left < self.reserve.daemon.levels().wake() {
             return;
         }
         for slot in slots.iter() {
-            let granted = self.allocate();
+            let granted = self.reserve.allocate(ledger);
             debug_assert!(granted, "far above the reserve");
-            self.mark_read_ahead(slot);
+            mark_read_ahead(&mut ledger.pages, slot);
         }
-        self.read_window(slots, None);
+        read_window(ledger, slots, None);
     }
+}
 
-    fn read_window(&mut self, slots: SlotRange, demanded: Option<PageNo>) {
-        let run = demanded.map_or(PageRange::new(PageNo::from_raw(0), 0), PageRange::one);
-        let op = self.start(Kind::PageIn, run);
-        self.ops[op].slots = slots;
-        for slot in slots.iter() {
-            let id = self.pages.in_slot(slot).expect("just taken");
-            let page = self.pages.number(id);
-            self.objects.read(page, demanded == Some(page));
-            let hash = self.pages.hash(id);
-            self.ops[op].add(id, page);
-            self.ops[op].must_have(hash);
-        }
-        self.stats.page_in_reads += 1;
-        self.stats.page_ins += u64::from(slots.slots);
-        self.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());
-        let (pages, after) = (self.ops.told(op), self.ops.release());
-        self.actions.push_back(Action::PageIn {
-            id: op,
-            slots,
-            pages,
-            after,
-        });
+/// Whether the page's mapping allows the access.
+fn opens(pages: &Pages, id: PageId, access: Access) -> bool {
+    access == Access::Read || pages.bit(id, Bit::Writable)
+}
+
+/// The page is busy: the fault starts again when it is not.
+fn sleep_on(ledger: &mut Ledger, id: PageId, demand: Demand) {
+    if !demand.retried {
+        ledger.stats.minor_faults += 1;
+        let reading = ledger.pages.state(id) == State::Reading;
+        ledger.stats.late_hits += u64::from(reading);
+        let late = reading && ledger.pages.has(id, READ_AHEAD);
+        ledger.stats.read_ahead_late += u64::from(late);
     }
+    ledger.waits.sleep(demand);
+}
+
+fn map_read_only(ledger: &mut Ledger, id: PageId) {
+    ledger.pages.set_state(id, State::Resident);
+    if ledger.pages.has(id, READ_AHEAD) {
+        ledger.pages.clear_read_ahead(id);
+        ledger.stats.read_ahead_mapped += 1;
+    }
+}
+
+fn mark_read_ahead(pages: &mut Pages, slot: SlotNo) {
+    let id = pages.in_slot(slot);
+    let id = id.expect("read-ahead named an empty slot");
+    pages.set_state(id, State::Reading);
+    pages.set_flag(id, READ_AHEAD, true);
+}
+
+fn read_window(ledger: &mut Ledger, slots: SlotRange, demanded: Option<PageNo>) {
+    let run = demanded.map_or(PageRange::new(PageNo::from_raw(0), 0), PageRange::one);
+    let op = ledger.start(Kind::PageIn, run);
+    for slot in slots.iter() {
+        let id = ledger.pages.in_slot(slot).expect("just taken");
+        let page = ledger.pages.number(id);
+        ledger.objects.read(page, demanded == Some(page));
+        ledger.ops[op].add(id, page);
+        ledger.ops[op].must_have(ledger.pages.hash(id));
+    }
+    ledger.stats.page_ins += u64::from(slots.slots);
+    ledger.stats.read_ahead += u64::from(slots.slots) - u64::from(demanded.is_some());
+    ledger.page_in(op, slots);
 }

@@ -2,9 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::super::{Pager, Setup};
+use super::super::{Driver, Pager, Setup};
+use super::PageDaemon;
 use crate::contract::{Access, Action, Body, Event, Outcome, Source, Waiter};
 use crate::page::{Bit, DIRTY, PageId, Queue, State};
+use crate::pager::ledger::Ledger;
 use crate::reclaim::Policy;
 use crate::reclaim::bsd::{Buffered, Params, Release};
 use crate::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
@@ -66,6 +68,23 @@ impl Machine {
         machine
     }
 
+    fn parts(&mut self) -> (&mut PageDaemon, &mut Ledger) {
+        let Driver::Daemon(driver) = &mut self.pager.driver else {
+            unreachable!("the policy is a daemon")
+        };
+        (driver, &mut self.pager.ledger)
+    }
+
+    fn launder(&mut self, victim: PageId) {
+        let (driver, ledger) = self.parts();
+        driver.laundry.launder(ledger, &driver.reserve, victim);
+    }
+
+    fn flush_on(&mut self) -> bool {
+        let (driver, ledger) = self.parts();
+        driver.flush_on(ledger)
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.pager.handle(Nanos(1), event);
         self.drive();
@@ -102,7 +121,7 @@ impl Machine {
 
     /// A mapped, dirty page at the end of the inactive queue.
     fn put(&mut self, page: PageNo) -> PageId {
-        let pages = &mut self.pager.pages;
+        let pages = &mut self.pager.ledger.pages;
         let id = pages.create(page, State::Mapping);
         pages.set_state(id, State::Resident);
         pages.set_bit(id, Bit::Writable, true);
@@ -119,16 +138,16 @@ impl Machine {
 
     /// The daemon names the page as a victim, unless it is busy by now.
     fn victim(&mut self, page: PageNo) {
-        let id = self.pager.pages.find(page).expect("put before");
-        let collected = self.pager.pages.has(id, crate::page::COLLECTED);
-        if !collected && self.pager.pages.has(id, DIRTY) {
-            self.pager.launder(id);
+        let id = self.pager.ledger.pages.find(page).expect("put before");
+        let collected = self.pager.ledger.pages.has(id, crate::page::COLLECTED);
+        if !collected && self.pager.ledger.pages.has(id, DIRTY) {
+            self.launder(id);
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        while !self.pager.flush_on() {
+        while !self.flush_on() {
             assert!(!self.holds);
             self.drive();
         }
@@ -137,7 +156,8 @@ impl Machine {
 
     fn walk(&mut self, victims: &[PageNo]) {
         victims.iter().for_each(|&page| self.victim(page));
-        self.pager.flush_buffer();
+        let (driver, ledger) = self.parts();
+        driver.laundry.flush_buffer(ledger);
         self.flush();
     }
 
@@ -180,23 +200,23 @@ fn section_6_cluster_examples() {
 fn section_6_who_goes_along() {
     let mut machine = Machine::kernel("bsd", 16);
     machine.put_all(&pages(A, 0..16));
-    let id = |machine: &Machine, index| machine.pager.pages.find(page(A, index)).unwrap();
+    let id = |machine: &Machine, index| machine.pager.ledger.pages.find(page(A, index)).unwrap();
     // Referenced, noted, seen or not, old or young: all the same.
     let seven = id(&machine, 7);
     for bit in [Bit::Referenced, Bit::Noted] {
-        machine.pager.pages.set_bit(seven, bit, true);
+        machine.pager.ledger.pages.set_bit(seven, bit, true);
     }
-    machine.pager.pages.set_age(seven, 9);
+    machine.pager.ledger.pages.set_age(seven, 9);
     // Dirty by its mapping only.
     let six = id(&machine, 6);
-    machine.pager.pages.set_flag(six, DIRTY, false);
-    machine.pager.pages.set_bit(six, Bit::Modified, true);
+    machine.pager.ledger.pages.set_flag(six, DIRTY, false);
+    machine.pager.ledger.pages.set_bit(six, Bit::Modified, true);
     // Clean, active, and of another object.
     let four = id(&machine, 4);
-    machine.pager.pages.set_flag(four, DIRTY, false);
+    machine.pager.ledger.pages.set_flag(four, DIRTY, false);
     let eleven = id(&machine, 11);
-    machine.pager.pages.unqueue(eleven);
-    machine.pager.pages.push(Queue::Active, eleven);
+    machine.pager.ledger.pages.unqueue(eleven);
+    machine.pager.ledger.pages.push(Queue::Active, eleven);
     machine.put(page(B, 12));
     machine.victim(page(A, 8));
     assert_eq!(machine.written, [pages(A, 5..11)]);
@@ -364,8 +384,8 @@ fn buffered_pages_can_be_taken_back() {
     machine.swap(2..4096);
     machine.put_all(&pages(A, 0..3));
     for index in [0, 2] {
-        let id = machine.pager.pages.find(page(A, index)).unwrap();
-        crate::reclaim::bsd::unmap(&mut machine.pager.pages, id);
+        let id = machine.pager.ledger.pages.find(page(A, index)).unwrap();
+        crate::reclaim::bsd::unmap(&mut machine.pager.ledger.pages, id);
     }
     machine.victim(page(A, 1));
     machine.fault(page(A, 0), Access::Read);
@@ -396,11 +416,11 @@ fn the_fifth_write_waits_with_its_slots_in_hand() {
     for index in 0..4 {
         machine.victim(page(A, index));
     }
-    let id = machine.pager.pages.find(page(A, 4)).unwrap();
-    machine.pager.launder(id);
-    assert!(!machine.pager.flush_on());
+    let id = machine.pager.ledger.pages.find(page(A, 4)).unwrap();
+    machine.launder(id);
+    assert!(!machine.flush_on());
     assert_eq!(machine.pager.state(page(A, 4)), State::Resident);
     machine.answer();
-    assert!(machine.pager.flush_on());
+    assert!(machine.flush_on());
     assert_eq!(machine.pager.state(page(A, 4)), State::Writing);
 }

@@ -1,0 +1,146 @@
+//! How much is read ahead: what the policy names, and what the governor leaves of it.
+
+use alloc::boxed::Box;
+
+use super::view::View;
+use crate::page::Pages;
+use crate::readahead::{
+    Arrival, Govern, Governor, Manner, ReadAhead, SlotView, Touch, Verdict, Window,
+};
+use crate::units::{PageNo, SlotNo, SlotRange};
+
+/// The policy, and what became of what it named before.
+pub(super) struct Ahead {
+    pub policy: Box<dyn ReadAhead>,
+    /// Says how much of what the policy names is read; `None` for all of it.
+    pub governor: Option<Box<Governor>>,
+    /// What becomes of pages that a read brings along.
+    pub arrival: Arrival,
+    /// The most slots of one read.
+    read_max: u32,
+}
+
+/// How many of the next `most` slots hold the pages behind that of `fault`, its own included.
+fn row(fault: &Touch, most: u32, view: &View<'_>) -> u32 {
+    let goes_on = |&n: &u32| {
+        let page = fault.page.checked_add(n.into());
+        page.is_some() && view.paged_out(SlotNo(fault.slot.0 + n)) == page
+    };
+    1 + (1..most).take_while(goes_on).count() as u32
+}
+
+impl Ahead {
+    /// Under `manner`, with `frames` frames of RAM.
+    pub fn governed(policy: Box<dyn ReadAhead>, manner: &Manner, frames: usize) -> Self {
+        let governs = manner.govern == Govern::On;
+        Self {
+            policy,
+            governor: governs.then(|| Box::new(Governor::new(frames))),
+            arrival: manner.arrival,
+            read_max: manner.read_max,
+        }
+    }
+
+    /// All that the policy names is read, as by kernels.
+    pub fn whole(policy: Box<dyn ReadAhead>) -> Self {
+        let manner = policy.manner();
+        Self {
+            policy,
+            governor: None,
+            arrival: manner.arrival,
+            read_max: manner.read_max,
+        }
+    }
+
+    /// There are `frames` frames from now on.
+    pub fn resize(&mut self, frames: usize) {
+        if let Some(governor) = &mut self.governor {
+            governor.resize(frames);
+        }
+    }
+
+    /// What the policy names for a major fault, before it is cut.
+    pub fn window(&mut self, fault: &Touch, pages: &Pages) -> Window {
+        self.policy.major_fault(fault, &View(pages))
+    }
+
+    /// What is read for `fault`, for which the policy named `window`.
+    pub fn cut(&mut self, window: Window, fault: &Touch, pages: &Pages) -> Window {
+        let Some(governor) = &mut self.governor else {
+            return window;
+        };
+        let stream = self.policy.stream();
+        let slow = governor.slow_stream(fault.page);
+        let most = governor.allows(fault.page, stream);
+        let scattered = !window.rest.as_slice().is_empty();
+        let most = if scattered {
+            most.min(governor.scattered_max())
+        } else {
+            most
+        };
+        governor.demanded(fault.page, stream);
+        let view = View(pages);
+        let window = if let Some(pages) = slow {
+            self.policy.shorten(&window, fault, 0, &view);
+            let most = pages.min(self.read_max);
+            Window::run(SlotRange::new(fault.slot, row(fault, most, &view)))
+        } else if window.ahead() <= most {
+            window
+        } else {
+            self.policy.shorten(&window, fault, most, &view)
+        };
+        let pages = row(fault, window.now.end().0 - fault.slot.0, &view);
+        if let Some(next) = fault.page.checked_add(pages.into()) {
+            governor.read_up_to(next, pages);
+        }
+        window
+    }
+
+    /// What the policy names when `touch` finds a page that was read ahead.
+    pub fn behind(&mut self, touch: &Touch, pages: &Pages) -> Option<SlotRange> {
+        self.policy.hit(touch, &View(pages))
+    }
+
+    /// What is read of `range`, which the policy named when `page` was hit.
+    pub fn cut_behind(
+        &mut self,
+        range: SlotRange,
+        page: PageNo,
+        pages: &Pages,
+    ) -> Option<SlotRange> {
+        let Some(governor) = &mut self.governor else {
+            return Some(range);
+        };
+        let most = governor.allows(page, self.policy.stream());
+        if range.slots <= most {
+            return Some(range);
+        }
+        self.policy.shorten_behind(range, most, &View(pages))
+    }
+
+    /// Whether `page`, which was read ahead from `slot`, stays staged in place of being mapped along.
+    pub fn samples(&mut self, page: PageNo, slot: SlotNo) -> bool {
+        self.governor
+            .as_mut()
+            .is_some_and(|governor| governor.samples(page, slot))
+    }
+
+    /// A page that was read ahead is wanted; what its touch tells if it was sampled.
+    pub fn hit(&mut self, touch: &Touch) -> Option<Verdict> {
+        let governor = self.governor.as_mut()?;
+        governor.hit(touch.page, touch.slot)
+    }
+
+    /// A major fault on `page`; what it tells of a sample.
+    pub fn missed(&mut self, page: PageNo) -> Option<Verdict> {
+        self.governor.as_mut()?.missed(page)
+    }
+
+    /// `page`, which was read ahead from `slot`, leaves untouched.
+    pub fn wasted(&mut self, page: PageNo, slot: SlotNo) {
+        self.policy.wasted(page, slot);
+        if let Some(governor) = &mut self.governor {
+            governor.wasted(page);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! What the pager knows, whoever drives it: pages, slots, reads, who waits, and what is to be done.
+//!
+//! It decides nothing. The drivers and their parts read it, change it together with the action that they ask for, and
+//! find what holds for both of them here: how a page is forgotten, a read repeated, a waiter woken.
+
+mod reread;
+#[cfg(test)]
+pub(super) mod tests;
+
+use alloc::collections::VecDeque;
+
+use super::ABSENT_MAX;
+use super::ahead::Ahead;
+use super::ops::{Kind, Ops};
+use super::waits::{Demand, Waits};
+use crate::contract::{Action, ActionId, IoFailure, Source};
+use crate::limits::Limits;
+use crate::page::{PageId, Pages, READ_AHEAD, State};
+use crate::readahead::{Touch, Verdict};
+use crate::slot_pool::SlotPool;
+use crate::stats::Stats;
+use crate::swap_cache::Objects;
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+
+/// What the drivers and their parts share.
+pub(super) struct Ledger {
+    pub pages: Pages,
+    pub slots: SlotPool,
+    /// What reading ahead is decided by.
+    pub ahead: Ahead,
+    pub ops: Ops,
+    pub actions: VecDeque<Action>,
+    pub waits: Waits,
+    pub limits: Limits,
+    /// The store was asked for more slots, and did not answer yet.
+    pub growing: bool,
+    /// The store cannot grow.
+    pub swap_full: bool,
+    pub stats: Stats,
+    pub objects: Objects,
+    /// The time of the last event.
+    pub now: Nanos,
+}
+
+impl Ledger {
+    /// Begins with these, and with nobody who waits.
+    pub fn new(mut pages: Pages, slots: SlotPool, ahead: Ahead, limits: Limits) -> Self {
+        pages.reserve(256);
+        Self {
+            pages,
+            slots,
+            ahead,
+            ops: Ops::new(),
+            actions: VecDeque::with_capacity(256),
+            waits: Waits::new(),
+            limits,
+            growing: false,
+            swap_full: false,
+            stats: Stats::default(),
+            objects: Objects::default(),
+            now: Nanos(0),
+        }
+    }
+
+    /// An action of this kind begins; `run` is what it is about where it has no list of pages.
+    #[inline]
+    pub fn start(&mut self, kind: Kind, run: PageRange) -> ActionId {
+        self.ops.start(kind, run, self.now)
+    }
+
+    /// The page, which has an entry because an action or a policy holds it.
+    #[inline]
+    pub fn known(&self, page: PageNo) -> PageId {
+        self.pages.place(page).expect("a page in hand has an entry")
+    }
+
+    pub fn is_awaited(&self, page: PageNo) -> bool {
+        self.waits.is_awaited(page)
+    }
+
+    /// Lets everybody who waits for `page` go on, after what is to be done already.
+    pub fn wake(&mut self, page: PageNo) {
+        while let Some(waiter) = self.waits.take(page) {
+            self.actions.push_back(Action::Wake { waiter, page });
+        }
+    }
+
+    /// Lets everybody who waits for `page`, which is mapped, go on before anything else is done.
+    pub fn wake_first(&mut self, page: PageNo) {
+        while let Some(waiter) = self.waits.take(page) {
+            self.actions.push_front(Action::Wake { waiter, page });
+        }
+    }
+
+    /// Whose fault this was goes on: the page is there, or gone.
+    pub fn let_go(&mut self, demand: &Demand) {
+        self.actions.push_back(Action::Wake {
+            waiter: demand.waiter,
+            page: demand.page,
+        });
+    }
+
+    /// The fault waits until there is a frame for its page.
+    pub fn wait_for_frame(&mut self, demand: &Demand) {
+        self.stats.waits_for_frame += u64::from(!demand.retried);
+        self.waits.for_frame(Demand {
+            retried: true,
+            ..*demand
+        });
+    }
+
+    /// Whoever waits for a frame for a page that is gone tries again.
+    pub fn wake_whose_page_is_gone(&mut self, range: PageRange) {
+        while let Some(demand) = self.waits.take_for_frame_in(range) {
+            self.let_go(&demand);
+        }
+    }
+
+    /// Frames in use.
+    pub fn frames_used(&self) -> usize {
+        self.pages.framed()
+    }
+
+    /// Frames that may still be used.
+    pub fn frames_free(&self) -> usize {
+        self.limits.frames.saturating_sub(self.frames_used())
+    }
+
+    /// The store has more room.
+    pub fn grown(&mut self, range: SlotRange) {
+        self.slots.add(range);
+        self.pages.add_slots(range);
+        (self.growing, self.swap_full) = (false, false);
+    }
+
+    /// The store cannot grow any more.
+    pub const fn full(&mut self) {
+        (self.growing, self.swap_full) = (false, true);
+    }
+
+    /// Asks for room for two chunks of `chunk` pages, once at a time.
+    pub fn grow(&mut self, chunk: u32) {
+        if !self.growing {
+            let slots = 2 * chunk;
+            self.growing = true;
+            self.actions.push_back(Action::Grow { slots });
+        }
+    }
+
+    /// In the forked child: nobody waits, the slots are the parent's.
+    pub fn forked(&mut self) {
+        assert!(self.ops.unanswered() == 0, "forked with unanswered actions");
+        self.waits.forget();
+        self.actions.clear();
+        self.slots.disown();
+        (self.growing, self.swap_full) = (false, false);
+        self.stats = Stats::default();
+        self.objects = Objects::default();
+    }
+
+    /// Forgets a page whose content is not wanted or not there.
+    pub fn drop_page(&mut self, id: PageId) {
+        let read_ahead = self.pages.has(id, READ_AHEAD);
+        self.stats.read_ahead_dropped += u64::from(read_ahead);
+        if let Some(governor) = &mut self.ahead.governor {
+            governor.dropped(self.pages.number(id), read_ahead);
+        }
+        self.pages.unqueue(id);
+        let slot = self.pages.slot(id);
+        self.pages.forget(id);
+        if slot.is_some() {
+            self.slots.release(slot);
+        }
+    }
+
+    /// The frame of a clean staged page is given up: only its slot is left.
+    pub fn give_up_frame(&mut self, id: PageId) {
+        let page = self.pages.number(id);
+        if self.pages.has(id, READ_AHEAD) {
+            self.stats.read_ahead_waste += 1;
+            self.pages.clear_read_ahead(id);
+            self.objects.of(page).waste += 1;
+            self.ahead.wasted(page, self.pages.slot(id));
+        }
+        if let Some(governor) = &mut self.ahead.governor {
+            governor.left(page);
+        }
+        self.pages.advance(id, State::Staged, State::PagedOut);
+    }
+
+    pub fn give_back_slot(&mut self, id: PageId) {
+        let slot = self.pages.slot(id);
+        if slot.is_some() {
+            self.slots.release(slot);
+            self.pages.set_slot(id, SlotNo::NONE);
+        }
+    }
+
+    /// The page could not be written to its slot: one that found no space can be used later, a broken one never.
+    pub fn take_slot_back(&mut self, id: PageId, why: IoFailure) {
+        let slot = self.pages.slot(id);
+        self.pages.set_slot(id, SlotNo::NONE);
+        match why {
+            IoFailure::NoSpace => self.slots.release(slot),
+            IoFailure::Device => self.slots.retire(),
+        }
+    }
+
+    /// How many pages directly below `run` the program does not have. With bits nobody moves pages, and it is
+    /// not looked.
+    pub fn absent_below(&self, run: PageRange) -> u8 {
+        let absent = |&n: &u64| {
+            let page = run.start.checked_sub(n);
+            page.is_some_and(|page| self.pages.state_of(page).absent())
+        };
+        if self.pages.has_bits() {
+            return 0;
+        }
+        (1..=ABSENT_MAX).take_while(absent).count() as u8
+    }
+
+    /// A page that read-ahead brought is wanted: counts it. `None` if it came in another way.
+    pub fn wanted(&mut self, id: PageId, source: Source) -> Option<Touch> {
+        if !self.pages.has(id, READ_AHEAD) {
+            return None;
+        }
+        self.pages.clear_read_ahead(id);
+        self.stats.read_ahead_hits += 1;
+        let touch = self.touch(id, source);
+        self.objects.of(touch.page).hits += 1;
+        Some(touch)
+    }
+
+    /// What read-ahead is told of a touch of the page.
+    pub fn touch(&self, id: PageId, source: Source) -> Touch {
+        Touch {
+            now: self.now,
+            page: self.pages.number(id),
+            slot: self.pages.slot(id),
+            source,
+        }
+    }
+
+    /// Counts what a sampled page tells of those that it stands for.
+    pub fn judge(&mut self, verdict: Option<Verdict>) {
+        let Some(verdict) = verdict.filter(|verdict| verdict.others > 0) else {
+            return;
+        };
+        let others = u64::from(verdict.others);
+        let object = self.objects.of(verdict.page);
+        if verdict.used {
+            self.stats.along_used += others;
+            object.along_used += others;
+        } else {
+            self.stats.along_unused += others;
+            object.along_unused += others;
+        }
+        self.stats.along_squares += others * others;
+        object.along_squares += others * others;
+    }
+
+    /// So many frames were taken, by zeroes or page-ins.
+    pub fn took_frames(&mut self, frames: usize) {
+        let Some(governor) = &mut self.ahead.governor else {
+            return;
+        };
+        governor.took(frames as u64);
+        while let Some(governor) = &mut self.ahead.governor
+            && let Some(verdict) = governor.expired()
+        {
+            self.judge(Some(verdict));
+        }
+    }
+
+    /// Asks for the zeroes whose pages were entered.
+    pub fn zero_fill(&mut self, run: PageRange) {
+        let id = self.start(Kind::ZeroFill, run);
+        let after = self.ops.release();
+        self.actions.push_back(Action::ZeroFill { id, run, after });
+    }
+
+    /// Asks for the read whose pages were gathered.
+    pub fn page_in(&mut self, id: ActionId, slots: SlotRange) {
+        self.ops[id].slots = slots;
+        self.stats.page_in_reads += 1;
+        let (pages, after) = (self.ops.told(id), self.ops.release());
+        self.actions.push_back(Action::PageIn {
+            id,
+            slots,
+            pages,
+            after,
+        });
+    }
+
+    /// Asks for the write whose pages were gathered, each of which has its slot by now.
+    pub fn page_out(&mut self, id: ActionId, slots: SlotRange) {
+        self.ops[id].slots = slots;
+        let count = slots.slots;
+        self.stats.page_outs += u64::from(count);
+        self.stats.page_out_writes += 1;
+        self.stats.write_sizes[count.ilog2() as usize] += 1;
+        self.stats.write_pages.count(count);
+        let pages = self.ops.told(id);
+        self.actions.push_back(Action::PageOut { id, slots, pages });
+    }
+
+    /// Asks for the release whose pages were gathered, if there is one.
+    pub fn release(&mut self, id: Option<ActionId>) {
+        if let Some(id) = id {
+            let release = self.ops.releases(id);
+            self.actions.push_back(release);
+        }
+    }
+
+    /// Whether an unanswered action touches `range`.
+    pub fn busy(&self, range: PageRange) -> bool {
+        let overlaps = |run: PageRange| {
+            run.start.raw() < range.start.raw() + range.pages
+                && range.start.raw() < run.start.raw() + run.pages
+        };
+        self.ops.iter().any(|op| match op.kind {
+            Kind::Free => false,
+            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
+            Kind::PageIn | Kind::PageOut | Kind::Release => {
+                op.pages().iter().any(|&p| range.contains(p))
+            }
+        })
+    }
+}

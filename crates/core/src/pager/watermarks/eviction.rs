@@ -1,0 +1,303 @@
+//! How pages leave: which, and when.
+
+mod detached;
+mod pace;
+
+use alloc::boxed::Box;
+
+use super::transfers::Transfers;
+use crate::contract::Action;
+use crate::page::{DIRTY, Queue, State};
+use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
+use crate::pager::parts::extend;
+use crate::reclaim::{Mapped, Reclaim};
+use crate::units::{PageNo, PageRange};
+use pace::Pace;
+
+/// How far the search for a frame has come since the last tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// Not begun.
+    Idle,
+    /// So many mapped pages are left to look at.
+    Left(usize),
+    /// All of them were looked at.
+    Over,
+}
+
+/// Finds frames: brings the queues to their watermarks, and releases clean pages for whoever needs one at once.
+pub(super) struct Eviction {
+    /// Which pages leave.
+    pub reclaim: Box<dyn Reclaim>,
+    pace: Pace,
+    search: Search,
+    /// Somebody who waited for a frame got one since the last tick.
+    served: bool,
+}
+
+impl Eviction {
+    /// Nothing due.
+    pub fn new(reclaim: Box<dyn Reclaim>) -> Self {
+        Self {
+            reclaim,
+            pace: Pace::default(),
+            search: Search::Idle,
+            served: false,
+        }
+    }
+
+    /// Frames that can be had at once, up to `wanted`: free ones, then clean pages released for it.
+    pub fn room(&mut self, ledger: &mut Ledger, wanted: usize) -> usize {
+        let goal = ledger.frames_used() + wanted;
+        if goal > ledger.limits.frames {
+            self.release_clean(ledger, goal - ledger.limits.frames);
+        }
+        ledger.frames_free().min(wanted)
+    }
+
+    /// As [`Self::room`], for what nobody waits for: so many are left to demanded pages.
+    pub fn room_to_spare(&mut self, ledger: &mut Ledger, wanted: usize) -> usize {
+        let reserve = ledger.limits.reserve;
+        self.room(ledger, wanted + reserve).saturating_sub(reserve)
+    }
+
+    /// So many frames were taken, by zeroes or page-ins.
+    pub fn took_frames(&mut self, ledger: &mut Ledger, frames: usize) {
+        self.pace.taken(frames, ledger.limits.staged_low);
+        ledger.took_frames(frames);
+    }
+
+    /// Somebody who waited for a frame gets one.
+    pub const fn serves(&mut self) {
+        self.served = true;
+    }
+
+    fn release_clean(&mut self, ledger: &mut Ledger, wanted: usize) {
+        let mut op = None;
+        for _ in 0..wanted {
+            let Some(id) = self.reclaim.release(&mut ledger.pages) else {
+                break;
+            };
+            let nowhere = PageRange::new(PageNo::from_raw(0), 0);
+            let op = *op.get_or_insert_with(|| ledger.start(Kind::Release, nowhere));
+            let page = ledger.pages.number(id);
+            ledger.ops[op].add(id, page);
+            ledger.give_up_frame(id);
+        }
+        ledger.release(op);
+    }
+
+    /// Whether [`Self::balance`] has nothing to do, as after nearly every event.
+    pub fn balanced(&self, ledger: &mut Ledger, transfers: &Transfers) -> bool {
+        let Some(free) = ledger.limits.frames.checked_sub(ledger.frames_used()) else {
+            return false;
+        };
+        let free = free + ledger.pages.count(State::Writing);
+        let staged = free + ledger.pages.count(State::Staged);
+        let clean = free + ledger.pages.queued(Queue::Cache);
+        ledger.waits.frames() == 0
+            && (staged >= ledger.limits.staged_low || self.pace.victims < batch(ledger))
+            && (clean >= ledger.limits.clean_low
+                || self.pace.writes < write_due(ledger, transfers) && !transfers.wants_room(ledger))
+    }
+
+    /// Brings the queues back to their watermarks.
+    pub fn balance(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        self.detach_victims(ledger);
+        self.page_out_scan(ledger, transfers);
+        self.shrink(ledger);
+        if ledger.waits.frames() > 0 && at_rest(ledger) && self.room(ledger, 1) == 0 {
+            self.search(ledger, transfers);
+        }
+    }
+
+    /// The watermarks are met or nothing can be written, and still no frame is to be had for
+    /// somebody who waits: looks for clean pages behind dirty ones, then, a batch at a time, for
+    /// clean pages and stale slots among the mapped ones. Each of these is looked at once a tick;
+    /// otherwise a page would leave again before the thread that waited for it could use it.
+    fn search(&mut self, ledger: &mut Ledger, transfers: &Transfers) {
+        let left = match self.search {
+            Search::Over => return,
+            Search::Idle => ledger.pages.queued(Queue::Active),
+            Search::Left(left) => left,
+        };
+        if self.sort_out_clean(ledger) {
+            return;
+        }
+        let batch = left.min(ledger.limits.detach_batch);
+        self.search = Search::Left(left - batch);
+        if self.detach_oldest(ledger, batch) {
+            return;
+        }
+        self.search = Search::Over;
+        if !self.served {
+            let full = ledger.swap_full || transfers.store_fails();
+            let swap_full = full && ledger.pages.queued(Queue::Inactive) > 0;
+            ledger.actions.push_back(Action::Exhausted { swap_full });
+        }
+    }
+
+    /// Moves clean pages from behind dirty ones to the cache. Whether there were any.
+    fn sort_out_clean(&mut self, ledger: &mut Ledger) -> bool {
+        let mut found = false;
+        for _ in 0..ledger.pages.queued(Queue::Inactive) {
+            let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
+                break;
+            };
+            if ledger.pages.has(id, DIRTY) {
+                self.reclaim.not_written(&mut ledger.pages, id);
+            } else {
+                self.reclaim.cleaned(&mut ledger.pages, id);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Time passed: what was refused may be tried again, a part of it at a time, because refusals
+    /// cost time too. All of it when somebody waits.
+    pub fn tick(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        (self.search, self.served) = (Search::Idle, false);
+        transfers.try_store_again();
+        let refused = ledger.pages.queued(Queue::Refused);
+        let again = if ledger.waits.frames() == 0 {
+            refused.min(ledger.limits.detach_batch.max(refused / 64))
+        } else {
+            refused
+        };
+        for _ in 0..again {
+            let id = ledger.pages.head(Queue::Refused).expect("counted");
+            ledger.pages.unqueue(id);
+            self.reclaim.mapped(&mut ledger.pages, id, Mapped::Refused);
+        }
+        // With nothing to write to, a lowered limit is reached by dropping what is clean.
+        let over = ledger.frames_used() > ledger.limits.frames;
+        if over && at_rest(ledger) && !transfers.may_write(ledger) {
+            let batch = ledger.limits.detach_batch;
+            let _ = self.sort_out_clean(ledger) || self.detach_oldest(ledger, batch);
+        }
+    }
+
+    /// After the limit was lowered: gives frames back as fast as pages become clean.
+    fn shrink(&mut self, ledger: &mut Ledger) {
+        let over = over_limit(ledger);
+        if over > 0 {
+            self.release_clean(ledger, over);
+        }
+    }
+
+    fn detach_victims(&mut self, ledger: &mut Ledger) {
+        let batch = batch(ledger);
+        let due = self.pace.victims.max(needed(ledger, batch));
+        if due < batch {
+            return;
+        }
+        let staged = [State::Staged, State::Writing].map(|s| ledger.pages.count(s));
+        let have = ledger.limits.frames + staged.iter().sum::<usize>();
+        // Where most frames cannot be had, pages in the others must not leave before they were used.
+        let held = ledger.pages.queued(Queue::Refused) + ledger.pages.count(State::Reading);
+        let limits = ledger.limits;
+        let low = (limits.staged_low).min(limits.frames.saturating_sub(held) / 2);
+        let wanted = ledger.frames_used() + low + ledger.waits.frames();
+        if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
+            return;
+        }
+        let most = (wanted - have).max(batch).min(due);
+        self.pace.detached(most);
+        self.detach_oldest(ledger, most);
+    }
+
+    /// Detaches up to `most` victims. False if there is none.
+    fn detach_oldest(&mut self, ledger: &mut Ledger, most: usize) -> bool {
+        let mut left = most.min(ledger.pages.queued(Queue::Active));
+        let mut run: Option<PageRange> = None;
+        while left > 0 {
+            let Some(id) = self.reclaim.victim(&mut ledger.pages) else {
+                break;
+            };
+            ledger.pages.advance(id, State::Resident, State::Detaching);
+            let page = ledger.pages.number(id);
+            if let Some(full) = extend(&mut run, page) {
+                detach(ledger, full);
+            }
+            left -= 1;
+        }
+        if let Some(last) = run {
+            detach(ledger, last);
+        }
+        run.is_some()
+    }
+
+    /// Pages out from the inactive queue's head until enough pages are clean.
+    fn page_out_scan(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        let wanted = ledger.limits.clean_low + over_limit(ledger) + ledger.waits.frames();
+        if nearly_free(ledger) >= wanted || !transfers.may_begin_write(ledger) {
+            return;
+        }
+        let chunk = transfers.chunk_pages() as usize;
+        let due = self.pace.writes.max(needed(ledger, chunk));
+        if due < write_due(ledger, transfers) || ledger.slots.available() == 0 {
+            return;
+        }
+        let enough = (wanted + chunk).min(nearly_free(ledger) + due);
+        let mut looks = ledger.pages.queued(Queue::Inactive);
+        let mut collected = 0;
+        while looks > 0 && nearly_free(ledger) + collected < enough && transfers.may_write(ledger) {
+            looks -= 1;
+            let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
+                break;
+            };
+            if !ledger.pages.has(id, DIRTY) {
+                self.reclaim.cleaned(&mut ledger.pages, id);
+                continue;
+            }
+            collected += transfers.collect(ledger, self, id);
+        }
+        self.pace.written(collected);
+        transfers.finish(ledger, self);
+    }
+}
+
+/// Frames above the limit, after it was lowered.
+fn over_limit(ledger: &Ledger) -> usize {
+    ledger.frames_used().saturating_sub(ledger.limits.frames)
+}
+
+/// Victims of one scan.
+fn batch(ledger: &Ledger) -> usize {
+    let half = ledger.pages.queued(Queue::Active) / 2;
+    ledger.limits.detach_batch.min(half)
+}
+
+/// As many writes must be due before any is begun.
+fn write_due(ledger: &Ledger, transfers: &Transfers) -> usize {
+    (transfers.chunk_pages() as usize).min(ledger.limits.staged_low)
+}
+
+/// Nothing is under way from which frames could come.
+fn at_rest(ledger: &Ledger) -> bool {
+    ledger.ops.unanswered() == 0 && !ledger.growing
+}
+
+/// Pages that must go, whatever was earned: `batch` beyond those over the limit when there are
+/// any, or when somebody waits for a frame.
+fn needed(ledger: &Ledger, batch: usize) -> usize {
+    let over = over_limit(ledger);
+    let urgent = over > 0 || ledger.waits.frames() > 0;
+    if urgent { over + batch } else { 0 }
+}
+
+fn nearly_free(ledger: &Ledger) -> usize {
+    ledger.frames_free() + ledger.pages.queued(Queue::Cache) + ledger.pages.count(State::Writing)
+}
+
+fn detach(ledger: &mut Ledger, run: PageRange) {
+    let id = ledger.start(Kind::Detach, run);
+    let absent_below = ledger.absent_below(run);
+    ledger.actions.push_back(Action::Detach {
+        id,
+        run,
+        absent_below,
+    });
+}

@@ -1,0 +1,207 @@
+//! Pages come back from their slots: the one that is awaited, and those that read-ahead names.
+
+use super::Transfers;
+use crate::contract::{ActionId, PageOutcome, Refusal, Source};
+use crate::page::{DIRTY, PageId, READ_AHEAD, State};
+use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
+use crate::pager::view::all_paged_out;
+use crate::pager::waits::Demand;
+use crate::pager::watermarks::eviction::Eviction;
+use crate::pager::watermarks::rescue::Rescue;
+use crate::readahead::{Arrival, clip};
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+
+impl Transfers {
+    /// A major fault: reads the window that read-ahead chooses.
+    pub fn page_in(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        id: PageId,
+        demand: &Demand,
+    ) {
+        if eviction.room(ledger, 1) == 0 {
+            return ledger.wait_for_frame(demand);
+        }
+        ledger.stats.major_faults += 1;
+        ledger.objects.of(demand.page).major_faults += 1;
+        let fault = ledger.touch(id, demand.source);
+        let slot = fault.slot;
+        let verdict = ledger.ahead.missed(demand.page);
+        ledger.judge(verdict);
+        let window = ledger.ahead.window(&fault, &ledger.pages);
+        ledger.stats.windows.count(window.size);
+        let window = ledger.ahead.cut(window, &fault, &ledger.pages);
+        let frames = eviction.room_to_spare(ledger, window.now.slots as usize);
+        let frames = frames.max(1) as u32;
+        ledger.waits.for_page(demand.page, demand.waiter);
+        let run = clip(window.now, slot, frames, window.downward);
+        self.read_demanded(ledger, eviction, run, slot, id);
+        for &run in window.rest.as_slice() {
+            read_behind(ledger, eviction, run);
+        }
+        if let Some(next) = window.behind {
+            read_behind(ledger, eviction, next);
+        }
+    }
+
+    /// Reads `window` for page `id` in `slot`: at once, or that page first and the rest behind it.
+    fn read_demanded(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        window: SlotRange,
+        slot: SlotNo,
+        id: PageId,
+    ) {
+        let demanded = Some((slot, id));
+        if self.demand_first == 0 || window.slots < self.demand_first.max(2) {
+            return read(ledger, eviction, window, demanded);
+        }
+        read(ledger, eviction, SlotRange::new(slot, 1), demanded);
+        let above = SlotRange::new(SlotNo(slot.0 + 1), window.end().0 - slot.0 - 1);
+        let below = SlotRange::new(window.start, slot.0 - window.start.0);
+        for rest in [above, below] {
+            if rest.slots > 0 {
+                read(ledger, eviction, rest, None);
+            }
+        }
+    }
+
+    /// If read-ahead brought the page, its stream goes on. Whether the page was sampled.
+    pub fn hit(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        id: PageId,
+        source: Source,
+    ) -> bool {
+        let Some(touch) = ledger.wanted(id, source) else {
+            return false;
+        };
+        let verdict = ledger.ahead.hit(&touch);
+        ledger.judge(verdict);
+        let next = ledger.ahead.behind(&touch, &ledger.pages);
+        let next = next.and_then(|next| ledger.ahead.cut_behind(next, touch.page, &ledger.pages));
+        if let Some(next) = next {
+            read_behind(ledger, eviction, next);
+        }
+        verdict.is_some()
+    }
+
+    /// Pages were read; a damaged one is as good as unread. Without `outcomes` all are intact.
+    pub fn paged_in(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        rescue: &Rescue,
+        op: ActionId,
+        outcomes: Option<&[PageOutcome]>,
+    ) {
+        let count = ledger.ops[op].count();
+        assert!(
+            outcomes.is_none_or(|outcomes| outcomes.len() == count),
+            "one outcome a page"
+        );
+        let mut awaited = count;
+        for at in 0..count {
+            let (id, page) = ledger.ops[op].page(at);
+            match outcomes.map_or(PageOutcome::Done, |outcomes| outcomes[at]) {
+                PageOutcome::Done => {}
+                PageOutcome::Refused(Refusal::Damaged) => {
+                    ledger.stats.checksum_errors += 1;
+                    let tries = ledger.ops[op].tries;
+                    ledger.read_again(id, tries);
+                    continue;
+                }
+                outcome => panic!("a page-in was answered by {outcome:?}"),
+            }
+            let entry = ledger.pages.advance(id, State::Reading, State::Staged);
+            entry.set_flag(DIRTY, false);
+            if ledger.is_awaited(page) {
+                awaited = awaited.min(at);
+            } else {
+                // A demanded page whose waiter left is a page like any other.
+                eviction.park(ledger, id, true);
+            }
+        }
+        if awaited < count
+            && let Some(governor) = &mut ledger.ahead.governor
+        {
+            let took = ledger.now.0 - ledger.ops[op].began.0;
+            governor.read_took(count as u32, Nanos(took));
+        }
+        for at in awaited..count {
+            let (id, page) = ledger.ops[op].page(at);
+            if ledger.is_awaited(page) && ledger.pages.state(id) == State::Staged {
+                // Not beyond this read: the first touch of the next window is what keeps its
+                // stream going, and must be seen.
+                let (below, above) = match ledger.ahead.arrival {
+                    Arrival::Mapped => neighbours(ledger.ops[op].pages(), at),
+                    Arrival::Staged => (0, 0),
+                };
+                rescue.map_within(ledger, id, below, above, false);
+            }
+        }
+    }
+}
+
+/// Reads slots nobody waits for yet, if frames are plentiful.
+fn read_behind(ledger: &mut Ledger, eviction: &mut Eviction, slots: SlotRange) {
+    let frames = eviction.room_to_spare(ledger, slots.slots as usize);
+    let all_out = all_paged_out(&ledger.pages, slots);
+    if slots.slots > 0 && frames >= slots.slots as usize && all_out {
+        read(ledger, eviction, slots, None);
+    }
+}
+
+/// Reads `slots`, one of them for somebody who waits.
+fn read(
+    ledger: &mut Ledger,
+    eviction: &mut Eviction,
+    slots: SlotRange,
+    demanded: Option<(SlotNo, PageId)>,
+) {
+    let op = ledger.start(Kind::PageIn, PageRange::new(PageNo::from_raw(0), 0));
+    for slot in slots.iter() {
+        let asked = demanded.filter(|asked| asked.0 == slot);
+        let found = asked.map(|asked| asked.1);
+        let found = found.or_else(|| ledger.pages.in_slot(slot));
+        let id = found.expect("read-ahead named an empty slot");
+        let entry = ledger.pages.advance(id, State::PagedOut, State::Reading);
+        entry.set_flag(READ_AHEAD, asked.is_none());
+        let page = ledger.pages.number(id);
+        ledger.objects.read(page, asked.is_some());
+        if let Some(governor) = &mut ledger.ahead.governor {
+            governor.returns(page);
+        }
+        ledger.ops[op].add(id, page);
+        ledger.ops[op].must_have(ledger.pages.hash(id));
+    }
+    eviction.took_frames(ledger, slots.slots as usize);
+    ledger.page_in(op, slots);
+    let ahead = slots.slots - u32::from(demanded.is_some());
+    ledger.stats.page_ins += u64::from(slots.slots);
+    ledger.stats.read_ahead += u64::from(ahead);
+    if let Some(governor) = &mut ledger.ahead.governor {
+        let (_, first) = ledger.ops[op].page(0);
+        governor.reads(first, slots, ahead);
+    }
+}
+
+/// How many neighbours below and above `pages[at]` were read with it, in page order.
+fn neighbours(pages: &[PageNo], at: usize) -> (u64, u64) {
+    let run = |mut at: usize, step: isize, by: u64| {
+        let mut count = 0;
+        while let Some(&next) = at.checked_add_signed(step).and_then(|i| pages.get(i))
+            && next.raw() == pages[at].raw().wrapping_add(by)
+        {
+            (at, count) = (at.wrapping_add_signed(step), count + 1);
+        }
+        count
+    };
+    let below = run(at, -1, u64::MAX).max(run(at, 1, u64::MAX));
+    let above = run(at, 1, 1).max(run(at, -1, 1));
+    (below, above)
+}
