@@ -8,6 +8,7 @@ mod markdown;
 mod policies;
 mod sizes;
 mod tree;
+mod types;
 mod unsafe_code;
 mod words;
 
@@ -51,6 +52,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe code is where it belongs", unsafe_code::check),
     ("files have at most 600 lines", sizes::files),
     ("functions have at most 70 lines", sizes::functions),
+    ("types have at most 40 methods", types::methods),
+    ("types have at most 20 fields", types::fields),
     (
         "policies name no thread, lock, file, system call or clock",
         policies::check,

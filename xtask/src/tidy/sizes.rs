@@ -79,7 +79,7 @@ fn functions_of(file: &Source) -> Vec<Function> {
 }
 
 /// The name, if a function begins on this line of code.
-fn function_name(line: &str) -> Option<&str> {
+pub(super) fn function_name(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("fn ")?;
     const QUALIFIERS: &[&str] = &["pub", "const", "async", "unsafe", "extern", "default"];
     let qualifies =
