@@ -63,6 +63,16 @@ fn options() {
         &["lifo", "mclustering", "moc"],
     );
     refused(
+        &run_with(&with("--reclaim", "bsd-6.2")),
+        64,
+        &["referenced bits", "s3-fifo"],
+    );
+    refused(
+        &run_with(&with("--reclaim", "s3-fifo:small=100")),
+        64,
+        &["small", "'100'", "1 to 99"],
+    );
+    refused(
         &run_with(&with("--readahead", "psychic")),
         64,
         &["psychic", "linux-slot"],

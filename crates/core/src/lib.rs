@@ -15,6 +15,7 @@ pub mod pager;
 pub mod readahead;
 pub mod reclaim;
 pub mod record;
+pub mod settings;
 pub mod slot_pool;
 pub mod slots;
 pub mod stats;

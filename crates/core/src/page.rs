@@ -2,7 +2,7 @@
 //!
 //! A page in memory occupies one frame in every state but Untouched, `PagedOut` and Poisoned.
 //!
-//! Memory: a leaf describes 64 neighbouring pages in 26 bytes each and 16 for all; the directory adds at most
+//! Memory: a leaf describes 64 neighbouring pages in 26 bytes each and 17 for all; the directory adds at most
 //! a byte and the way from a slot to its page one byte a slot: below 32 bytes a touched page when
 //! neighbours are touched, slots being up to twice the pages. Bits add 0.75 bytes, a daemon's ages 1 byte; a body without bits pays for neither. Pages
 //! that were never touched have no entry.
@@ -39,6 +39,12 @@ pub struct PageId(u32);
 impl PageId {
     /// "No page".
     pub const NONE: Self = Self(u32::MAX);
+
+    /// Below [`Pages::ids`], for a table beside the pages; used again when the page is forgotten.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
 
     const fn leaf(self) -> usize {
         (self.0 >> LEAF_SHIFT) as usize
@@ -130,10 +136,14 @@ fn forbidden(id: PageId, from: State, to: State) -> ! {
     panic!("{id:?}: {from:?} cannot become {to:?}");
 }
 
-/// Which pages a leaf describes.
+/// Which pages a leaf describes, and what is kept of them in bits. Without padding.
+#[repr(C, packed)]
 struct Leaf {
     base: u64,
-    used: u32,
+    /// See [`Pages::set_read`].
+    read: u64,
+    /// Of its pages, 0 to 64.
+    used: u8,
 }
 
 /// All touched pages, found by number in constant expected time.
@@ -147,7 +157,7 @@ pub struct Pages {
     made: usize,
     free: Vec<u32>,
     directory: Directory,
-    queues: [Ends; 4],
+    queues: [Ends; 5],
     /// The page behind the place that is kept on the inactive queue.
     place: PageId,
     place_at_end: bool,
@@ -180,7 +190,7 @@ impl Pages {
             made: 0,
             free: Vec::new(),
             directory: Directory::new(),
-            queues: [ends; 4],
+            queues: [ends; 5],
             place: PageId::NONE,
             place_at_end: false,
             counts: [0; STATES],
@@ -314,7 +324,11 @@ impl Pages {
             let leaf = u32::try_from(self.made).expect("fewer than 2^26 leaves");
             let slab = self.made / SLAB_LEAVES;
             self.slabs[slab].extend([Entry::UNTOUCHED; LEAF_PAGES]);
-            self.leaves[slab].push(Leaf { base, used: 0 });
+            self.leaves[slab].push(Leaf {
+                base,
+                used: 0,
+                read: 0,
+            });
             self.made += 1;
             leaf
         });
@@ -336,11 +350,32 @@ impl Pages {
         *self.put_state(id, from, State::Untouched) = Entry::UNTOUCHED;
         let leaf = self.leaf_mut(id.leaf());
         leaf.used -= 1;
+        leaf.read &= !(1 << id.offset());
         if leaf.used == 0 {
-            let base = core::mem::replace(&mut leaf.base, u64::MAX);
+            let base = leaf.base;
+            leaf.base = u64::MAX;
             self.directory.remove(base);
             self.free.push(id.leaf() as u32);
         }
+    }
+
+    /// Whether the page came from its slot and was not mapped since.
+    #[must_use]
+    pub fn is_read(&self, id: PageId) -> bool {
+        self.leaf(id.leaf()).read >> id.offset() & 1 != 0
+    }
+
+    /// Says so.
+    #[inline]
+    pub fn set_read(&mut self, id: PageId, on: bool) {
+        let leaf = self.leaf_mut(id.leaf());
+        leaf.read = leaf.read & !(1 << id.offset()) | u64::from(on) << id.offset();
+    }
+
+    /// Above every [`PageId::index`], until the next [`Self::reserve`].
+    #[must_use]
+    pub fn ids(&self) -> usize {
+        self.slabs.len() * SLAB_PAGES
     }
 
     /// The page's number.
@@ -484,7 +519,7 @@ impl Pages {
                 .filter_map(|base| self.directory.get(base))
                 .for_each(&mut in_leaf);
         } else {
-            let inside = |l: &Leaf| l.used > 0 && (first..=last).contains(&l.base);
+            let inside = |l: &Leaf| l.used > 0 && (first..=last).contains(&{ l.base });
             (0..self.made)
                 .filter(|&l| inside(self.leaf(l)))
                 .for_each(|l| in_leaf(l as u32));

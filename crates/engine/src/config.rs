@@ -8,6 +8,7 @@
 //! | `OUTPAGE_MEMORY` | `--memory` | size; without it the shim does nothing |
 //! | `OUTPAGE_SWAP` | `--swap` | directory of the swap file; `/var/tmp` |
 //! | `OUTPAGE_SWAP_CAP` | `--swap-cap` | size; by default the larger of 4 GiB and 8 times the memory |
+//! | `OUTPAGE_RECLAIM` | `--reclaim` | a reclaim policy and settings, as in `s3-fifo:small=20` |
 //! | `OUTPAGE_PAGEOUT` | `--pageout` | name of a page-out policy |
 //! | `OUTPAGE_READAHEAD` | `--readahead` | a read-ahead policy and settings, as in `asp:window=8,max=32` |
 //! | `OUTPAGE_SLOTS` | `--slots` | name of a slot allocator |
@@ -27,14 +28,16 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
+use outpage_core::reclaim;
+
 mod names;
 mod readahead;
 mod size;
 
 use names::unknown;
 pub use names::{
-    pageout_names, pageout_table, parse_chunk, parse_pageout, parse_slots, parse_window,
-    slots_names, slots_table,
+    pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
+    parse_window, reclaim_table, slots_names, slots_table,
 };
 pub use readahead::{ReadAhead, readahead_table};
 pub use size::{SizeError, format_size, parse_size};
@@ -237,6 +240,8 @@ pub struct Config {
     pub swap_dir: PathBuf,
     /// Most the swap file may hold, in bytes; `None`: [`Config::swap_cap_bytes`] decides.
     pub swap_cap: Option<u64>,
+    /// Which pages leave, and what is set of it.
+    pub reclaim: reclaim::Choice,
     /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
     pub pageout: &'static str,
     /// Read-ahead policy and its settings.
@@ -275,6 +280,7 @@ impl Config {
             memory_bytes,
             swap_dir: PathBuf::from(DEFAULT_SWAP_DIR),
             swap_cap: None,
+            reclaim: reclaim::Choice::default(),
             pageout: DEFAULT_PAGEOUT,
             readahead: ReadAhead::plain(DEFAULT_READAHEAD),
             slots: DEFAULT_SLOTS,
@@ -313,6 +319,7 @@ impl Config {
         let mut vars = vec![
             ("OUTPAGE_MEMORY", self.memory_bytes.to_string().into()),
             ("OUTPAGE_SWAP", self.swap_dir.clone().into_os_string()),
+            ("OUTPAGE_RECLAIM", self.reclaim.to_string().into()),
             ("OUTPAGE_PAGEOUT", self.pageout.into()),
             ("OUTPAGE_READAHEAD", self.readahead.to_string().into()),
             ("OUTPAGE_SLOTS", self.slots.into()),
@@ -364,6 +371,7 @@ impl Config {
         config.stats = path("OUTPAGE_STATS");
         config.record = path("OUTPAGE_RECORD");
         config.swap_cap = text_var(&var, "OUTPAGE_SWAP_CAP", parse_swap_cap)?;
+        config.reclaim = text_var(&var, "OUTPAGE_RECLAIM", parse_reclaim)?.unwrap_or_default();
         if let Some(name) = text_var(&var, "OUTPAGE_PAGEOUT", parse_pageout)? {
             config.pageout = name;
         }
@@ -479,6 +487,7 @@ mod tests {
             memory_bytes: 300 << 20,
             swap_dir: "/var/lib/swap".into(),
             swap_cap: Some(9 << 30),
+            reclaim: parse_reclaim("two-queue:in=30").unwrap(),
             pageout: pageout_names()[0],
             readahead: ReadAhead::plain("none"),
             slots: slots_names()[0],

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Pager;
 use outpage_core::record::Header;
-use outpage_core::{pageout, readahead, reclaim};
+use outpage_core::{pageout, readahead};
 use outpage_store::{
     Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, Store,
     SwapFile, SwapFileError,
@@ -474,9 +474,9 @@ const ZERO_AROUND: u32 = 64;
 const RESCUE_AROUND: u32 = 8;
 
 /// What the pager is made of.
-fn header(config: &Config, slots_max: u32) -> Header<'static> {
+fn header<'a>(config: &Config, reclaim: &'a str, slots_max: u32) -> Header<'a> {
     Header {
-        reclaim: reclaim::REGISTRY[0].name,
+        reclaim,
         pageout: config.pageout,
         pageout_params: pageout::Params {
             buffer_pages: chunk_pages(config),
@@ -496,7 +496,8 @@ fn header(config: &Config, slots_max: u32) -> Header<'static> {
 }
 
 fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
-    let header = header(config, slots_max);
+    let reclaim = config.reclaim.to_string();
+    let header = header(config, &reclaim, slots_max);
     let setup = header
         .setup()
         .expect("names and parameters were checked when they were parsed");

@@ -202,7 +202,7 @@ fn names_that_there_are_not_are_refused_with_those_there_are() {
     assert!(unknown.to_string().contains("elevator"), "{unknown}");
     let unknown = refused(|s| s.policies.pageout = "mco".to_owned());
     assert!(unknown.to_string().contains("moc"), "{unknown}");
-    let unknown = refused(|s| s.policies.reclaim = "fifo".to_owned());
+    let unknown = refused(|s| s.policies.reclaim = "lifo".to_owned());
     assert!(unknown.to_string().contains("second-chance"), "{unknown}");
     let small = refused(|s| s.frames = 10);
     assert!(small.to_string().contains("at least 256"), "{small}");

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use outpage_core::reclaim;
 use outpage_engine::config::{
     self, ClusterWindow, Config, Encrypt, Mechanism, ReadAhead, StoreFaults, StoreKind,
 };
@@ -22,6 +23,9 @@ pub struct Args {
     /// Most that the swap file may hold [default: the larger of 4G and 8 times the memory, as far as the disk has room]
     #[arg(long, value_name = "SIZE", value_parser = config::parse_swap_cap)]
     swap_cap: Option<u64>,
+    /// Which pages leave
+    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]", value_parser = config::parse_reclaim, long_help = policies("Which pages leave, with the settings of each", config::reclaim_table()))]
+    reclaim: Option<reclaim::Choice>,
     /// How pages are grouped for writing
     #[arg(long, value_name = "NAME", value_parser = config::parse_pageout, long_help = policies("How pages are grouped for writing", config::pageout_table()))]
     pageout: Option<&'static str>,
@@ -105,6 +109,7 @@ impl Args {
                 )
             })?;
         set(&mut config.swap_dir, self.swap.clone());
+        set(&mut config.reclaim, self.reclaim);
         set(&mut config.pageout, self.pageout);
         set(&mut config.slots, self.slots);
         set(&mut config.readahead, self.readahead.clone());

@@ -106,7 +106,7 @@ impl Outcome {
             )
         });
         let text = format!(
-            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {})\n",
+            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {}, reclaim {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
@@ -117,6 +117,7 @@ impl Outcome {
             },
             config.pageout,
             config.readahead,
+            config.reclaim,
         );
         self.rows().into_iter().chain(not_paged).fold(text, row)
     }

@@ -34,7 +34,7 @@ pub struct Machine {
     /// A whole set of policies: live, linux, bsd-6.2 or bsd-8.2 [default: live]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub system: Vec<String>,
-    /// Which pages leave [default: the system's]
+    /// Which pages leave, with settings as in s3-fifo:small=20 [default: the system's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub reclaim: Vec<String>,
     /// How pages are grouped for writing [default: the system's]
@@ -137,7 +137,7 @@ impl Machine {
             v.clone_into(field(s));
             Ok(())
         };
-        jobs = cross(jobs, &self.reclaim, |j, v| {
+        jobs = cross(jobs, &with_settings(&self.reclaim), |j, v| {
             named(&mut j.setup, |s| &mut s.policies.reclaim, v)
         })?;
         jobs = cross(jobs, &self.pageout, |j, v| {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::rc::Rc;
 
+use outpage_core::reclaim;
 use outpage_core::record::{Unreadable, Why};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, ReadAhead, format_size};
@@ -50,6 +51,9 @@ pub struct Options {
     /// How pages leave the program: auto, move, write-protect
     #[arg(long, value_name = "NAME", default_value = Mechanism::Auto.name())]
     mechanism: Mechanism,
+    /// With --log or --events: which pages leave
+    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]", value_parser = config::parse_reclaim)]
+    reclaim: Option<reclaim::Choice>,
     /// With --log or --events: how pages are grouped for writing
     #[arg(long, value_name = "NAME", value_parser = config::parse_pageout)]
     pageout: Option<&'static str>,
@@ -76,9 +80,9 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
     if options.log || options.events.is_some() {
         return log(options, device);
     }
-    let policy = options.pageout.or(options.slots);
-    if policy.is_some() || options.readahead.is_some() {
-        let text = "--pageout, --readahead and --slots need --log or --events: a trace of references does not depend on them";
+    let policy = options.pageout.or(options.slots).is_some();
+    if policy || options.readahead.is_some() || options.reclaim.is_some() {
+        let text = "--reclaim, --pageout, --readahead and --slots need --log or --events: a trace of references does not depend on them";
         return Err(CliError::new(code::USAGE, text));
     }
     let memory = options.memory.unwrap_or(config::MIN_LIMIT);
@@ -362,6 +366,7 @@ fn error_table(fine: &PageString, coarse: &PageString, resident: u64) -> String 
 /// Keeps the event logs, or charts them.
 fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> {
     let mut config = base(options, options.memory.unwrap_or(LOG_MEMORY));
+    config.reclaim = options.reclaim.unwrap_or(config.reclaim);
     config.pageout = options.pageout.unwrap_or(config.pageout);
     config.readahead = options.readahead.clone().unwrap_or(config.readahead);
     config.slots = options.slots.unwrap_or(config.slots);

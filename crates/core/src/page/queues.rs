@@ -16,6 +16,8 @@ pub enum Queue {
     Cache,
     /// Mapped pages that could not be detached: no victims for a while.
     Refused,
+    /// Mapped pages too, for reclaim policies that keep two queues of them. Not under a daemon.
+    Second,
 }
 
 const QUEUE_SHIFT: u32 = 5;
@@ -29,6 +31,7 @@ impl Queue {
             2 => Self::Inactive,
             3 => Self::Cache,
             4 => Self::Refused,
+            5 => Self::Second,
             _ => Self::None,
         }
     }

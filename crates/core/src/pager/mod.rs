@@ -92,15 +92,21 @@ pub struct Place {
 }
 
 /// Who decides when: chosen once, by the reclaim policy.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a program has one pager, and the usual driver lies next to its ledger"
-)]
 enum Driver {
     /// Watermarks, after every event.
     Watermarks(Watermarks),
     /// A daemon that is woken.
     Daemon(PageDaemon),
+}
+
+impl Driver {
+    fn replenish(&mut self, pages: &Pages) {
+        match self {
+            Self::Watermarks(driver) => driver.replenish(pages),
+            // It remembers nothing beside the pages.
+            Self::Daemon(_) => {}
+        }
+    }
 }
 
 /// The brain. Deterministic: equal events give equal actions.
@@ -123,7 +129,7 @@ impl Pager {
         );
         let limits = Limits::new(setup.frames, setup.pageout.buffer_pages() as usize);
         let slots = SlotPool::new(setup.slots_max, setup.slots);
-        let (driver, ahead) = match setup.reclaim {
+        let (mut driver, ahead) = match setup.reclaim {
             Policy::Driven(reclaim) => {
                 let manner = setup.readahead.manner();
                 let around = Around {
@@ -144,10 +150,9 @@ impl Pager {
         } else {
             Pages::new()
         };
-        Self {
-            ledger: Ledger::new(pages, slots, ahead, limits),
-            driver,
-        }
+        let ledger = Ledger::new(pages, slots, ahead, limits);
+        driver.replenish(&ledger.pages);
+        Self { ledger, driver }
     }
 
     /// Takes in what happened at `now`; what follows from it comes out of [`Self::poll_action`].
@@ -238,6 +243,7 @@ impl Pager {
     /// 64 leaves (4096 neighbouring pages) after it.
     pub fn replenish(&mut self) {
         self.ledger.pages.reserve(64);
+        self.driver.replenish(&self.ledger.pages);
     }
 
     /// Unanswered actions.

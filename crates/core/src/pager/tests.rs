@@ -19,7 +19,7 @@ fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pa
     let pageout = pageout::find(pageout).expect("registered");
     let readahead = readahead::find(readahead).expect("registered");
     Pager::new(Setup {
-        reclaim: (reclaim::REGISTRY[0].build)(),
+        reclaim: reclaim::Choice::default().build(),
         pageout: (pageout.build)(pageout.params()),
         readahead: (readahead.build)(readahead.params_for(FRAMES)),
         slots: slots::find(slots).expect("registered").build,

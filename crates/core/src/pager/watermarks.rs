@@ -21,6 +21,7 @@ use super::range::Ranges;
 use super::waits::Demand;
 use crate::contract::{ActionId, Event, Outcome};
 use crate::limits::Limits;
+use crate::page::Pages;
 use crate::pageout::PageOut;
 use crate::readahead::Manner;
 use crate::reclaim::Reclaim;
@@ -59,6 +60,11 @@ impl Watermarks {
             transfers: Transfers::new(pageout, manner.demand_first),
             ranges: Ranges::new(),
         }
+    }
+
+    /// Makes room for what is remembered of the pages that there is room for; away from the fault path.
+    pub fn replenish(&mut self, pages: &Pages) {
+        self.eviction.reclaim.reserve(pages.ids());
     }
 
     /// Takes in what happened, and does what follows from it.

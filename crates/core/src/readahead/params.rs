@@ -2,10 +2,10 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::refused::Refused;
 use super::{Entry, Touch, find};
+pub use crate::settings::Allowed;
 
 /// The most slots that a window can have.
 pub(super) const MAX_SLOTS: usize = 256;
@@ -185,43 +185,6 @@ impl Params {
 impl Default for Params {
     fn default() -> Self {
         Self::DEFAULT
-    }
-}
-
-/// The values of a setting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Allowed {
-    /// From the first to the second, both included.
-    Numbers(u32, u32),
-    /// One of these; its index is the number behind it.
-    Words(&'static [&'static str]),
-}
-
-impl Allowed {
-    const fn hold(self, number: u32) -> bool {
-        match self {
-            Self::Numbers(least, most) => least <= number && number <= most,
-            Self::Words(words) => (number as usize) < words.len(),
-        }
-    }
-
-    fn read(self, text: &str) -> Option<u32> {
-        match self {
-            Self::Numbers(..) => text.parse().ok().filter(|&number| self.hold(number)),
-            Self::Words(words) => words
-                .iter()
-                .position(|word| *word == text)
-                .map(|at| at as u32),
-        }
-    }
-}
-
-impl fmt::Display for Allowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Numbers(least, most) => write!(f, "{least} to {most}"),
-            Self::Words(words) => f.write_str(&words.join(", ")),
-        }
     }
 }
 

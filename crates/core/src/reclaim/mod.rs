@@ -1,51 +1,102 @@
 //! Which pages leave: the policies of reclaim.
 //!
-//! A policy orders pages on the queues of [`Pages`]; the pager decides when and how many. A
-//! daemon ([`bsd`]) decides that by itself, as in the kernel that it comes from.
+//! The pager decides when victims are wanted and how many. A policy says which: it has the mapped pages on queues of its own
+//! ([`Queue::Active`] and [`Queue::Second`], or what it likes), and remembers of those that left what it likes. What lies between, staged pages
+//! that wait for page-out or are clean, is the same for all unless a policy says otherwise. A daemon ([`bsd`]) decides when by itself too, as in
+//! the kernel that it comes from.
 
 use alloc::boxed::Box;
+use core::fmt;
 
 use crate::contract::Body;
-use crate::page::{PageId, Pages};
+use crate::page::{DIRTY, PageId, Pages, Queue};
+use crate::settings::{Setting, Values, Wrong};
 
 pub mod bsd;
+mod fifo;
+mod marks;
+mod s3_fifo;
 mod second_chance;
+mod two_queue;
 
 pub use second_chance::SecondChance;
 
 /// How a page came to be mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mapped {
-    /// Zero-filled or found resident.
+    /// Zero-filled or found resident: what was known of a page of this id is another's.
     Fresh,
-    /// Read back from its slot.
+    /// Touched for the first time since it was read back from its slot.
     PagedIn,
-    /// Touched while it was staged.
+    /// Touched while it was staged: it was in use.
     Rescued,
+    /// With a neighbour that was touched. Nobody asked for it yet.
+    Along,
     /// Could not be detached a while ago; may be tried again.
     Refused,
 }
 
-/// A reclaim policy. Called with the page on no queue, unless said.
+/// A reclaim policy. Called with the page on no queue, unless said. Nothing here allocates but [`Self::reserve`].
 pub trait Reclaim: Send {
-    /// The name on the command line.
-    fn name(&self) -> &'static str;
-    /// The page is mapped from now on.
+    /// Room for what is remembered of pages whose [`PageId::index`] is below `ids`; away from the fault path.
+    fn reserve(&mut self, _ids: usize) {}
+
+    /// The page is mapped from now on: it is put on a queue of mapped pages.
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped);
-    /// The page was detached; dirty or clean is in its flags.
-    fn detached(&mut self, pages: &mut Pages, id: PageId);
-    /// The page came with a read-ahead and waits, clean, for its first touch.
-    fn read_ahead(&mut self, pages: &mut Pages, id: PageId);
-    /// The page is clean from now on.
-    fn cleaned(&mut self, pages: &mut Pages, id: PageId);
-    /// The page could not be written.
-    fn not_written(&mut self, pages: &mut Pages, id: PageId);
+
     /// The next victim to detach, taken off its queue.
     fn victim(&mut self, pages: &mut Pages) -> Option<PageId>;
+
+    /// How many pages [`Self::victim`] could name.
+    fn victims(&self, pages: &Pages) -> usize {
+        pages.queued(Queue::Active) + pages.queued(Queue::Second)
+    }
+
+    /// The page was detached; dirty or clean is in its flags.
+    fn detached(&mut self, pages: &mut Pages, id: PageId) {
+        pages.push(Queue::Inactive, id);
+    }
+
+    /// The page came with a read-ahead and waits, clean, for its first touch.
+    fn read_ahead(&mut self, pages: &mut Pages, id: PageId) {
+        pages.push(Queue::Inactive, id);
+    }
+
+    /// The page is clean from now on.
+    fn cleaned(&mut self, pages: &mut Pages, id: PageId) {
+        pages.push(Queue::Cache, id);
+    }
+
+    /// The page could not be written.
+    fn not_written(&mut self, pages: &mut Pages, id: PageId) {
+        pages.push(Queue::Inactive, id);
+    }
+
     /// The next staged page to page out or to clean, taken off its queue.
-    fn launder(&mut self, pages: &mut Pages) -> Option<PageId>;
-    /// The next clean page to free, taken off its queue.
-    fn release(&mut self, pages: &mut Pages) -> Option<PageId>;
+    fn launder(&mut self, pages: &mut Pages) -> Option<PageId> {
+        pages.pop(Queue::Inactive)
+    }
+
+    /// The next clean page to free, taken off its queue: the cache's oldest; clean inactive pages when the cache is
+    /// empty and they are next anyway.
+    fn release(&mut self, pages: &mut Pages) -> Option<PageId> {
+        if let Some(id) = pages.pop(Queue::Cache) {
+            return Some(id);
+        }
+        let head = pages.head(Queue::Inactive)?;
+        if pages.has(head, DIRTY) {
+            return None;
+        }
+        pages.pop(Queue::Inactive)
+    }
+
+    /// The page was mapped once, and its frame is given up: only its slot is left.
+    fn left(&mut self, _id: PageId) {}
+}
+
+/// `percent` of the frames in use, in frames.
+fn share(pages: &Pages, percent: u32) -> usize {
+    pages.framed() * percent as usize / 100
 }
 
 /// A policy, by who drives it.
@@ -65,6 +116,7 @@ impl Policy {
 }
 
 /// One policy of the registry.
+#[derive(Debug)]
 pub struct Entry {
     /// The name on the command line.
     pub name: &'static str,
@@ -74,38 +126,106 @@ pub struct Entry {
     pub source: &'static str,
     /// Whether it reads referenced bits: only for bodies that have them.
     pub needs_referenced: bool,
-    /// Makes one.
-    pub build: fn() -> Policy,
+    /// What can be set of it.
+    pub settings: &'static [Setting],
+    /// Makes one, of values of these settings.
+    pub build: fn(&Values) -> Policy,
 }
 
-/// Every reclaim policy.
+/// Every reclaim policy, the default first.
 pub static REGISTRY: &[Entry] = &[
-    Entry {
-        name: "second-chance",
-        summary: "FIFO of mapped pages; staged pages that are touched become active again",
-        source: "the two-list scheme of 4.4BSD, with staging in place of referenced bits",
-        needs_referenced: false,
-        build: || Policy::Driven(Box::new(SecondChance)),
-    },
-    Entry {
-        name: "bsd-6.2",
-        summary: "the page daemon of FreeBSD 6.2: four queues, passes, aged references",
-        source: "FreeBSD 6.2, vm_pageout.c; the baseline of MOC",
-        needs_referenced: true,
-        build: || Policy::Daemon(bsd::Params::new(bsd::Release::V6_2)),
-    },
-    Entry {
-        name: "bsd-8.2",
-        summary: "the page daemon of FreeBSD 8.2: as 6.2, with cached pages out of their objects",
-        source: "FreeBSD 8.2, vm_pageout.c; the baseline of mClustering",
-        needs_referenced: true,
-        build: || Policy::Daemon(bsd::Params::new(bsd::Release::V8_2)),
-    },
+    second_chance::ENTRY,
+    fifo::ENTRY,
+    s3_fifo::ENTRY,
+    two_queue::ENTRY,
+    bsd::ENTRY_6_2,
+    bsd::ENTRY_8_2,
 ];
 
+/// A policy with what was set of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    entry: &'static Entry,
+    values: Values,
+}
+
+impl Choice {
+    /// Reads a name and settings, as in `s3-fifo:small=20`.
+    ///
+    /// # Errors
+    /// When there is no such policy, it needs what `body` does not have, or a setting is wrong.
+    pub fn parse(text: &str, body: Body) -> Result<Self, Refused<'_>> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let entry = find_for(name.trim(), body).map_err(Refused::Policy)?;
+        let values = Values::parse(entry.settings, settings);
+        values
+            .map(|values| Self { entry, values })
+            .map_err(|wrong| Refused::Setting(entry.name, wrong))
+    }
+
+    /// The policy's entry.
+    #[must_use]
+    pub const fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// Makes one.
+    #[must_use]
+    pub fn build(&self) -> Policy {
+        (self.entry.build)(&self.values)
+    }
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            entry: &REGISTRY[0],
+            values: Values::defaults(REGISTRY[0].settings),
+        }
+    }
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        self.entry.name == other.entry.name && self.values == other.values
+    }
+}
+
+impl Eq for Choice {}
+
+/// As [`Choice::parse`] reads it.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry.name)?;
+        if self.values == Values::defaults(self.entry.settings) {
+            return Ok(());
+        }
+        write!(f, ":{}", self.values)
+    }
+}
+
+/// Why a policy cannot be had as it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused<'a> {
+    /// There is none of that name for this body.
+    Policy(NotOffered<'a>),
+    /// Something cannot be set of the policy of this name.
+    Setting(&'static str, Wrong),
+}
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(why) => why.fmt(f),
+            Self::Setting(name, wrong) => write!(f, "reclaim policy {name}: {wrong}"),
+        }
+    }
+}
+
+impl core::error::Error for Refused<'_> {}
+
 /// The policy called `name`.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static Entry> {
+fn find(name: &str) -> Option<&'static Entry> {
     REGISTRY.iter().find(|entry| entry.name == name)
 }
 
@@ -125,8 +245,8 @@ pub struct NotOffered<'a> {
     pub body: Body,
 }
 
-impl core::fmt::Display for NotOffered<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Display for NotOffered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name;
         match find(name) {
             Some(_) => write!(

@@ -84,7 +84,7 @@ impl core::error::Error for Unreadable {}
 /// What the traced pager was made of: see [`Setup`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header<'a> {
-    /// Name of the reclaim policy.
+    /// The reclaim policy and what was set of it, as [`reclaim::Choice`] writes it.
     pub reclaim: &'a str,
     /// Name of the page-out policy.
     pub pageout: &'a str,
@@ -111,7 +111,7 @@ impl Header<'_> {
     /// is unknown here or needs bits, or a parameter is out of its range.
     #[must_use]
     pub fn setup(&self) -> Option<Setup> {
-        let reclaim = reclaim::find_for(self.reclaim, Body::default()).ok()?;
+        let reclaim = reclaim::Choice::parse(self.reclaim, Body::default()).ok()?;
         let pageout = pageout::find(self.pageout)?;
         let readahead = readahead::find(self.readahead)?;
         let slots = slots::find(self.slots)?;
@@ -120,7 +120,7 @@ impl Header<'_> {
             && self.readahead_params.in_range()
             && frames >= crate::limits::FRAMES_MIN;
         sizes_fit.then(|| Setup {
-            reclaim: (reclaim.build)(),
+            reclaim: reclaim.build(),
             pageout: (pageout.build)(self.pageout_params),
             readahead: (readahead.build)(self.readahead_params),
             slots: slots.build,

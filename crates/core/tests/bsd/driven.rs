@@ -4,6 +4,7 @@
 use outpage_core::contract::{Access, Action, Body, Event, Outcome, PageOutcome, Source, Waiter};
 use outpage_core::page::State;
 use outpage_core::pager::{Pager, Setup};
+use outpage_core::settings::Values;
 use outpage_core::units::{Nanos, PageRange, SlotNo, SlotRange};
 use outpage_core::{pageout, readahead, reclaim, slots};
 
@@ -18,7 +19,9 @@ fn pager() -> Pager {
     );
     let body = Body { bits: true };
     let mut pager = Pager::new(Setup {
-        reclaim: (reclaim::find_for("second-chance", body).unwrap().build)(),
+        reclaim: reclaim::Choice::parse("second-chance", body)
+            .unwrap()
+            .build(),
         pageout: (out.build)(out.params()),
         readahead: (ahead.build)(ahead.params()),
         slots: slots::find("log").unwrap().build,
@@ -122,17 +125,18 @@ fn a_daemon_is_refused_by_name_where_there_are_no_bits() {
     let refused = reclaim::find_for("bsd-6.2", Body::default());
     assert_eq!(
         refused.err().unwrap().to_string(),
-        "reclaim policy bsd-6.2 needs referenced bits, which cannot be had here; there are second-chance"
+        "reclaim policy bsd-6.2 needs referenced bits, which cannot be had here; there are second-chance, fifo, s3-fifo, two-queue"
     );
     let unknown = reclaim::find_for("bsd-9", Body { bits: true })
         .err()
         .unwrap();
     assert_eq!(
         unknown.to_string(),
-        "there is no reclaim policy 'bsd-9'; there are second-chance, bsd-6.2, bsd-8.2"
+        "there is no reclaim policy 'bsd-9'; there are second-chance, fifo, s3-fifo, two-queue, bsd-6.2, bsd-8.2"
     );
     for entry in reclaim::REGISTRY {
-        assert_eq!((entry.build)().needs_referenced(), entry.needs_referenced);
+        let policy = (entry.build)(&Values::defaults(entry.settings));
+        assert_eq!(policy.needs_referenced(), entry.needs_referenced);
     }
 }
 
@@ -144,7 +148,9 @@ fn a_pager_with_a_daemon_and_no_bits_is_not_made() {
         readahead::find("bsd").unwrap(),
     );
     let _ = Pager::new(Setup {
-        reclaim: (reclaim::find("bsd-8.2").unwrap().build)(),
+        reclaim: reclaim::Choice::parse("bsd-8.2", Body { bits: true })
+            .unwrap()
+            .build(),
         pageout: (out.build)(out.params()),
         readahead: (ahead.build)(ahead.params()),
         slots: slots::find("blist").unwrap().build,

@@ -1,10 +1,11 @@
 //! Any interleaving of faults, answers, failures and changes of mind: nothing is lost, nobody
 //! waits in vain, and the limit holds.
 
+use outpage_core::contract::Body as Offered;
 use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::units::PageRange;
-use outpage_core::{pageout, readahead, slots};
+use outpage_core::{pageout, readahead, reclaim, slots};
 use proptest::prelude::*;
 
 use crate::body::{Body, OBJECT_PAGES, OBJECTS, THREADS, page};
@@ -100,6 +101,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         0..pageout::REGISTRY.len(),
         0..readahead::REGISTRY.len(),
         0..slots::REGISTRY.len(),
+        0..reclaim::offered(Offered::default()).count(),
     );
     let chunk = prop_oneof![4 => Just(16u32), 2 => 1..=64u32, 1 => Just(1024)];
     let sizes = (chunk, 1..=64u32, FRAMES_MIN..2 * FRAMES_MIN);
@@ -130,6 +132,10 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     )
         .prop_map(
             |(policies, sizes, slots_max, around, answers, failures, seed)| Plan {
+                reclaim: reclaim::offered(Offered::default())
+                    .nth(policies.3)
+                    .unwrap()
+                    .name,
                 pageout: policies.0,
                 readahead: policies.1,
                 slots: policies.2,

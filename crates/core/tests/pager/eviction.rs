@@ -1,10 +1,11 @@
 //! What eviction costs: few faults, few writes, and none that are not needed.
 
+use outpage_core::contract::Body as Offered;
 use outpage_core::limits::{FRAMES_MIN, Limits};
 use outpage_core::page::State;
 use outpage_core::stats::Stats;
 use outpage_core::units::PageRange;
-use outpage_core::{pageout, readahead, slots};
+use outpage_core::{pageout, readahead, reclaim, slots};
 
 use crate::body::{Body, page};
 use crate::plan::{Answers, Plan};
@@ -129,6 +130,24 @@ fn a_write_takes_a_full_chunk_where_memory_allows() {
         let stats = body.pager.stats();
         let mean = stats.page_outs / stats.page_out_writes;
         assert!(mean >= u64::from(chunk) * 3 / 4, "{mean} pages a write");
+    }
+}
+
+#[test]
+fn the_smallest_limit_works_with_every_order_of_victims() {
+    for entry in reclaim::offered(Offered::default()) {
+        for answers in [Answers::AtOnce, Answers::TransfersLate, Answers::Late] {
+            let mut body = body(&Plan {
+                reclaim: entry.name,
+                answers,
+                ..Plan::calm("bsd", "stream", FRAMES_MIN)
+            });
+            for write in [true, false, true] {
+                sweep(&mut body, write);
+            }
+            body.settle();
+            body.read_all();
+        }
     }
 }
 

@@ -20,6 +20,7 @@ pub enum Answers {
 /// The fixed part of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    pub reclaim: &'static str,
     pub pageout: usize,
     pub readahead: usize,
     pub slots: usize,
@@ -48,6 +49,7 @@ impl Plan {
         let readahead = readahead::REGISTRY.iter().position(|e| e.name == readahead);
         let (pageout, readahead) = (pageout.unwrap(), readahead.unwrap());
         Self {
+            reclaim: reclaim::REGISTRY[0].name,
             pageout,
             readahead,
             slots: 0,
@@ -97,7 +99,7 @@ impl Plan {
 
     pub fn header(&self) -> Header<'static> {
         Header {
-            reclaim: reclaim::REGISTRY[0].name,
+            reclaim: self.reclaim,
             pageout: pageout::REGISTRY[self.pageout].name,
             pageout_params: self.pageout_params(),
             readahead: readahead::REGISTRY[self.readahead].name,
@@ -110,9 +112,13 @@ impl Plan {
         }
     }
 
+    fn reclaim(&self) -> reclaim::Choice {
+        reclaim::Choice::parse(self.reclaim, Body::default()).unwrap()
+    }
+
     pub fn setup(&self) -> Setup {
         Setup {
-            reclaim: (reclaim::REGISTRY[0].build)(),
+            reclaim: self.reclaim().build(),
             pageout: (pageout::REGISTRY[self.pageout].build)(self.pageout_params()),
             readahead: (readahead::REGISTRY[self.readahead].build)(self.readahead_params()),
             slots: slots::REGISTRY[self.slots].build,

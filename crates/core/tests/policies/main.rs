@@ -1,4 +1,4 @@
-//! The page-out, slot and read-ahead policies: worked examples of their sources, and small models.
+//! The reclaim, page-out, slot and read-ahead policies: worked examples of their sources, and small models.
 
 mod allocator;
 mod asp;
@@ -10,6 +10,7 @@ mod linux_slot;
 mod linux_vma;
 mod papers;
 mod placing;
+mod reclaim;
 mod settings;
 mod stream;
 mod swap_cache;

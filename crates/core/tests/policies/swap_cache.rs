@@ -41,7 +41,7 @@ impl Body {
         let mut params = readahead.params_for(frames);
         change(&mut params);
         let setup = Setup {
-            reclaim: (reclaim::REGISTRY[0].build)(),
+            reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {
                 buffer_pages: 16,
                 ..pageout.params()

@@ -1,8 +1,39 @@
 //! Names of policies and numbers of pages, as people write them.
 
+use outpage_core::contract::Body;
+use outpage_core::reclaim;
 use outpage_core::{pageout, slots};
 
 use super::{CHUNK_MAX, WINDOW_MAX};
+
+/// A reclaim policy and what is set of it, as in `s3-fifo:small=20`.
+///
+/// # Errors
+/// Lists what there is.
+pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
+    reclaim::Choice::parse(text, Body::default()).map_err(|error| error.to_string())
+}
+
+/// Name, one-line summary and settings of each reclaim policy.
+#[must_use]
+pub fn reclaim_table() -> Vec<(&'static str, String)> {
+    reclaim::offered(Body::default())
+        .map(|entry| {
+            let settings = entry
+                .settings
+                .iter()
+                .map(|s| format!("{}={}", s.name, s.default));
+            let settings = settings.collect::<Vec<_>>().join(",");
+            let summary = entry.summary.to_owned();
+            let told = if settings.is_empty() {
+                summary
+            } else {
+                format!("{summary} ({settings})")
+            };
+            (entry.name, told)
+        })
+        .collect()
+}
 
 /// A page-out policy's name.
 ///

@@ -210,7 +210,7 @@ impl Unruly {
     pub(super) fn setup(&self) -> PagerSetup {
         let pageout = &pageout::REGISTRY[self.policies.0];
         PagerSetup {
-            reclaim: (reclaim::REGISTRY[0].build)(),
+            reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {
                 buffer_pages: self.chunk,
                 ..pageout.params()

@@ -371,8 +371,8 @@ impl Setup {
                 allowed,
             });
         }
-        let reclaim =
-            reclaim::find_for(&p.reclaim, BODY).map_err(|e| SetupError::Reclaim(e.to_string()))?;
+        let reclaim = reclaim::Choice::parse(&p.reclaim, BODY)
+            .map_err(|e| SetupError::Reclaim(e.to_string()))?;
         let slots = slots::find(&p.slots).ok_or_else(|| {
             unknown(
                 "slot allocator",
@@ -380,8 +380,8 @@ impl Setup {
                 slots::REGISTRY.iter().map(|e| e.name),
             )
         })?;
-        let needs_referenced = reclaim.needs_referenced;
-        let mut reclaim = (reclaim.build)();
+        let needs_referenced = reclaim.entry().needs_referenced;
+        let mut reclaim = reclaim.build();
         if let reclaim::Policy::Daemon(params) = &mut reclaim {
             p.bsd.apply(params);
         }

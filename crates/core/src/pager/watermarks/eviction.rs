@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::transfers::Transfers;
 use crate::contract::Action;
-use crate::page::{DIRTY, Queue, State};
+use crate::page::{DIRTY, PageId, Pages, Queue, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::parts::extend;
@@ -15,13 +15,16 @@ use crate::reclaim::{Mapped, Reclaim};
 use crate::units::{PageNo, PageRange};
 use pace::Pace;
 
+/// The queues of mapped pages. What is mapped anew comes to the end of one.
+const MAPPED: [Queue; 2] = [Queue::Active, Queue::Second];
+
 /// How far the search for a frame has come since the last tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
     /// Not begun.
     Idle,
-    /// So many mapped pages are left to look at.
-    Left(usize),
+    /// So many mapped pages are left to look at, of each of [`MAPPED`].
+    Left([usize; 2]),
     /// All of them were looked at.
     Over,
 }
@@ -83,9 +86,20 @@ impl Eviction {
             let op = *op.get_or_insert_with(|| ledger.start(Kind::Release, nowhere));
             let page = ledger.pages.number(id);
             ledger.ops[op].add(id, page);
+            if ledger.pages.is_read(id) {
+                ledger.pages.set_read(id, false);
+            } else {
+                self.reclaim.left(id);
+            }
             ledger.give_up_frame(id);
         }
         ledger.release(op);
+    }
+
+    /// Victims of one scan.
+    fn batch(&self, ledger: &Ledger) -> usize {
+        let half = self.reclaim.victims(&ledger.pages) / 2;
+        ledger.limits.detach_batch.min(half)
     }
 
     /// Whether [`Self::balance`] has nothing to do, as after nearly every event.
@@ -97,7 +111,7 @@ impl Eviction {
         let staged = free + ledger.pages.count(State::Staged);
         let clean = free + ledger.pages.queued(Queue::Cache);
         ledger.waits.frames() == 0
-            && (staged >= ledger.limits.staged_low || self.pace.victims < batch(ledger))
+            && (staged >= ledger.limits.staged_low || self.pace.victims < self.batch(ledger))
             && (clean >= ledger.limits.clean_low
                 || self.pace.writes < write_due(ledger, transfers) && !transfers.wants_room(ledger))
     }
@@ -117,17 +131,19 @@ impl Eviction {
     /// clean pages and stale slots among the mapped ones. Each of these is looked at once a tick;
     /// otherwise a page would leave again before the thread that waited for it could use it.
     fn search(&mut self, ledger: &mut Ledger, transfers: &Transfers) {
-        let left = match self.search {
+        let mut left = match self.search {
             Search::Over => return,
-            Search::Idle => ledger.pages.queued(Queue::Active),
+            Search::Idle => MAPPED.map(|queue| ledger.pages.queued(queue)),
             Search::Left(left) => left,
         };
         if self.sort_out_clean(ledger) {
             return;
         }
-        let batch = left.min(ledger.limits.detach_batch);
-        self.search = Search::Left(left - batch);
-        if self.detach_oldest(ledger, batch) {
+        let batch = ledger.limits.detach_batch;
+        // Not by the policy's choice: it may name a page that came back before others were looked at.
+        let found = detach_each(ledger, batch, |pages| next_of(&mut left, pages));
+        self.search = Search::Left(left);
+        if found {
             return;
         }
         self.search = Search::Over;
@@ -188,7 +204,7 @@ impl Eviction {
     }
 
     fn detach_victims(&mut self, ledger: &mut Ledger) {
-        let batch = batch(ledger);
+        let batch = self.batch(ledger);
         let due = self.pace.victims.max(needed(ledger, batch));
         if due < batch {
             return;
@@ -210,23 +226,7 @@ impl Eviction {
 
     /// Detaches up to `most` victims. False if there is none.
     fn detach_oldest(&mut self, ledger: &mut Ledger, most: usize) -> bool {
-        let mut left = most.min(ledger.pages.queued(Queue::Active));
-        let mut run: Option<PageRange> = None;
-        while left > 0 {
-            let Some(id) = self.reclaim.victim(&mut ledger.pages) else {
-                break;
-            };
-            ledger.pages.advance(id, State::Resident, State::Detaching);
-            let page = ledger.pages.number(id);
-            if let Some(full) = extend(&mut run, page) {
-                detach(ledger, full);
-            }
-            left -= 1;
-        }
-        if let Some(last) = run {
-            detach(ledger, last);
-        }
-        run.is_some()
+        detach_each(ledger, most, |pages| self.reclaim.victim(pages))
     }
 
     /// Pages out from the inactive queue's head until enough pages are clean.
@@ -264,12 +264,6 @@ fn over_limit(ledger: &Ledger) -> usize {
     ledger.frames_used().saturating_sub(ledger.limits.frames)
 }
 
-/// Victims of one scan.
-fn batch(ledger: &Ledger) -> usize {
-    let half = ledger.pages.queued(Queue::Active) / 2;
-    ledger.limits.detach_batch.min(half)
-}
-
 /// As many writes must be due before any is begun.
 fn write_due(ledger: &Ledger, transfers: &Transfers) -> usize {
     (transfers.chunk_pages() as usize).min(ledger.limits.staged_low)
@@ -290,6 +284,43 @@ fn needed(ledger: &Ledger, batch: usize) -> usize {
 
 fn nearly_free(ledger: &Ledger) -> usize {
     ledger.frames_free() + ledger.pages.queued(Queue::Cache) + ledger.pages.count(State::Writing)
+}
+
+/// The next page that a search looks at, off its queue.
+fn next_of(left: &mut [usize; 2], pages: &mut Pages) -> Option<PageId> {
+    for (left, queue) in left.iter_mut().zip(MAPPED) {
+        while *left > 0 {
+            *left -= 1;
+            // Fewer are left where some were unmapped meanwhile.
+            if let Some(id) = pages.pop(queue) {
+                return Some(id);
+            }
+        }
+    }
+    None
+}
+
+/// Detaches up to `most` of the pages that `next` takes off their queues. False if there is none.
+fn detach_each(
+    ledger: &mut Ledger,
+    most: usize,
+    mut next: impl FnMut(&mut Pages) -> Option<PageId>,
+) -> bool {
+    let mut run: Option<PageRange> = None;
+    for _ in 0..most {
+        let Some(id) = next(&mut ledger.pages) else {
+            break;
+        };
+        ledger.pages.advance(id, State::Resident, State::Detaching);
+        let page = ledger.pages.number(id);
+        if let Some(full) = extend(&mut run, page) {
+            detach(ledger, full);
+        }
+    }
+    if let Some(last) = run {
+        detach(ledger, last);
+    }
+    run.is_some()
 }
 
 fn detach(ledger: &mut Ledger, run: PageRange) {

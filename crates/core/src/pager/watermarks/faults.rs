@@ -200,14 +200,16 @@ impl Faults {
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         for (page, outcome) in run.iter().zip(outcomes) {
             let id = ledger.known(page);
-            let how = if fresh {
-                Mapped::Fresh
-            } else {
-                Mapped::Rescued
+            let how = match (fresh, ledger.is_awaited(page)) {
+                (true, _) => Mapped::Fresh,
+                (false, false) => Mapped::Along,
+                (false, true) if ledger.pages.is_read(id) => Mapped::PagedIn,
+                (false, true) => Mapped::Rescued,
             };
             match outcome {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
                     ledger.pages.advance(id, State::Mapping, State::Resident);
+                    ledger.pages.set_read(id, false);
                     eviction.reclaim.mapped(&mut ledger.pages, id, how);
                     join_neighbour(&mut ledger.pages, id);
                     ledger.wake_first(page);
@@ -254,9 +256,10 @@ fn join_neighbour(pages: &mut Pages, id: PageId) {
         return;
     }
     pages.set_flag(id, SAMPLED, false);
-    let active = |&id: &PageId| pages.queue(id) == Queue::Active;
-    if let Some(below) = pages.neighbour(id, -1).filter(active)
-        && active(&id)
+    let queue = pages.queue(id);
+    let alike = |&below: &PageId| pages.queue(below) == queue;
+    if matches!(queue, Queue::Active | Queue::Second)
+        && let Some(below) = pages.neighbour(id, -1).filter(alike)
     {
         pages.move_behind(id, below);
     }

@@ -20,8 +20,27 @@ pub use params::{
     AtLimit, Buffered, CleanPage, LimitUnit, Params, Release, SecondLook, ShortageUnit,
 };
 
+use super::{Entry, Policy};
 use crate::page::{Bit, DIRTY, PageId, Pages, Queue, State};
 use crate::units::Nanos;
+
+pub(super) const ENTRY_6_2: Entry = Entry {
+    name: "bsd-6.2",
+    summary: "the page daemon of FreeBSD 6.2: four queues, passes, aged references",
+    source: "FreeBSD 6.2, vm_pageout.c; the baseline of MOC",
+    needs_referenced: true,
+    settings: &[],
+    build: |_| Policy::Daemon(Params::new(Release::V6_2)),
+};
+
+pub(super) const ENTRY_8_2: Entry = Entry {
+    name: "bsd-8.2",
+    summary: "the page daemon of FreeBSD 8.2: as 6.2, with cached pages out of their objects",
+    source: "FreeBSD 8.2, vm_pageout.c; the baseline of mClustering",
+    needs_referenced: true,
+    settings: &[],
+    build: |_| Policy::Daemon(Params::new(Release::V8_2)),
+};
 
 /// The least age of a page that becomes active (`ACT_INIT`).
 const AGE_FRESH: u8 = 5;

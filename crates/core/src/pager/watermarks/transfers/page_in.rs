@@ -119,6 +119,7 @@ impl Transfers {
             }
             let entry = ledger.pages.advance(id, State::Reading, State::Staged);
             entry.set_flag(DIRTY, false);
+            ledger.pages.set_read(id, true);
             if ledger.is_awaited(page) {
                 awaited = awaited.min(at);
             } else {
