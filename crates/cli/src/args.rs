@@ -18,6 +18,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a program under a memory limit
+    ///
+    /// Sizes are 4G, 1.5GiB, 512m, "256 MiB" or a number of bytes; K, KB and KiB are all 1024. An option wins over its
+    /// variable.
     #[command(after_help = EXIT_CODES)]
     Run(Box<run::Args>),
     /// Say what this machine lacks, and the remedy

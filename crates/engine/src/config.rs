@@ -3,26 +3,7 @@
 //! Every setting has an environment variable, so that the shim works without the launcher:
 //! `LD_PRELOAD=.../liboutpage_preload.so OUTPAGE_MEMORY=256M ./job`.
 //!
-//! | variable | `outpage run` | value |
-//! |---|---|---|
-//! | `OUTPAGE_MEMORY` | `--memory` | size; without it the shim does nothing |
-//! | `OUTPAGE_SWAP` | `--swap` | directory of the swap file; `/var/tmp` |
-//! | `OUTPAGE_SWAP_CAP` | `--swap-cap` | size; by default the larger of 4 GiB and 8 times the memory |
-//! | `OUTPAGE_RECLAIM` | `--reclaim` | a reclaim policy and settings, as in `s3-fifo:small=20` |
-//! | `OUTPAGE_PAGEOUT` | `--pageout` | name of a page-out policy |
-//! | `OUTPAGE_READAHEAD` | `--readahead` | a read-ahead policy and settings, as in `asp:window=8,max=32` |
-//! | `OUTPAGE_SLOTS` | `--slots` | name of a slot allocator |
-//! | `OUTPAGE_WINDOW` | `--window` | largest read-ahead window, 1 to 256 pages |
-//! | `OUTPAGE_CHUNK` | `--chunk` | largest page-out chunk, 1 to 1024 pages |
-//! | `OUTPAGE_CLUSTER_WINDOW` | `--cluster-window` | `kernel` or `paper` |
-//! | `OUTPAGE_MECHANISM` | `--mechanism` | `auto`, `move` or `write-protect` |
-//! | `OUTPAGE_STORE` | `--store` | `auto`, `uring` or `pool` |
-//! | `OUTPAGE_ENCRYPT` | `--encrypt` | `auto`, `on` or `off` |
-//! | `OUTPAGE_STATS` | `--stats` | file that gets the counters as JSON |
-//! | `OUTPAGE_QUIET` | `--quiet` | `1`: no closing summary |
-//! | `OUTPAGE_RECORD` | | path: each process traces its pager to `path.PID`, for replay; where there is one, as that of a program that executed another, to `path.PID.1` and so on |
-//! | `OUTPAGE_RECORD_EACH` | | `1`: a fault brings its page alone, so that a trace has as many references as can be had |
-//! | `OUTPAGE_FAULTS` | `--faults` | seeded store faults, for tests: `seed=7,read=100,write=50` |
+//! [`SETTINGS`] declares them.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
@@ -32,14 +13,16 @@ use outpage_core::reclaim;
 
 mod names;
 mod readahead;
+mod settings;
 mod size;
 
 use names::unknown;
 pub use names::{
     pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
-    parse_window, reclaim_table, slots_names, slots_table,
+    parse_window, slots_names, slots_table,
 };
 pub use readahead::{ReadAhead, readahead_table};
+pub use settings::{SETTINGS, Setting, Value};
 pub use size::{SizeError, format_size, parse_size};
 
 /// The least memory that can work, in bytes.
@@ -60,6 +43,9 @@ pub const DEFAULT_READAHEAD: &str = "stream";
 
 /// The slot allocator of a run that names none.
 pub const DEFAULT_SLOTS: &str = "log";
+
+/// The variable without which there is no limit.
+const MEMORY: &str = "OUTPAGE_MEMORY";
 
 /// The default swap cap is at least this, in bytes.
 const SWAP_CAP_FLOOR: u64 = 4 << 30;
@@ -264,6 +250,8 @@ pub struct Config {
     pub stats: Option<PathBuf>,
     /// No closing summary.
     pub quiet: bool,
+    /// What cannot be managed runs without a limit.
+    pub allow_unmanaged: bool,
     /// Seeded store faults, for tests.
     pub faults: Option<StoreFaults>,
     /// Each process traces its pager's events and actions to a new file: this path, a point and its number.
@@ -292,6 +280,7 @@ impl Config {
             encrypt: Encrypt::Auto,
             stats: None,
             quiet: false,
+            allow_unmanaged: false,
             faults: None,
             record: None,
             record_each: false,
@@ -316,43 +305,8 @@ impl Config {
     /// The variables that carry this configuration to the shim.
     #[must_use]
     pub fn to_env(&self) -> Vec<(&'static str, OsString)> {
-        let mut vars = vec![
-            ("OUTPAGE_MEMORY", self.memory_bytes.to_string().into()),
-            ("OUTPAGE_SWAP", self.swap_dir.clone().into_os_string()),
-            ("OUTPAGE_RECLAIM", self.reclaim.to_string().into()),
-            ("OUTPAGE_PAGEOUT", self.pageout.into()),
-            ("OUTPAGE_READAHEAD", self.readahead.to_string().into()),
-            ("OUTPAGE_SLOTS", self.slots.into()),
-            ("OUTPAGE_CLUSTER_WINDOW", self.cluster_window.name().into()),
-            ("OUTPAGE_MECHANISM", self.mechanism.name().into()),
-            ("OUTPAGE_STORE", self.store.name().into()),
-            ("OUTPAGE_ENCRYPT", self.encrypt.name().into()),
-        ];
-        let mut optional = |name, value: Option<OsString>| vars.extend(value.map(|v| (name, v)));
-        optional(
-            "OUTPAGE_SWAP_CAP",
-            self.swap_cap.map(|v| v.to_string().into()),
-        );
-        optional(
-            "OUTPAGE_WINDOW",
-            self.window_pages.map(|v| v.to_string().into()),
-        );
-        optional(
-            "OUTPAGE_CHUNK",
-            self.chunk_pages.map(|v| v.to_string().into()),
-        );
-        optional(
-            "OUTPAGE_STATS",
-            self.stats.clone().map(PathBuf::into_os_string),
-        );
-        optional(
-            "OUTPAGE_RECORD",
-            self.record.clone().map(PathBuf::into_os_string),
-        );
-        optional("OUTPAGE_RECORD_EACH", self.record_each.then(|| "1".into()));
-        optional("OUTPAGE_QUIET", self.quiet.then(|| "1".into()));
-        optional("OUTPAGE_FAULTS", self.faults.map(|v| v.to_string().into()));
-        vars
+        let set = |setting: &Setting| Some((setting.variable, setting.get(self)?));
+        SETTINGS.iter().filter_map(set).collect()
     }
 
     /// Reads the configuration from variables; `Ok(None)` when `OUTPAGE_MEMORY` is not set.
@@ -360,37 +314,19 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names the variable and what it may hold.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, ConfigError> {
-        let Some(memory) = text_var(&var, "OUTPAGE_MEMORY", parse_memory)? else {
+        // Empty counts as not set.
+        let value = |variable: &str| var(variable).filter(|value| !value.is_empty());
+        if value(MEMORY).is_none() {
             return Ok(None);
-        };
-        let mut config = Self::new(memory);
-        let path = |name| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        if let Some(dir) = path("OUTPAGE_SWAP") {
-            config.swap_dir = dir;
         }
-        config.stats = path("OUTPAGE_STATS");
-        config.record = path("OUTPAGE_RECORD");
-        config.swap_cap = text_var(&var, "OUTPAGE_SWAP_CAP", parse_swap_cap)?;
-        config.reclaim = text_var(&var, "OUTPAGE_RECLAIM", parse_reclaim)?.unwrap_or_default();
-        if let Some(name) = text_var(&var, "OUTPAGE_PAGEOUT", parse_pageout)? {
-            config.pageout = name;
+        let mut config = Self::new(MIN_LIMIT);
+        for setting in SETTINGS {
+            let set = value(setting.variable).map_or(Ok(()), |v| setting.set(&mut config, &v));
+            set.map_err(|reason| ConfigError {
+                setting: setting.variable.to_owned(),
+                reason,
+            })?;
         }
-        if let Some(policy) = text_var(&var, "OUTPAGE_READAHEAD", str::parse)? {
-            config.readahead = policy;
-        }
-        if let Some(name) = text_var(&var, "OUTPAGE_SLOTS", parse_slots)? {
-            config.slots = name;
-        }
-        config.window_pages = text_var(&var, "OUTPAGE_WINDOW", parse_window)?;
-        config.chunk_pages = text_var(&var, "OUTPAGE_CHUNK", parse_chunk)?;
-        config.cluster_window =
-            text_var(&var, "OUTPAGE_CLUSTER_WINDOW", str::parse)?.unwrap_or_default();
-        config.mechanism = text_var(&var, "OUTPAGE_MECHANISM", str::parse)?.unwrap_or_default();
-        config.store = text_var(&var, "OUTPAGE_STORE", str::parse)?.unwrap_or_default();
-        config.encrypt = text_var(&var, "OUTPAGE_ENCRYPT", str::parse)?.unwrap_or_default();
-        config.record_each = text_var(&var, "OUTPAGE_RECORD_EACH", parse_flag)?.unwrap_or(false);
-        config.quiet = text_var(&var, "OUTPAGE_QUIET", parse_flag)?.unwrap_or(false);
-        config.faults = text_var(&var, "OUTPAGE_FAULTS", str::parse)?;
         Ok(Some(config))
     }
 
@@ -401,26 +337,6 @@ impl Config {
     pub fn from_process_env() -> Result<Option<Self>, ConfigError> {
         Self::from_env(|name| std::env::var_os(OsStr::new(name)))
     }
-}
-
-/// The value of one variable; empty counts as not set.
-fn text_var<T>(
-    var: impl Fn(&str) -> Option<OsString>,
-    name: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, ConfigError> {
-    let Some(value) = var(name).filter(|v| !v.is_empty()) else {
-        return Ok(None);
-    };
-    let text = value
-        .to_str()
-        .ok_or_else(|| "it is not valid UTF-8".to_owned());
-    text.and_then(parse)
-        .map(Some)
-        .map_err(|reason| ConfigError {
-            setting: name.to_owned(),
-            reason,
-        })
 }
 
 /// A memory limit in bytes.
@@ -461,14 +377,6 @@ pub fn parse_swap_cap(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_flag(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "yes" | "true" => Ok(true),
-        "0" | "no" | "false" => Ok(false),
-        _ => Err(unknown(text, &["1", "0"])),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -499,6 +407,7 @@ mod tests {
             encrypt: Encrypt::On,
             stats: Some("/tmp/stats.json".into()),
             quiet: true,
+            allow_unmanaged: true,
             faults: Some(StoreFaults {
                 seed: 7,
                 read: 3,

@@ -135,8 +135,7 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
         loaded::make_data_anonymous();
     }
     let paths = SessionPaths::from_env(var);
-    let allow = find("OUTPAGE_ALLOW_UNMANAGED").is_some_and(|value| value == c"1");
-    ALLOW_UNMANAGED.store(allow, Ordering::Release);
+    ALLOW_UNMANAGED.store(config.allow_unmanaged, Ordering::Release);
     threads::set_up();
     pins::need(config.mechanism == Mechanism::WriteProtect);
     share::set_up(config.memory_bytes, &paths);

@@ -34,7 +34,7 @@ use watch::Watch;
 pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let config = args.config()?;
     let program = program::find(&args.program()[0])?;
-    admit(&program, args.allow_unmanaged())?;
+    admit(&program, config.allow_unmanaged)?;
     let plan = Plan::new(config.clone(), program, device)?;
     if !config.quiet {
         plan.warnings()
@@ -43,12 +43,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let stats = Stats::begin(args, &config, plan.encrypts())?;
     let signals = wait::take_signals()?;
     let began = Instant::now();
-    let adjust = |command: &mut Command| {
-        signals.inherit(command);
-        if args.allow_unmanaged() {
-            command.env("OUTPAGE_ALLOW_UNMANAGED", "1");
-        }
-    };
+    let adjust = |command: &mut Command| signals.inherit(command);
     let mut running = plan.start(&args.program()[0], &args.program()[1..], adjust)?;
     let (status, watch) = attend(&mut running, &signals, began, &stats)?;
     let outcome = Outcome::of(&running.session, began.elapsed()).beside(watch.unpaged());

@@ -115,3 +115,11 @@ fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
 pub(super) fn unknown(text: &str, names: &[&str]) -> String {
     format!("'{text}' is unknown; choose one of {}", names.join(", "))
 }
+
+pub(super) fn parse_flag(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "yes" | "true" => Ok(true),
+        "0" | "no" | "false" => Ok(false),
+        _ => Err(unknown(text, &["1", "0"])),
+    }
+}
