@@ -1,10 +1,11 @@
 //! A session whose memory holds anything: another process of the tree may have gone mad.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use outpage_engine::session::{EXTENT_BYTES, Session};
+use outpage_stats::run::Run;
 use outpage_sys::fd::Fd;
 
 use crate::cursor::Cursor;
@@ -50,7 +51,22 @@ pub fn session(data: &[u8]) {
         let _ = second.leave();
     }
     look(&first);
+    look_from_outside(&file);
     let _ = first.leave();
+}
+
+/// What `outpage status` reads.
+fn look_from_outside(file: &Fd) {
+    let path = format!("/proc/self/fd/{}", file.number());
+    let opened = File::open(path).expect("a file of this process");
+    match Run::new(opened).and_then(|run| run.look()) {
+        Ok(seen) => {
+            assert!(seen.lent_pages <= seen.limit_pages, "more than the limit");
+            assert!(seen.objects.largest.len() <= 16);
+            let _ = (seen.waits.minor.quantile(0.5), seen.totals.each().count());
+        }
+        Err(why) => assert!(!why.to_string().contains('\n'), "one line"),
+    }
 }
 
 /// Writes some bytes somewhere, near the beginning as a rule.

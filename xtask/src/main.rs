@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod census;
+mod tables;
 mod tidy;
 
 use std::path::Path;
@@ -17,11 +18,15 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(root),
         ["census"] => census::run(root, false),
         ["census", "--write"] => census::run(root, true),
+        ["tables"] => tables::run(root, false),
+        ["tables", "--write"] => tables::run(root, true),
         _ => {
             eprintln!(
                 "usage: cargo xtask tidy              check the rules of the architecture and the style\n       \
                  cargo xtask census            check docs/census against the kernel's headers, the hooks and the tests\n       \
-                 cargo xtask census --write    write docs/compatibility.md from it"
+                 cargo xtask census --write    write docs/compatibility.md from it\n       \
+                 cargo xtask tables            check the tables of the documents against the settings, counters and policies\n       \
+                 cargo xtask tables --write    write them"
             );
             ExitCode::from(64)
         }

@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
-use crate::{bench, decisions, demo, disk, doctor, paper, replay, run, sim, trace, workload};
+use crate::{
+    bench, decisions, demo, disk, doctor, paper, replay, run, sim, status, tables, trace, workload,
+};
 
 /// Runs a program in less RAM than it needs.
 #[derive(Debug, Parser)]
@@ -23,6 +25,8 @@ pub enum Command {
     /// variable.
     #[command(after_help = EXIT_CODES)]
     Run(Box<run::Args>),
+    /// Look at the runs of this machine from outside
+    Status(status::Args),
     /// Say what this machine lacks, and the remedy
     Doctor(doctor::Args),
     /// Run a bundled program under half of its memory and check its result
@@ -44,6 +48,9 @@ pub enum Command {
     Disk(disk::Args),
     /// Measure
     Bench(Box<bench::Args>),
+    /// Compare the tables of the documents with the code
+    #[command(hide = true)]
+    Tables(tables::Args),
     /// Run one of the bundled programs
     #[command(hide = true)]
     Workload(workload::Args),

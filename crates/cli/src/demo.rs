@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, DEFAULT_SWAP_DIR, Mechanism, format_size};
-use outpage_engine::session::Counts;
+use outpage_stats::Counts;
 use outpage_sys::fd::Fd;
 
 use crate::error::{CliError, code};

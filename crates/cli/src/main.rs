@@ -16,6 +16,8 @@ mod replay;
 mod run;
 // Visible for the fuzz targets, which read settings files through them.
 pub mod sim;
+mod status;
+mod tables;
 pub mod trace;
 mod workload;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(args) => run::run(&args, device),
+        Command::Status(args) => status::run(&args),
         Command::Doctor(args) => doctor::run(&args, device.as_ref()),
         Command::Demo(args) => demo::run(&args, device),
         Command::Sim(args) => sim::run(&args),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),
+        Command::Tables(args) => tables::run(&args),
         Command::Workload(args) => workload::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),

@@ -8,9 +8,9 @@ use outpage_sys::{clock, process};
 
 use crate::contiguous;
 use crate::live::Live;
-use crate::session::Counts;
 use crate::start::fatal;
 use crate::world::Mechanism;
+use outpage_stats::Counts;
 
 impl Live {
     /// Takes what the limit has left, up to this process's fair part of it.

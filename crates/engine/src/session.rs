@@ -23,41 +23,41 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use outpage_stats::Counts;
+use outpage_stats::layout::{Board, FILE_NAME, Head, Ledger, MAGIC, Member, VERSION};
+pub use outpage_stats::layout::{MEMBERS_MAX, State};
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::libc;
 use outpage_sys::raw::Errno;
+use outpage_sys::shareable;
 use outpage_sys::shared::{self, Mapped};
 
 mod check;
-mod counters;
 mod direct;
 mod extents;
 mod key;
-mod latency;
-mod layout;
 mod limit;
-mod liveness;
 mod objects;
 mod paths;
 mod roster;
 mod share;
 mod word;
 
-pub use counters::{Counter, Counters, Counts, Kind, WRITE_SIZES};
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
 pub use key::HeldKey;
-pub use latency::{Histogram, Latencies, Latency, Waits};
-pub use layout::State;
-use layout::{Layout, Ledger, MAGIC, Member, VERSION};
-pub use objects::{ObjectUse, ObjectUses};
 pub use paths::{Keeper, SessionPaths};
-
-/// Most processes at once that have a part of the limit.
-pub const MEMBERS_MAX: usize = 512;
 
 /// Bytes of the memfd that are locked: member `i` has byte `i`; then these.
 const LAUNCHER_BYTE: u64 = MEMBERS_MAX as u64;
 const ROSTER_BYTE: u64 = LAUNCHER_BYTE + 1;
+
+shareable! {
+    /// The whole shared memory.
+    struct Layout {
+        board: Board,
+        extents: extents::Extents,
+    }
+}
 
 /// A process of the session: an index into its table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -182,16 +182,14 @@ impl Session {
     /// # Errors
     /// [`SessionError::Os`].
     pub fn create(limit_pages: u64, swap_cap: u64) -> Result<(Self, Fd), SessionError> {
-        let file = shared::create(c"outpage-session", key::FILE_BYTES)
-            .map_err(os("create the session"))?;
+        let file = shared::create(FILE_NAME, key::FILE_BYTES).map_err(os("create the session"))?;
         let mut session = Self::map(reopened(file.number())?)?;
-        let layout = session.layout();
-        layout.version.store(VERSION, Relaxed);
-        layout.limit_pages.store(limit_pages, Relaxed);
-        layout
-            .extents_cap
+        let head = session.head();
+        head.version.store(VERSION, Relaxed);
+        head.limit_pages.store(limit_pages, Relaxed);
+        head.extents_cap
             .store((swap_cap / EXTENT_BYTES).min(EXTENTS_MAX as u64), Relaxed);
-        layout.magic.store(MAGIC, SeqCst);
+        head.magic.store(MAGIC, SeqCst);
         session.remember()?;
         Ok((session, file))
     }
@@ -241,16 +239,24 @@ impl Session {
         let _ = self.locks.release();
     }
 
-    fn layout(&self) -> &Layout {
-        &self.layout
+    fn head(&self) -> &Head {
+        &self.board().head
+    }
+
+    fn board(&self) -> &Board {
+        &self.layout.board
+    }
+
+    fn extents(&self) -> &extents::Extents {
+        &self.layout.extents
     }
 
     fn member(&self, id: MemberId) -> &Member {
-        &self.layout().members[id.index()]
+        &self.board().members[id.index()]
     }
 
     fn ledger(&self, id: MemberId) -> &Ledger {
-        &self.layout().ledgers[id.index()]
+        &self.board().ledgers[id.index()]
     }
 
     /// The number of the descriptor that holds this view's locks.

@@ -7,7 +7,7 @@ use outpage_core::units::PAGE_BYTES;
 
 use crate::fd::{self, Fd};
 use crate::map;
-use crate::raw::{Errno, syscall3};
+use crate::raw::{Errno, syscall3, syscall5};
 
 /// What may be laid over shared memory.
 ///
@@ -116,6 +116,31 @@ pub fn map<T: Shareable>(file: i32) -> Result<Mapped<T>, Errno> {
     start.map(Mapped).ok_or(Errno::EINVAL)
 }
 
+/// Copies what lies from byte `offset` of `file` on, which may be anybody's, to `copy`: nothing of the file is mapped, so it may
+/// be cut short at any time, and pages that it does not have get no frames.
+///
+/// Words that others write meanwhile are of different moments.
+///
+/// # Errors
+/// Those of pread(2); `EINVAL` when the file ends before the `T` does, whose rest stays as it was.
+pub fn copy_out<T: Shareable>(file: i32, offset: u64, copy: &mut T) -> Result<(), Errno> {
+    let (start, bytes) = (ptr::from_mut(copy) as usize, size_of::<T>());
+    let mut done = 0;
+    while done < bytes {
+        let from = offset as usize + done;
+        let (to, left) = (start + done, bytes - done);
+        // SAFETY: the kernel writes at most the rest of `copy`, which is exclusively borrowed and of which any bytes
+        // are a value.
+        match unsafe { syscall5(libc::SYS_pread64, file as usize, to, left, from, 0) } {
+            Ok(0) => return Err(Errno::EINVAL),
+            Ok(more) => done += more,
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Locks byte `index` of `file` for the open file description that `file` refers to.
 ///
 /// The kernel frees the lock when the last descriptor of that description goes, however the process
@@ -172,7 +197,8 @@ mod tests {
     use core::sync::atomic::{AtomicU64, Ordering};
 
     shareable! {
-        /// Two words.
+        /// A word and three.
+        #[derive(Default)]
         struct Pair {
             first: AtomicU64,
             rest: [AtomicU64; 3],
@@ -196,6 +222,24 @@ mod tests {
         assert_eq!(map::<Pair>(file.number()).err(), Some(Errno::EINVAL));
         for bytes in [1, 4096] {
             assert_eq!(fd::set_len(file.number(), bytes), Err(Errno::EPERM));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_of_its_moment_and_of_whole_values_only() {
+        let file = create(c"outpage-test", 40).unwrap();
+        let mapped: Mapped<Pair> = map(file.number()).unwrap();
+        mapped.rest[2].store(7, Ordering::Relaxed);
+        let copied = |offset| {
+            let mut pair = Pair::default();
+            copy_out(file.number(), offset, &mut pair).map(|()| pair)
+        };
+        let (first, second) = (copied(0).unwrap(), copied(8).unwrap());
+        mapped.rest[2].store(8, Ordering::Relaxed);
+        let words = |pair: &Pair| [&pair.rest[1], &pair.rest[2]].map(|w| w.load(Ordering::Relaxed));
+        assert_eq!((words(&first), words(&second)), ([0, 7], [7, 0]));
+        for beyond in [9, 40, 1 << 40] {
+            assert_eq!(copied(beyond).err(), Some(Errno::EINVAL), "{beyond}");
         }
     }
 

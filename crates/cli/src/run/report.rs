@@ -5,19 +5,22 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use outpage_core::swap_cache::{Rate, SwapCache};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{Config, Mechanism, format_size};
-use outpage_engine::session::{Counts, Histogram, ObjectUses, Session, Waits};
+use outpage_engine::session::Session;
+use outpage_stats::{Counts, Definition, Histogram, Line, ObjectUses, Waits};
 use outpage_sys::libc;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::watch::unpaged::{NOTABLE_BYTES, Unpaged};
 
+pub mod fields;
 mod objects;
+mod rates;
 
-/// Version of the JSON's layout.
-const SCHEMA: u32 = 1;
+use fields::{Counted, Written};
+use rates::percents;
+pub use rates::{cache, rates_json};
 
 /// The facts of one finished run.
 #[derive(Clone, Debug)]
@@ -123,7 +126,7 @@ impl Outcome {
     }
 
     /// The row of what is not paged, where that is worth one.
-    fn not_paged(&self) -> Option<(&'static str, String)> {
+    fn not_paged(&self) -> Option<Row> {
         const WORDS: [(&str, &str); 4] = [
             ("shared", "shared memory"),
             ("huge", "huge pages"),
@@ -141,7 +144,7 @@ impl Outcome {
                 Some(format!("{} {words}", format_size(bytes)))
             })
             .collect();
-        (!parts.is_empty()).then(|| ("not paged", format!("at most {}", parts.join(", "))))
+        (!parts.is_empty()).then(|| (Line::NotPaged, format!("at most {}", parts.join(", "))))
     }
 
     /// What to say, whatever is kept quiet, of a program that a lost page ended: the signal alone tells nobody why.
@@ -160,28 +163,29 @@ impl Outcome {
         })
     }
 
-    fn rows(&self) -> Vec<(&'static str, String)> {
+    /// The lines below the first, those left out that have nothing to say.
+    fn rows(&self) -> Vec<Row> {
         let c = &self.counts;
         let mut rows = vec![
-            ("page-outs", page_outs(c)),
+            (Line::PageOuts, page_outs(c)),
+            (Line::BySize, write_sizes(c)),
             (
-                "page-ins",
+                Line::PageIns,
                 transfers(c.page_ins, c.page_in_reads, "read", "mean"),
             ),
-            ("read-ahead", read_ahead(c)),
-            ("  by object", objects::text(&self.objects)),
+            (Line::ReadAhead, read_ahead(c)),
+            (Line::ByObject, objects::text(&self.objects)),
+            (Line::Faults, self.faults()),
             (
-                "faults",
-                format!(
-                    "{} minor, {} major, {:.2} s waited for them in {:.2} s",
-                    grouped(c.minor_faults),
-                    grouped(c.major_faults),
-                    c.fault_ns as f64 / 1e9,
-                    self.elapsed.as_secs_f64()
-                ),
+                Line::Minor,
+                quantiles(&self.waits.minor).unwrap_or_default(),
             ),
             (
-                "not written",
+                Line::Major,
+                quantiles(&self.waits.major).unwrap_or_default(),
+            ),
+            (
+                Line::NotWritten,
                 format!(
                     "{} clean, {} zero; {} rescued",
                     grouped(c.clean_drops),
@@ -190,48 +194,37 @@ impl Outcome {
                 ),
             ),
         ];
-        if c.page_out_writes > 0 {
-            rows.insert(1, ("  by size", write_sizes(c)));
-        }
         rows.retain(|(_, text)| !text.is_empty());
-        let major = ("  major", quantiles(&self.waits.major));
-        let minor = ("  minor", quantiles(&self.waits.minor));
-        let after = rows
-            .iter()
-            .position(|row| row.0 == "faults")
-            .map_or(rows.len(), |at| at + 1);
-        let waits = [minor, major]
-            .into_iter()
-            .filter_map(|(name, text)| Some((name, text?)));
-        rows.splice(after..after, waits);
-        rows.extend(self.trouble().into_iter().map(|text| ("attention", text)));
+        rows.extend(
+            self.trouble()
+                .into_iter()
+                .map(|text| (Line::Attention, text)),
+        );
         rows
+    }
+
+    fn faults(&self) -> String {
+        let c = &self.counts;
+        format!(
+            "{} minor, {} major, {:.2} s waited for them in {:.2} s",
+            grouped(c.minor_faults),
+            grouped(c.major_faults),
+            c.fault_ns as f64 / 1e9,
+            self.elapsed.as_secs_f64()
+        )
     }
 
     /// What a user must not overlook.
     fn trouble(&self) -> Vec<String> {
-        let c = &self.counts;
-        let mut lines = Vec::new();
-        let mut add = |count: u64, text: &str| {
-            if count > 0 {
-                lines.push(format!("{} {text}", grouped(count)));
-            }
+        let warns = |(counter, count): (&Definition, u64)| {
+            let words = counter.warning.filter(|_| count > 0)?;
+            Some(format!("{} {words}", grouped(count)))
         };
-        add(c.poisoned, "pages were lost to failed reads");
-        add(c.checksum_errors, "pages read had a wrong checksum");
-        add(c.store_errors, "requests to the swap file failed");
-        add(
-            c.swap_full,
-            "page-outs found the swap file full: raise --swap-cap or free disk space",
-        );
-        add(
-            c.cow_duplicates,
-            "pages were duplicated by fork beyond the limit",
-        );
-        add(
-            self.still_running as u64,
-            "processes of the program still run",
-        );
+        let mut lines: Vec<String> = self.counts.each().filter_map(warns).collect();
+        if self.still_running > 0 {
+            let running = grouped(self.still_running as u64);
+            lines.push(format!("{running} processes of the program still run"));
+        }
         lines.extend(self.reads_too_much());
         lines
     }
@@ -257,59 +250,35 @@ impl Outcome {
 
     /// All counters and the configuration; without a `status` those of a run that still lasts.
     #[must_use]
-    pub fn json(&self, config: &Config, program: &[String], status: Option<ExitStatus>) -> Value {
-        let mut map = Map::new();
-        map.insert("schema".into(), json!(SCHEMA));
-        map.insert("complete".into(), json!(status.is_some()));
-        map.insert("program".into(), json!(program));
-        map.insert("exit_code".into(), json!(status.and_then(|s| s.code())));
-        map.insert("exit_signal".into(), json!(status.and_then(|s| s.signal())));
-        map.insert("elapsed_seconds".into(), json!(self.elapsed.as_secs_f64()));
-        map.insert("mechanism".into(), json!(self.mechanism.name()));
-        map.insert("encrypted".into(), json!(self.encrypted));
-        map.insert("limit_bytes".into(), json!(config.memory_bytes));
-        map.insert(
-            "peak_bytes".into(),
-            json!(self.peak_pages.saturating_mul(PAGE_BYTES as u64)),
-        );
-        for (name, _, value) in self.counts.fields() {
-            map.insert(name.into(), json!(value));
-        }
-        map.insert("peak_resident_bytes".into(), json!(self.unpaged.resident));
-        map.insert("peak_unpaged_bytes".into(), json!(self.unpaged.all));
-        for (name, bytes) in self.unpaged.kinds() {
-            map.insert(format!("peak_unpaged_{name}_bytes"), json!(bytes));
-        }
-        for (name, value) in rates_json(&cache(&self.counts)) {
-            map.insert(format!("read_ahead_{name}"), value);
-        }
-        map.insert("read_ahead_objects".into(), objects::json(&self.objects));
-        map.insert("write_histogram".into(), histogram(&self.counts));
-        map.insert("minor_fault_latency".into(), latency(&self.waits.minor));
-        map.insert("major_fault_latency".into(), latency(&self.waits.major));
-        let settings = config.to_env().into_iter().map(|(name, value)| {
-            let key = name.trim_start_matches("OUTPAGE_").to_lowercase();
-            (key, json!(value.to_string_lossy()))
-        });
-        map.insert("config".into(), Value::Object(settings.collect()));
+    pub fn json(&self, config: &Config, words: &[String], status: Option<ExitStatus>) -> Value {
+        let written = Written {
+            outcome: self,
+            config,
+            words,
+            status,
+        };
+        let mut map = fields::object(fields::RUN, |value| value(&written));
+        map.extend(fields::counted(&Counted {
+            counts: &self.counts,
+            waits: &self.waits,
+            objects: Some(&self.objects),
+        }));
         Value::Object(map)
     }
 }
 
+/// A line of the summary and what it says.
+type Row = (Line, String);
+
 /// `text` with one row more.
-fn row(mut text: String, (name, value): (&str, String)) -> String {
-    let _ = writeln!(text, "  {name:<12}{value}");
+fn row(mut text: String, (line, value): Row) -> String {
+    let _ = writeln!(text, "  {:<12}{value}", line.label());
     text
 }
 
-/// Writes by size: half-open spans of pages and the writes in each.
-fn histogram(counts: &Counts) -> Value {
-    let spans = counts.write_sizes.iter().enumerate();
-    spans.map(|(i, writes)| json!({"pages_min": 1_u64 << i, "pages_end": 2_u64 << i, "writes": writes})).collect()
-}
-
 /// The shares of faults whose latencies are told, by their usual names.
-const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+pub const QUANTILES: [(&str, f64); 4] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// "p50 8.1 us, p90 ..."; `None` when nothing was measured.
 #[must_use]
@@ -326,21 +295,6 @@ fn duration(ns: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.2} s", ns as f64 / 1e9),
     }
-}
-
-/// Quantiles in nanoseconds, and half-open spans of nanoseconds with the faults in each.
-#[must_use]
-pub fn latency(histogram: &Histogram) -> Value {
-    let mut map = Map::new();
-    map.insert("count".into(), json!(histogram.count()));
-    for (name, share) in QUANTILES {
-        map.insert(format!("{name}_ns"), json!(histogram.quantile(share)));
-    }
-    let spans = histogram
-        .buckets()
-        .map(|(from, end, count)| json!({"ns_min": from, "ns_end": end, "faults": count}));
-    map.insert("histogram".into(), spans.collect());
-    Value::Object(map)
 }
 
 fn write_sizes(counts: &Counts) -> String {
@@ -401,60 +355,8 @@ fn read_ahead(c: &Counts) -> String {
     text + &percents(&cache)
 }
 
-/// "; hit rate 86 %; ...": those that have a base.
-fn percents(cache: &SwapCache) -> String {
-    let mut text = String::new();
-    for (name, rate) in rates(cache) {
-        let Some(rate) = rate else { continue };
-        let _ = write!(text, "; {name} {:.0} %", 100.0 * rate.share);
-        if rate.is_estimate() {
-            let (low, high) = (100.0 * rate.low, 100.0 * rate.high);
-            let _ = write!(text, " ({low:.0} to {high:.0} %)");
-        }
-    }
-    text
-}
-
-const fn cache(c: &Counts) -> SwapCache {
-    SwapCache {
-        major_faults: c.major_faults,
-        page_ins: c.page_ins,
-        read_ahead: c.read_ahead_pages,
-        mapped: c.read_ahead_mapped,
-        hits: c.read_ahead_hits,
-        late: c.read_ahead_late,
-        waste: c.read_ahead_waste,
-        along_used: c.read_ahead_along_used,
-        along_unused: c.read_ahead_along_unused,
-        along_squares: c.read_ahead_along_squares,
-    }
-}
-
-/// The rates of the swap cache; one without a base is left out.
-fn rates(cache: &SwapCache) -> [(&'static str, Option<Rate>); 4] {
-    [
-        ("hit rate", cache.hit_rate()),
-        ("accuracy", cache.accuracy()),
-        ("coverage", cache.coverage()),
-        ("timeliness", cache.timeliness()),
-    ]
-}
-
-/// The rates as JSON: the share, and beside an estimate the interval in which the true one lies with 95 %
-/// probability.
-fn rates_json(cache: &SwapCache) -> Vec<(String, Value)> {
-    let mut all = Vec::new();
-    for (name, rate) in rates(cache) {
-        let name = name.replace(' ', "_");
-        if let Some(rate) = rate.filter(Rate::is_estimate) {
-            all.push((format!("{name}_interval"), json!([rate.low, rate.high])));
-        }
-        all.push((name, json!(rate.map(|rate| rate.share))));
-    }
-    all
-}
-
-fn pages_size(pages: u64) -> String {
+/// Pages in the unit that suits them.
+pub fn pages_size(pages: u64) -> String {
     format_size(pages.saturating_mul(PAGE_BYTES as u64))
 }
 

@@ -122,6 +122,7 @@ impl Plan {
                 format!("{} cannot be executed: {e}", self.program.path.display()),
             )
         })?;
+        session.set_program(child.id());
         Ok(Running {
             child,
             session,

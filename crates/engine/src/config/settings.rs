@@ -202,7 +202,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "OUTPAGE_RECLAIM",
         option: Some("reclaim"),
         value: Value::Policy("NAME[:SETTING=VALUE,...]", reclaim_table),
-        meaning: "which pages leave",
+        meaning: "Which pages leave, as in s3-fifo:small=20",
         set: read!(reclaim, super::parse_reclaim),
         get: |config| text(Some(config.reclaim)),
         ..NONE

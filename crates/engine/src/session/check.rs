@@ -2,19 +2,20 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use outpage_stats::layout::{MAGIC, VERSION};
+
 use super::extents::Held;
-use super::layout::{MAGIC, VERSION};
 use super::{EXTENTS_MAX, MemberId, Own, Session, SessionError, State};
 
 impl Session {
     /// Looks at what every view needs, when it is opened, and keeps what does not change.
     pub(super) fn remember(&mut self) -> Result<(), SessionError> {
-        let layout = self.layout();
-        if layout.magic.load(SeqCst) != MAGIC || layout.version.load(Relaxed) != VERSION {
+        let head = self.head();
+        if head.magic.load(SeqCst) != MAGIC || head.version.load(Relaxed) != VERSION {
             return Err(SessionError::Foreign);
         }
-        let limit_pages = layout.limit_pages.load(Relaxed);
-        let cap = layout.extents_cap.load(Relaxed);
+        let limit_pages = head.limit_pages.load(Relaxed);
+        let cap = head.extents_cap.load(Relaxed);
         let extents_cap = u32::try_from(cap).unwrap_or(u32::MAX);
         if extents_cap as usize > EXTENTS_MAX {
             return Err(SessionError::Damaged("its swap file's size"));
@@ -33,11 +34,11 @@ impl Session {
     /// # Errors
     /// [`SessionError::Damaged`] names what is wrong.
     pub fn check(&self) -> Result<(), SessionError> {
-        let (layout, own) = (self.layout(), &self.own);
-        let heads = layout.magic.load(SeqCst) == MAGIC
-            && layout.version.load(Relaxed) == VERSION
-            && layout.limit_pages.load(Relaxed) == own.limit_pages
-            && layout.extents_cap.load(Relaxed) == u64::from(own.extents_cap);
+        let (head, own) = (self.head(), &self.own);
+        let heads = head.magic.load(SeqCst) == MAGIC
+            && head.version.load(Relaxed) == VERSION
+            && head.limit_pages.load(Relaxed) == own.limit_pages
+            && head.extents_cap.load(Relaxed) == u64::from(own.extents_cap);
         if !heads {
             return Err(SessionError::Damaged("its head"));
         }
@@ -52,7 +53,7 @@ impl Session {
         if !mine {
             return Err(SessionError::Damaged("the entry of this process"));
         }
-        if !layout.extents.holds_all(me, &own.extents) {
+        if !self.extents().holds_all(me, &own.extents) {
             return Err(SessionError::Damaged("the extents of this process"));
         }
         Ok(())
@@ -60,7 +61,7 @@ impl Session {
 
     /// Has every process find the session damaged at its next look: this one did.
     pub(super) fn condemn(&self) {
-        self.layout().magic.store(0, SeqCst);
+        self.head().magic.store(0, SeqCst);
     }
 
     /// The state of an entry.

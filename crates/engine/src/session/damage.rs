@@ -27,9 +27,9 @@ fn scribble(file: &Fd, random: &mut Random) {
     let len = size_of::<Layout>() as u64;
     let extents = std::mem::offset_of!(Layout, extents) as u64;
     let (from, room) = match random.below(4) {
-        0 => (0, std::mem::offset_of!(Layout, ledgers) as u64),
+        0 => (0, std::mem::offset_of!(Layout, board.ledgers) as u64),
         1 => (extents, 4096),
-        2 => (std::mem::offset_of!(Layout, members) as u64, 1024),
+        2 => (std::mem::offset_of!(Layout, board.members) as u64, 1024),
         _ => (0, len),
     };
     let offset = from + random.below(room);
@@ -141,23 +141,26 @@ fn what_a_process_needs_is_missed_at_its_next_look() {
         assert_eq!(view.check(), Ok(()));
         (watcher, file, view)
     };
-    let damaged = |damage: &dyn Fn(&Layout), what: &'static str| {
+    let damaged = |damage: &dyn Fn(&Session), what: &'static str| {
         let (watcher, _file, view) = fresh();
-        damage(watcher.layout());
+        damage(&watcher);
         assert_eq!(view.check(), Err(SessionError::Damaged(what)));
     };
-    damaged(&|l| l.magic.store(1, SeqCst), "its head");
-    damaged(&|l| l.limit_pages.store(1 << 40, SeqCst), "its head");
-    damaged(&|l| l.extents_cap.store(0, SeqCst), "its head");
+    damaged(&|s| s.head().magic.store(1, SeqCst), "its head");
+    damaged(&|s| s.head().limit_pages.store(1 << 40, SeqCst), "its head");
+    damaged(&|s| s.head().extents_cap.store(0, SeqCst), "its head");
     let lent = "the sum of what is lent";
-    damaged(&|l| l.reserved.word.store(101, SeqCst), lent);
+    damaged(&|s| s.head().reserved.word.store(101, SeqCst), lent);
     let entry = "the entry of this process";
-    damaged(&|l| l.members[0].state.store(7, SeqCst), entry);
-    damaged(&|l| l.members[0].state.store(0, SeqCst), entry);
-    damaged(&|l| l.members[0].generation.store(0, SeqCst), entry);
-    damaged(&|l| l.members[0].held_pages.store(11, SeqCst), entry);
+    damaged(&|s| s.board().members[0].state.store(7, SeqCst), entry);
+    damaged(&|s| s.board().members[0].state.store(0, SeqCst), entry);
+    damaged(&|s| s.board().members[0].generation.store(0, SeqCst), entry);
+    damaged(
+        &|s| s.board().members[0].held_pages.store(11, SeqCst),
+        entry,
+    );
     let extents = "the extents of this process";
-    damaged(&|l| l.extents.drop_all(MemberId(0)), extents);
+    damaged(&|s| s.extents().drop_all(MemberId(0)), extents);
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn an_extent_is_not_leased_twice_by_one_process() {
     let mut view = Session::from_fd(file.number()).expect("view");
     let me = view.join().expect("join");
     assert_eq!(view.lease_extent(), Some(0));
-    watcher.layout().extents.drop_all(me);
+    watcher.extents().drop_all(me);
     assert_eq!(view.lease_extent(), None);
     assert_eq!(watcher.check(), Err(SessionError::Damaged("its head")));
 }
@@ -174,7 +177,7 @@ fn an_extent_is_not_leased_twice_by_one_process() {
 #[test]
 fn a_size_beyond_the_table_is_refused_when_opened() {
     let (watcher, file) = Session::create(100, 4 * EXTENT_BYTES).expect("session");
-    let cap = &watcher.layout().extents_cap;
+    let cap = &watcher.head().extents_cap;
     cap.store(EXTENTS_MAX as u64 + 1, SeqCst);
     let opened = Session::from_fd(file.number());
     assert!(matches!(opened, Err(SessionError::Damaged(_))));

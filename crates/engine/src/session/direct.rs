@@ -6,29 +6,39 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::layout::Member;
-use super::liveness::{self, Identity};
+use outpage_stats::layout::Member;
+use outpage_stats::liveness::{self, Identity, Seen};
+
 use super::{Keeper, MemberId, Session, SessionError, State};
 
 impl Session {
     /// Makes `keeper` the process that the session's paths name, in whose /proc the processes in direct
     /// mode have their numbers.
     pub fn keep(&self, keeper: Keeper) {
-        let layout = self.layout();
-        layout.keeper_started.store(keeper.started, Relaxed);
-        layout.keeper_namespace.store(keeper.namespace, Relaxed);
-        layout.keeper_pid.store(keeper.pid, SeqCst);
+        let head = self.head();
+        head.keeper_started.store(keeper.started, Relaxed);
+        head.keeper_namespace.store(keeper.namespace, Relaxed);
+        head.keeper_pid.store(keeper.pid, SeqCst);
+    }
+
+    /// Says that process `pid` is the program of the session, for whoever looks from outside.
+    pub fn set_program(&self, pid: u32) {
+        if let Seen::Running(program) = liveness::look(pid) {
+            let head = self.head();
+            head.program_started.store(program.started, Relaxed);
+            head.program_pid.store(program.pid.into(), SeqCst);
+        }
     }
 
     /// The keeper; `None` as long as there is none.
     #[must_use]
     pub fn keeper(&self) -> Option<Keeper> {
-        let layout = self.layout();
-        let pid = layout.keeper_pid.load(SeqCst);
+        let head = self.head();
+        let pid = head.keeper_pid.load(SeqCst);
         (pid != 0).then(|| Keeper {
             pid,
-            started: layout.keeper_started.load(Relaxed),
-            namespace: layout.keeper_namespace.load(Relaxed),
+            started: head.keeper_started.load(Relaxed),
+            namespace: head.keeper_namespace.load(Relaxed),
         })
     }
 

@@ -13,8 +13,7 @@ use outpage_store::KEY_BYTES;
 use outpage_sys::fd;
 use outpage_sys::secret::LockedPage;
 
-use super::layout::Layout;
-use super::{Session, SessionError, os, reopened};
+use super::{Layout, Session, SessionError, os, reopened};
 
 /// Where the page starts, in bytes.
 const PAGE_AT: u64 = size_of::<Layout>().next_multiple_of(PAGE_BYTES) as u64;

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::{
-    Counters, Counts, Latencies, MemberId, MemberView, Session, State, Waits, share, word,
-};
+use outpage_stats::layout::State;
+use outpage_stats::{Counters, Counts, Latencies, Waits};
+
+use super::{MemberId, MemberView, Session, share, word};
 
 impl Session {
     /// The limit of the whole tree, in pages.
@@ -22,13 +23,13 @@ impl Session {
     /// Frames that all members hold, in pages.
     #[must_use]
     pub fn reserved_pages(&self) -> u64 {
-        self.layout().reserved.word.load(Relaxed)
+        self.head().reserved.word.load(Relaxed)
     }
 
     /// Most frames that all members held at once, in pages.
     #[must_use]
     pub fn peak_pages(&self) -> u64 {
-        self.layout().reserved_peak.word.load(Relaxed)
+        self.head().reserved_peak.word.load(Relaxed)
     }
 
     /// Takes up to `pages` frames out of the limit for this process; returns how many it got.
@@ -38,8 +39,8 @@ impl Session {
     /// # Panics
     /// When the process has not joined.
     pub fn reserve(&self, pages: u64) -> u64 {
-        let layout = self.layout();
-        let (reserved, peak) = (&layout.reserved.word, &layout.reserved_peak.word);
+        let head = self.head();
+        let (reserved, peak) = (&head.reserved.word, &head.reserved_peak.word);
         let granted = word::take(reserved, peak, self.limit_pages(), pages);
         if granted == 0 {
             return 0;
@@ -56,7 +57,7 @@ impl Session {
         let held = self.held_pages();
         assert!(held >= pages, "{pages} frames released of {held} held");
         self.set_held(held - pages);
-        self.layout().reserved.word.fetch_sub(pages, SeqCst);
+        self.head().reserved.word.fetch_sub(pages, SeqCst);
     }
 
     /// Frames that this process holds, in pages: 0 before it has joined.
@@ -111,7 +112,7 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn lease_extent(&self) -> Option<u32> {
-        let (me, table) = (self.joined(), &self.layout().extents);
+        let (me, table) = (self.joined(), self.extents());
         let extent = table.lease(me, self.extents_cap() as usize)?;
         if !self.own.extents.insert(extent) {
             // This process holds it, and the table forgot.
@@ -127,7 +128,7 @@ impl Session {
     /// When the process has not joined.
     pub fn release_extent(&self, extent: u32) {
         self.own.extents.remove(extent);
-        self.layout().extents.drop_one(extent, self.joined());
+        self.extents().drop_one(extent, self.joined());
     }
 
     /// Whether another member holds any of `extents`, which this process leased. Then it, or one of its
@@ -137,20 +138,20 @@ impl Session {
     /// When the process has not joined.
     #[must_use]
     pub fn shares_any(&self, extents: &[u32]) -> bool {
-        let (me, table) = (self.joined(), &self.layout().extents);
+        let (me, table) = (self.joined(), self.extents());
         extents.iter().any(|&extent| table.is_shared(extent, me))
     }
 
     /// How many members hold `extent`.
     #[cfg(test)]
     pub(super) fn extent_holders(&self, extent: u32) -> u32 {
-        self.layout().extents.holders(extent)
+        self.extents().holders(extent)
     }
 
     /// The extents that `member` holds, in ascending order.
     #[cfg(test)]
     pub(super) fn extents_of(&self, member: MemberId) -> impl Iterator<Item = u32> {
-        self.layout().extents.held_by(member)
+        self.extents().held_by(member)
     }
 
     /// This process's counters.
@@ -165,7 +166,7 @@ impl Session {
     /// The counters of all processes, those that are gone included.
     #[must_use]
     pub fn totals(&self) -> Counts {
-        let mut total = self.layout().retired.counters.read();
+        let mut total = self.board().retired.counters.read();
         for view in self.members() {
             total.merge(&view.counts, view.state == State::Live);
         }
@@ -184,7 +185,7 @@ impl Session {
     /// How long the threads of all processes waited, those that are gone included.
     #[must_use]
     pub fn waits(&self) -> Waits {
-        let mut total = self.layout().retired.latencies.read();
+        let mut total = self.board().retired.latencies.read();
         for view in self.members() {
             total.merge(&self.ledger(view.id).latencies.read());
         }
@@ -207,14 +208,14 @@ impl Session {
 
     /// Records the mechanism that the first process chose, for the summary.
     pub fn set_mechanism(&self, mechanism: crate::config::Mechanism) {
-        self.layout().mechanism.store(mechanism as u32, Relaxed);
+        self.head().mechanism.store(mechanism as u32, Relaxed);
     }
 
     /// The mechanism in use; `Auto` while no process has had to page.
     #[must_use]
     pub fn mechanism(&self) -> crate::config::Mechanism {
         use crate::config::Mechanism;
-        match self.layout().mechanism.load(Relaxed) {
+        match self.head().mechanism.load(Relaxed) {
             1 => Mechanism::Move,
             2 => Mechanism::WriteProtect,
             _ => Mechanism::Auto,

@@ -2,133 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use outpage_core::swap_cache::{OBJECTS_MAX, Objects, SwapCache};
-use outpage_core::units::PageNo;
-use outpage_sys::shareable;
+use outpage_core::swap_cache::Objects;
+use outpage_stats::{ObjectUses, Table, largest};
 
-use super::{Counter, MemberId, Session};
-
-shareable! {
-    /// A memory object in shared memory. All zeroes: none.
-    #[derive(Debug, Default)]
-    pub(super) struct Row {
-        pid: Counter,
-        first: Counter,
-        last: Counter,
-        major_faults: Counter,
-        page_ins: Counter,
-        read_ahead: Counter,
-        mapped: Counter,
-        hits: Counter,
-        late: Counter,
-        waste: Counter,
-        along_used: Counter,
-        along_unused: Counter,
-        along_squares: Counter,
-    }
-}
-
-shareable! {
-    /// The objects of one process. Its pager writes, anybody reads.
-    pub(super) struct Table {
-        rows: [Row; OBJECTS_MAX],
-        /// The sum of what has no row.
-        others: Row,
-    }
-}
-
-/// What read-ahead did for one memory object of one process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ObjectUse {
-    /// The process, as the pid namespace of its pager numbers it.
-    pub pid: u32,
-    /// The lowest page that was read; its index is its address when it was mapped, in pages.
-    pub first: PageNo,
-    /// The highest.
-    pub last: PageNo,
-    /// What was counted.
-    pub counts: SwapCache,
-}
-
-/// The objects that most was read of.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ObjectUses {
-    /// Most pages read first.
-    pub largest: Vec<ObjectUse>,
-    /// The sum of all others.
-    pub others: SwapCache,
-}
-
-impl Row {
-    fn read(&self) -> ObjectUse {
-        ObjectUse {
-            pid: self.pid.get() as u32,
-            first: PageNo::from_raw(self.first.get()),
-            last: PageNo::from_raw(self.last.get()),
-            counts: SwapCache {
-                major_faults: self.major_faults.get(),
-                page_ins: self.page_ins.get(),
-                read_ahead: self.read_ahead.get(),
-                mapped: self.mapped.get(),
-                hits: self.hits.get(),
-                late: self.late.get(),
-                waste: self.waste.get(),
-                along_used: self.along_used.get(),
-                along_unused: self.along_unused.get(),
-                along_squares: self.along_squares.get(),
-            },
-        }
-    }
-
-    fn write(&self, object: &ObjectUse) {
-        self.pid.set(u64::from(object.pid));
-        self.first.set(object.first.raw());
-        self.last.set(object.last.raw());
-        self.write_counts(&object.counts);
-    }
-
-    fn write_counts(&self, counts: &SwapCache) {
-        self.major_faults.set(counts.major_faults);
-        self.page_ins.set(counts.page_ins);
-        self.read_ahead.set(counts.read_ahead);
-        self.mapped.set(counts.mapped);
-        self.hits.set(counts.hits);
-        self.late.set(counts.late);
-        self.waste.set(counts.waste);
-        self.along_used.set(counts.along_used);
-        self.along_unused.set(counts.along_unused);
-        self.along_squares.set(counts.along_squares);
-    }
-}
-
-impl Table {
-    /// Takes a row in, which pushes the smallest one out where there is no room.
-    fn take(&self, object: &ObjectUse) {
-        let pages = |row: &&Row| row.page_ins.get();
-        let Some(smallest) = self.rows.iter().min_by_key(pages) else {
-            return;
-        };
-        let mut others = self.others.read().counts;
-        if pages(&smallest) < object.counts.page_ins {
-            others.add(&smallest.read().counts);
-            smallest.write(object);
-        } else {
-            others.add(&object.counts);
-        }
-        self.others.write_counts(&others);
-    }
-
-    fn clear(&self) {
-        let none = Row::default().read();
-        let used = self.rows.iter().chain([&self.others]);
-        used.filter(|row| row.read() != none)
-            .for_each(|row| row.write(&none));
-    }
-}
+use super::{MemberId, Session};
 
 impl Session {
     fn objects_of(&self, id: MemberId) -> &Table {
-        &self.layout().objects[id.index()]
+        &self.board().objects[id.index()]
     }
 
     /// Shows others the places of `objects` that `changed` has bits of, and the sum of the rest.
@@ -137,64 +18,25 @@ impl Session {
     /// When the process has not joined.
     pub fn publish_objects(&self, objects: &Objects, changed: u64) {
         let me = self.joined();
-        let (table, pid) = (self.objects_of(me), self.member(me).pid.load(Relaxed));
-        let mut left = changed;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let object = &objects.as_slice()[at];
-            table.rows[at].write(&ObjectUse {
-                pid,
-                first: object.first,
-                last: object.last,
-                counts: object.counts,
-            });
-        }
-        table.others.write_counts(objects.others());
+        let pid = self.member(me).pid.load(Relaxed);
+        self.objects_of(me).publish(objects, changed, pid);
     }
 
     #[cfg(test)]
-    pub(super) fn set_object(&self, id: MemberId, at: usize, object: &ObjectUse) {
-        self.objects_of(id).rows[at].write(object);
+    pub(super) fn set_object(&self, id: MemberId, at: usize, object: &outpage_stats::ObjectUse) {
+        self.objects_of(id).set(at, object);
     }
 
     /// Member `id` is gone: its objects join those of others that are.
     pub(super) fn bury_objects(&self, id: MemberId) {
-        let (table, retired) = (self.objects_of(id), &self.layout().retired_objects);
-        for row in &table.rows {
-            let object = row.read();
-            if object.counts != SwapCache::ZERO {
-                retired.take(&object);
-            }
-        }
-        let mut others = retired.others.read().counts;
-        others.add(&table.others.read().counts);
-        retired.others.write_counts(&others);
-        table.clear();
+        self.board().retired_objects.bury(self.objects_of(id));
     }
 
     /// The `most` objects of all processes that most pages were read of, those of processes that
     /// are gone included, and the sum of the others.
     #[must_use]
     pub fn object_uses(&self, most: usize) -> ObjectUses {
-        let mut uses = ObjectUses::default();
         let members = self.members().map(|view| self.objects_of(view.id));
-        for table in members.chain([&self.layout().retired_objects]) {
-            let rows = table.rows.iter().map(Row::read);
-            uses.largest
-                .extend(rows.filter(|row| row.counts != SwapCache::ZERO));
-            uses.others.add(&table.others.read().counts);
-        }
-        uses.largest.sort_by_key(|object| {
-            (
-                std::cmp::Reverse(object.counts.page_ins),
-                object.pid,
-                object.first,
-            )
-        });
-        for object in uses.largest.drain(most.min(uses.largest.len())..) {
-            uses.others.add(&object.counts);
-        }
-        uses
+        largest(members.chain([&self.board().retired_objects]), most)
     }
 }

@@ -3,9 +3,9 @@
 use std::ffi::{CString, OsString};
 use std::fmt;
 
+use outpage_stats::liveness::{self, Identity, Seen};
 use outpage_sys::raw::Errno;
 
-use super::liveness::{self, Identity, Seen};
 use super::{Session, SessionError};
 
 /// The process that keeps a session's descriptors open.

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use outpage_core::units::Nanos;
+use outpage_stats::liveness::{self, Seen, is_gone};
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::launch::wait_lock_byte;
 use outpage_sys::shared::{is_locked, lock_byte, unlock_byte};
 use outpage_sys::{clock, process};
 
 use super::direct::identity_of;
-use super::liveness::{self, Seen, is_gone};
 use super::{
     LAUNCHER_BYTE, MEMBERS_MAX, MemberId, ROSTER_BYTE, Reserved, Session, SessionError, State, os,
     word,
@@ -100,7 +100,7 @@ impl Session {
         member.pid_namespace.store(namespace, Relaxed);
         self.set_state(id, State::Live);
         drop(roster);
-        self.layout().extents.remember(id, &self.own.extents);
+        self.extents().remember(id, &self.own.extents);
         self.become_member(id)
     }
 
@@ -135,7 +135,7 @@ impl Session {
         let member = self.member(id);
         member.forked_by.store(self.own.generation, Relaxed);
         member.since.store(clock::now().0, Relaxed);
-        self.layout().extents.share(parent, id);
+        self.extents().share(parent, id);
         self.set_state(id, State::Forking);
         let generation = member.generation.load(Relaxed);
         Ok(Reserved { id, generation })
@@ -267,7 +267,7 @@ impl Session {
     /// A fresh entry for process `pid`, not yet visible.
     pub(super) fn reset(&self, id: MemberId, pid: u32, namespace: u64) {
         // In a damaged session this may be the largest number.
-        let before = self.layout().generations.fetch_add(1, SeqCst);
+        let before = self.head().generations.fetch_add(1, SeqCst);
         let generation = before.wrapping_add(1);
         let member = self.member(id);
         member.pid.store(pid, Relaxed);
@@ -298,7 +298,7 @@ impl Session {
 
     /// Buries processes in direct mode that are gone, having looked at no more than `look_up`.
     fn reap_direct(&self, look_up: usize) -> usize {
-        let start = self.layout().search_from.load(Relaxed) as usize % MEMBERS_MAX;
+        let start = self.head().search_from.load(Relaxed) as usize % MEMBERS_MAX;
         let direct =
             |&id: &MemberId| self.state_or_free(id) == State::Direct && self.me != Some(id);
         let order = MemberId::all()
@@ -311,7 +311,7 @@ impl Session {
         let mut buried = 0;
         for id in looked_at {
             let next = (id.index() + 1) as u32;
-            self.layout().search_from.store(next, Relaxed);
+            self.head().search_from.store(next, Relaxed);
             if is_gone(identity_of(self.member(id))) {
                 self.bury(id);
                 buried += 1;
@@ -357,7 +357,7 @@ impl Session {
 
     /// Folds the entry's counters into the totals and frees everything that it holds.
     fn bury(&self, id: MemberId) {
-        let (retired, ledger) = (&self.layout().retired, self.ledger(id));
+        let (retired, ledger) = (&self.board().retired, self.ledger(id));
         let mut counts = retired.counters.read();
         counts.merge(&ledger.counters.read(), false);
         retired.counters.write(&counts);
@@ -371,10 +371,10 @@ impl Session {
     }
 
     fn give_back(&self, id: MemberId) {
-        let (reserved, held) = (&self.layout().reserved.word, &self.member(id).held_pages);
+        let (reserved, held) = (&self.head().reserved.word, &self.member(id).held_pages);
         if !word::give_back(reserved, held) {
             self.condemn();
         }
-        self.layout().extents.drop_all(id);
+        self.extents().drop_all(id);
     }
 }

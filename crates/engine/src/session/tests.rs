@@ -3,6 +3,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
+use outpage_stats::{ObjectUse, liveness};
+
 use super::*;
 
 mod direct;

@@ -9,7 +9,6 @@ use super::MemberId;
 /// A word that several processes read and write.
 pub(super) trait Word {
     fn load(&self, order: Ordering) -> u64;
-    fn store(&self, value: u64, order: Ordering);
     fn swap(&self, value: u64, order: Ordering) -> u64;
     fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
@@ -26,10 +25,6 @@ impl Word for AtomicU64 {
     #[inline]
     fn load(&self, order: Ordering) -> u64 {
         self.load(order)
-    }
-    #[inline]
-    fn store(&self, value: u64, order: Ordering) {
-        self.store(value, order);
     }
     #[inline]
     fn swap(&self, value: u64, order: Ordering) -> u64 {
@@ -55,13 +50,6 @@ impl Word for AtomicU64 {
     fn compare_exchange(&self, old: u64, new: u64) -> Result<u64, u64> {
         self.compare_exchange(old, new, SeqCst, SeqCst)
     }
-}
-
-/// Counts `n`. Not atomic against a second writer: there is none, and who folds the counts of a process that is gone
-/// into others comes after its last.
-#[inline]
-pub(super) fn count<W: Word>(counter: &W, n: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 /// Takes up to `pages` frames out of `limit`, of which `reserved` are taken; returns how many. `peak`

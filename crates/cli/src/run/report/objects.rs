@@ -2,10 +2,11 @@
 
 use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::session::{ObjectUse, ObjectUses};
+use outpage_stats::{ObjectUse, ObjectUses};
 use serde_json::{Map, Value, json};
 
-use super::{grouped, pages_size, percents, rates_json};
+use super::rates::{percents, rates_json};
+use super::{grouped, pages_size};
 
 /// Objects in the JSON, those that most was read of; the rest is summed. More than the mappings that
 /// matter in the programs of tests/programs.

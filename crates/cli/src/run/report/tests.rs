@@ -1,3 +1,7 @@
+use outpage_stats::{COUNTERS, LINES};
+use serde_json::json;
+
+use super::fields::latency;
 use super::*;
 
 fn outcome(counts: Counts) -> Outcome {
@@ -217,7 +221,50 @@ fn the_json_has_every_counter_and_the_configuration() {
         value["write_histogram"][6],
         json!({"pages_min": 64, "pages_end": 128, "writes": 312})
     );
-    for (name, _, _) in Counts::default().fields() {
-        assert!(value[name].is_u64(), "{name}");
+    for counter in COUNTERS {
+        assert!(value[counter.name].is_u64(), "{}", counter.name);
+    }
+}
+
+/// The lines of a summary that `counts` lead to, by what they begin with.
+fn lines(counts: Counts) -> Vec<(Line, Vec<String>)> {
+    let text = outcome(counts).summary(&Config::new(256 << 20));
+    let own = |line: &&str, label: &str| match label {
+        "" => line.starts_with("outpage: "),
+        label => line
+            .strip_prefix("  ")
+            .is_some_and(|rest| rest.starts_with(label)),
+    };
+    let of = |label: &'static str| {
+        let lines = text.lines().filter(|line| own(line, label));
+        lines.map(str::to_owned).collect()
+    };
+    LINES.iter().map(|l| (l.line, of(l.label))).collect()
+}
+
+#[test]
+fn a_counter_shows_in_the_line_that_it_is_declared_for_and_no_other_counter_shows() {
+    let base = Counts {
+        read_ahead_along_used: 500,
+        read_ahead_along_unused: 1_500,
+        read_ahead_along_squares: 200_000,
+        read_ahead_late: 600,
+        ..busy()
+    };
+    for counter in COUNTERS {
+        let mut more = base;
+        let value = more.named(counter.name).expect("a counter");
+        // What is rounded shows twice as much, and what was nothing shows 1.
+        *value = (*value * 2).max(1);
+        let before = lines(base);
+        let changed = lines(more).into_iter().zip(before);
+        let changed: Vec<Line> = changed
+            .filter(|(after, before)| after != before)
+            .map(|((line, _), _)| line)
+            .collect();
+        match counter.line {
+            Some(line) => assert!(changed.contains(&line), "{}: {changed:?}", counter.name),
+            None => assert_eq!(changed, [], "{}", counter.name),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outpage_engine::config::format_size;
-use outpage_engine::session::Counts;
+use outpage_stats::Counts;
 
 use crate::run::report::grouped;
 

@@ -6,7 +6,7 @@ use outpage_core::contract::{Action, ActionId, Event, Waiter};
 use outpage_core::record::{Reader, Unreadable};
 use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::{Nanos, PageNo};
-use outpage_engine::session::Histogram;
+use outpage_stats::Histogram;
 
 use super::super::references::next;
 use super::objects::{Object, Objects};

@@ -65,7 +65,7 @@ fn nobody_judges_by_another_proc() {
     let (watcher, file) = kept(100);
     let child = spawn_as(&file, Some("direct"));
     drop(child);
-    let started = &watcher.layout().keeper_started;
+    let started = &watcher.head().keeper_started;
     started.fetch_add(1, SeqCst);
     assert_eq!(watcher.reap_all(), Ok(0));
     assert_eq!(another(&file).join_direct(), Err(SessionError::Unreachable));

@@ -12,9 +12,6 @@ impl Word for AtomicU64 {
     fn load(&self, order: Ordering) -> u64 {
         self.load(order)
     }
-    fn store(&self, value: u64, order: Ordering) {
-        self.store(value, order);
-    }
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.swap(value, order)
     }
@@ -241,13 +238,19 @@ fn the_dead_are_buried_while_others_lease() {
     });
 }
 
+/// As every counter counts.
+fn count_in(word: &AtomicU64, n: u64) {
+    let load = || Word::load(word, Relaxed);
+    outpage_stats::count(n, load, |value| word.store(value, Relaxed));
+}
+
 /// Somebody reads while a process counts; when that is gone, its counts go to those of the dead, once.
 #[test]
 fn no_count_is_lost() {
     model(|| {
         let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(5)]);
         let (owner, reader) = (Arc::clone(&counts), Arc::clone(&counts));
-        let owner = thread::spawn(move || (1..=3).for_each(|n| count(&owner[0], n)));
+        let owner = thread::spawn(move || (1..=3).for_each(|n| count_in(&owner[0], n)));
         let reader = thread::spawn(move || {
             let seen = [0; 3].map(|_| Word::load(&reader[0], Relaxed));
             assert!(seen.is_sorted() && seen[2] <= 6, "{seen:?}");
@@ -255,8 +258,8 @@ fn no_count_is_lost() {
         owner.join().expect("no panic");
         reader.join().expect("no panic");
         let [own, retired] = &*counts;
-        count(retired, Word::load(own, Relaxed));
-        Word::store(own, 0, Relaxed);
+        count_in(retired, Word::load(own, Relaxed));
+        own.store(0, Relaxed);
         assert_eq!(
             (Word::load(own, SeqCst), Word::load(retired, SeqCst)),
             (0, 11)

@@ -6,7 +6,7 @@
 
 use outpage_sys::shareable;
 
-use super::Counter;
+use crate::counters::Counter;
 
 /// Buckets of each power of two.
 pub const STEPS: usize = 16;

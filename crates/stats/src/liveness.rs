@@ -8,15 +8,16 @@ use outpage_sys::{fd, launch, libc, process};
 
 /// A process as a /proc has it. A number is used again, but not with the same start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Identity {
-    pub(super) pid: u32,
+pub struct Identity {
+    /// Its number there.
+    pub pid: u32,
     /// Clock ticks from the machine's start to the process's.
-    pub(super) started: u64,
+    pub started: u64,
 }
 
 /// What /proc tells of a process number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seen {
+pub enum Seen {
     /// A process runs that started then.
     Running(Identity),
     /// It has ended, and nobody waited for it.
@@ -28,13 +29,15 @@ pub(super) enum Seen {
 }
 
 /// The inode of the caller's pid namespace; 0 where /proc does not tell.
-pub(super) fn pid_namespace() -> u64 {
+#[must_use]
+pub fn pid_namespace() -> u64 {
     let inode = fd::open(c"/proc/self/ns/pid", libc::O_PATH).and_then(|ns| fd::inode(ns.number()));
     inode.unwrap_or(0)
 }
 
 /// The caller as its /proc has it; `None` without a /proc, or with one that leaves it out.
-pub(super) fn own() -> Option<Identity> {
+#[must_use]
+pub fn own() -> Option<Identity> {
     match look_at(c"/proc/self/stat") {
         Seen::Running(identity) => Some(identity),
         _ => None,
@@ -42,7 +45,8 @@ pub(super) fn own() -> Option<Identity> {
 }
 
 /// What /proc tells of process `pid`.
-pub(super) fn look(pid: u32) -> Seen {
+#[must_use]
+pub fn look(pid: u32) -> Seen {
     CString::new(format!("/proc/{pid}/stat")).map_or(Seen::Unknown, |path| look_at(&path))
 }
 
@@ -83,17 +87,20 @@ fn parse(stat: &[u8]) -> Option<Seen> {
 }
 
 /// Whether the /proc that is mounted here numbers processes as the caller does.
-pub(super) fn proc_is_own() -> bool {
+#[must_use]
+pub fn proc_is_own() -> bool {
     own().is_some_and(|identity| identity.pid == process::pid())
 }
 
 /// Whether the caller's own numbering has a process `pid`. A zombie is one.
-pub(super) fn exists(pid: u32) -> bool {
+#[must_use]
+pub fn exists(pid: u32) -> bool {
     launch::send(pid, 0) != Err(Errno::ESRCH)
 }
 
 /// Whether `identity` is gone for certain, by a /proc that is the session's.
-pub(super) fn is_gone(identity: Identity) -> bool {
+#[must_use]
+pub fn is_gone(identity: Identity) -> bool {
     match look(identity.pid) {
         Seen::Running(found) => found != identity,
         Seen::Ended(_) => true,

@@ -1,0 +1,109 @@
+//! The policies of the registries, and the settings of read-ahead.
+
+use outpage_core::readahead::{Abilities, Entry, Params, Setting, configure};
+use outpage_core::units::PAGE_BYTES;
+use outpage_core::{pageout, readahead, slots};
+
+use super::{markdown, quoted};
+
+/// Ways to group pages for writing.
+pub fn pageout() -> String {
+    let rows = pageout::REGISTRY.iter().map(|policy| {
+        let pages = policy.buffer_pages;
+        let buffer = match pages {
+            1 => "1 page, fixed".to_owned(),
+            pages => format!("{pages} pages"),
+        };
+        let name = format!("`{}`", policy.name);
+        vec![name, policy.summary.into(), policy.source.into(), buffer]
+    });
+    markdown(&["`--pageout`", "what it does", "source", "buffer"], rows)
+}
+
+/// Slot allocators.
+pub fn slots() -> String {
+    let rows = slots::REGISTRY.iter().map(|policy| {
+        let name = format!("`{}`", policy.name);
+        vec![name, policy.summary.into(), policy.source.into()]
+    });
+    markdown(&["`--slots`", "what it does", "source"], rows)
+}
+
+/// Read-ahead policies.
+pub fn readahead() -> String {
+    let rows = readahead::REGISTRY.iter().map(|policy| {
+        let name = format!("`{}`", policy.name);
+        vec![
+            name,
+            policy.summary.into(),
+            policy.source.into(),
+            window(policy),
+        ]
+    });
+    let head = ["`--readahead`", "what it does", "source", "largest window"];
+    markdown(&head, rows)
+}
+
+/// "128 pages, 64 below 48 MiB of RAM".
+fn window(policy: &Entry) -> String {
+    let pages = match policy.defaults.max_window {
+        1 => "1 page".to_owned(),
+        pages => format!("{pages} pages"),
+    };
+    let Some(little) = policy.little else {
+        return pages;
+    };
+    let below = (little.below * PAGE_BYTES) >> 20;
+    format!("{pages}, {} below {below} MiB of RAM", little.max_window)
+}
+
+/// The settings of read-ahead policies: a row for each name.
+pub fn settings() -> String {
+    let all = || {
+        readahead::REGISTRY
+            .iter()
+            .flat_map(|policy| policy.settings)
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for setting in all() {
+        if !names.contains(&setting.name) {
+            names.push(setting.name);
+        }
+    }
+    let rows = names.into_iter().map(|name| {
+        let having: Vec<(&Entry, &Setting)> = readahead::REGISTRY
+            .iter()
+            .filter_map(|policy| Some((policy, policy.settings.iter().find(|s| s.name == name)?)))
+            .collect();
+        vec![
+            format!("`{name}`"),
+            having[0].1.help.to_owned(),
+            grouped(&having, |_, setting| setting.allowed.to_string()),
+            grouped(&having, |policy, setting| setting.value(&defaults(policy))),
+        ]
+    });
+    markdown(&["setting", "meaning", "values", "without it"], rows)
+}
+
+/// What a policy of `outpage run` has where nothing is set.
+fn defaults(policy: &Entry) -> Params {
+    let found = configure(policy.name, "", usize::MAX, Abilities::ALL);
+    found.expect("its own defaults are allowed").1
+}
+
+/// Each of the texts and the policies that have it.
+fn grouped(having: &[(&Entry, &Setting)], text: impl Fn(&Entry, &Setting) -> String) -> String {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (policy, setting) in having {
+        let text = text(policy, setting);
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(policy.name),
+            None => groups.push((text, vec![policy.name])),
+        }
+    }
+    let texts = groups.into_iter();
+    let texts: Vec<String> = texts
+        .map(|(text, names)| format!("{text}: {}", quoted(names.into_iter())))
+        .collect();
+    texts.join("; ")
+}
