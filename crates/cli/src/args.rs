@@ -1,10 +1,11 @@
-//! The command line: one table for parsing and help.
+//! The command line: one table for parsing, help, manual pages and completions.
 
 use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
 use crate::{
-    bench, decisions, demo, disk, doctor, paper, replay, run, sim, status, tables, trace, workload,
+    bench, decisions, demo, disk, doctor, pages, paper, replay, run, sim, status, tables, trace,
+    workload,
 };
 
 /// Runs a program in less RAM than it needs.
@@ -48,6 +49,10 @@ pub enum Command {
     Disk(disk::Args),
     /// Measure
     Bench(Box<bench::Args>),
+    /// Write the manual pages, section 1
+    Man(pages::ManArgs),
+    /// Print what a shell needs to complete commands
+    Completions(pages::CompletionsArgs),
     /// Compare the tables of the documents with the code
     #[command(hide = true)]
     Tables(tables::Args),

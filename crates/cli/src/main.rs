@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod error;
 mod keeper;
+mod pages;
 mod paper;
 mod replay;
 mod run;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),
+        Command::Man(args) => pages::man(&args),
+        Command::Completions(args) => pages::completions(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Workload(args) => workload::run(&args)
             .map(|()| ExitCode::SUCCESS)
