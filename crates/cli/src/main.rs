@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod error;
 mod keeper;
+mod output;
 mod pages;
 mod paper;
 mod replay;

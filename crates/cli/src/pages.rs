@@ -1,7 +1,6 @@
 //! `outpage man` and `outpage completions`: what belongs to the command line on an installed system, made of the command
 //! line itself.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +8,8 @@ use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::error::{CliError, code};
+use crate::error::CliError;
+use crate::output::print;
 
 /// Options of `outpage man`.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,7 +37,7 @@ enum Known {
 /// Writes a page for `outpage` and for each of its commands.
 ///
 /// # Errors
-/// [`code::IO`].
+/// [`crate::error::code::IO`].
 pub fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
     let written = std::fs::create_dir_all(&args.out)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out));
@@ -48,7 +48,7 @@ pub fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
 /// Prints what a shell needs to complete commands.
 ///
 /// # Errors
-/// [`code::IO`].
+/// [`crate::error::code::IO`].
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
     let shell = match args.shell {
         Known::Bash => Shell::Bash,
@@ -58,12 +58,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
     // The generator takes a full disk for an impossibility.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown(), "outpage", &mut script);
-    io::Write::write_all(&mut io::stdout(), &script).map_err(|error| {
-        CliError::new(
-            code::IO,
-            format!("cannot write to standard output: {error}"),
-        )
-    })?;
+    print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ use outpage_stats::run::{Process, Run, Snapshot, Unreadable};
 use serde_json::{Map, Value, json};
 
 use crate::error::{CliError, code};
+use crate::output::print;
 use crate::run::report::fields::{self, Counted, Field, SCHEMA};
 
 /// Options of `outpage status`. Exit code 1 where there is no run, or the process belongs to none.
@@ -61,7 +62,7 @@ pub const FIELDS: &[Field<OfSeen>] = fields::fields! {
 ///
 /// # Errors
 /// [`code::FAILED`] where nothing runs, or the process belongs to no run; [`code::OS`] for processes of others;
-/// [`code::DATA`] for a session that says nothing.
+/// [`code::DATA`] for a session that says nothing; [`code::IO`].
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     match args.pid {
         Some(pid) => one(pid, args.json),
@@ -73,9 +74,9 @@ fn one(pid: u32, as_json: bool) -> Result<ExitCode, CliError> {
     let found = find::of(pid).and_then(|run| run.look().map_err(NotFound::Unreadable));
     let seen = Seen::new(found.map_err(|why| refused(pid, why))?);
     if as_json {
-        println!("{:#}", Value::Object(seen.json()));
+        print(&format!("{:#}\n", Value::Object(seen.json())))?;
     } else {
-        print!("{}", text::whole(&seen));
+        print(&text::whole(&seen))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,9 +92,9 @@ fn all(as_json: bool) -> Result<ExitCode, CliError> {
     }
     if as_json {
         let runs: Vec<Value> = seen.iter().map(|run| Value::Object(run.json())).collect();
-        println!("{:#}", json!({"schema": SCHEMA, "runs": runs}));
+        print(&format!("{:#}\n", json!({"schema": SCHEMA, "runs": runs})))?;
     } else if !seen.is_empty() {
-        print!("{}", text::table(&seen));
+        print(&text::table(&seen))?;
     }
     match unreadable {
         Some(error) => Err(error),

@@ -153,6 +153,15 @@ fn a_run_that_is_spoiled_meanwhile_says_so_at_the_next_look() {
     assert_eq!(run.look().err(), Some(Unreadable::NoSession));
 }
 
+#[test]
+fn a_run_that_ended_is_read_as_it_was() {
+    let (file, board) = session();
+    let run = run(&file);
+    board.retired.counters.count_read(5);
+    drop((file, board));
+    assert_eq!(run.look().expect("a look").totals.page_ins, 5);
+}
+
 /// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

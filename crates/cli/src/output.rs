@@ -1,0 +1,21 @@
+//! Standard output, which may be a full disk, or a pipe that nobody reads any more.
+
+use std::io::{self, ErrorKind, Write};
+
+use crate::error::{CliError, code};
+
+/// Writes `text` to standard output. A reader that has read enough is no failure.
+///
+/// # Errors
+/// [`code::IO`].
+pub fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::new(
+            code::IO,
+            format!("cannot write to standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
