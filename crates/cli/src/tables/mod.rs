@@ -31,6 +31,12 @@ const TABLES: &[Table] = &[
     ("docs/statistics.md", "summary", counters::summary),
     ("docs/statistics.md", "fields", counters::fields),
     ("docs/statistics.md", "status", counters::status),
+    ("docs/policies.md", "reclaim", policies::reclaim),
+    (
+        "docs/policies.md",
+        "reclaim settings",
+        policies::reclaim_settings,
+    ),
     ("docs/policies.md", "pageout", policies::pageout),
     ("docs/policies.md", "slots", policies::slots),
     ("docs/policies.md", "readahead", policies::readahead),

@@ -1,10 +1,37 @@
-//! The policies of the registries, and the settings of read-ahead.
+//! The policies of the registries, and their settings.
 
+use outpage_core::contract::Body;
 use outpage_core::readahead::{Abilities, Entry, Params, Setting, configure};
 use outpage_core::units::PAGE_BYTES;
-use outpage_core::{pageout, readahead, slots};
+use outpage_core::{pageout, readahead, reclaim, slots};
 
 use super::{markdown, quoted};
+
+/// Reclaim policies that can run live.
+pub fn reclaim() -> String {
+    let rows = reclaim::offered(Body::default()).map(|policy| {
+        let name = format!("`{}`", policy.name);
+        vec![name, policy.summary.into(), policy.source.into()]
+    });
+    markdown(&["`--reclaim`", "what it does", "source"], rows)
+}
+
+/// Their settings.
+pub fn reclaim_settings() -> String {
+    let of = |policy: &'static reclaim::Entry| policy.settings.iter().map(move |s| (policy, s));
+    let rows = reclaim::offered(Body::default()).flat_map(of);
+    let rows = rows.map(|(policy, setting)| {
+        vec![
+            format!("`{}`", policy.name),
+            format!("`{}`", setting.name),
+            setting.summary.into(),
+            setting.allowed.to_string(),
+            setting.default.to_string(),
+        ]
+    });
+    let head = ["policy", "setting", "meaning", "values", "without it"];
+    markdown(&head, rows)
+}
 
 /// Ways to group pages for writing.
 pub fn pageout() -> String {
