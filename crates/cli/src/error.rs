@@ -36,7 +36,8 @@ Exit codes:
     1  the answer is no: results differ, a replay diverged, a simulated run came to no end,
        no run was found
    64  wrong option or value
-   65  a trace, settings or result file, or a run's session, is damaged, cut short or of another kind
+   65  a trace, settings or result file, or the session of a run, is damaged, cut short
+       or of another kind
    66  the swap directory is missing or unusable, or a file to read is missing
    69  this machine lacks something: see `outpage doctor`
    71  the operating system refused something
