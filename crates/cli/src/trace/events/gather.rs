@@ -454,7 +454,7 @@ pub mod tests {
         let write = Action::PageOut {
             id: id(1),
             slots,
-            pages: PageList::new(vec![of_first(9)], Vec::new()),
+            pages: PageList::new(vec![of_first(9)], vec![ContentHash::default()]),
         };
         recorder.action(&write, out);
         recorder.event(
