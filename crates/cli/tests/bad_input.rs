@@ -62,6 +62,9 @@ fn options() {
         64,
         &["lifo", "mclustering", "moc"],
     );
+    for option in ["--swap", "--stats", "--faults", "--pageout"] {
+        refused(&run_with(&with(option, "")), 64, &[option]);
+    }
     refused(
         &run_with(&with("--reclaim", "bsd-6.2")),
         64,

@@ -33,7 +33,8 @@ fn a_live_log_replays_identically_and_is_charted() {
     ];
     let output = run(&[
         &arguments[..],
-        &[own, "workload", "seq", "--mib", "32", "--passes", "2"],
+        // More pages than there is room for at first, in what is kept of them.
+        &[own, "workload", "seq", "--mib", "96", "--passes", "2"],
     ]
     .concat());
     assert!(

@@ -144,7 +144,9 @@ fn a_session_that_a_process_wrote_over_is_one_line() {
     let mut head = [0; 16];
     session.read_exact_at(&mut head, 0).expect("read");
     let pid = program.to_string();
-    for (damage, part) in [([0; 16], "its head"), ([0xff; 16], "its head")] {
+    let mut condemned = head;
+    condemned[..8].fill(0);
+    for (damage, part) in [(condemned, "its head"), ([0xff; 16], "its head")] {
         session.write_all_at(&damage, 0).expect("write");
         refused(&["status", "--pid", &pid], 65, &["damaged", part]);
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use outpage_sys::{fd, libc};
 
 use crate::layout::FILE_NAME;
-use crate::run::{Run, Unreadable};
+use crate::run::{Process, Run, Unreadable};
 
 /// The variable that names the session's file to the processes of a run.
 const VARIABLE: &[u8] = b"OUTPAGE_SESSION=";
@@ -73,7 +73,10 @@ pub fn all() -> io::Result<Runs> {
             };
             if !known.contains(&identity) {
                 known.push(identity);
-                runs.seen.push((pid, Run::new(file)));
+                let run = Run::new(file);
+                if run.as_ref().err() != Some(&Unreadable::NotBegun) {
+                    runs.seen.push((pid, run));
+                }
             }
         }
     }
@@ -98,21 +101,25 @@ pub fn of(pid: u32) -> Result<Run, NotFound> {
     let mut files = open.into_iter().flatten();
     let file = files.next().or_else(|| named.ok().flatten());
     if let Some(file) = file {
-        return Run::new(file).map_err(NotFound::Unreadable);
-    }
-    if forbidden {
-        return Err(NotFound::Forbidden);
+        return Run::new(file).map_err(|why| match why {
+            Unreadable::NotBegun => NotFound::NoRun,
+            why => NotFound::Unreadable(why),
+        });
     }
     let belongs = |run: &Run| {
         run.look().is_ok_and(|seen| {
-            let member = seen.processes.iter().any(|process| process.pid == pid);
+            let is_it = |process: &Process| process.here && process.pid == pid;
+            let member = seen.processes.iter().any(is_it);
             member || seen.program == Some(pid)
         })
     };
     let runs = all().unwrap_or_default().seen.into_iter();
-    runs.filter_map(|(_, run)| run.ok())
-        .find(belongs)
-        .ok_or(NotFound::NoRun)
+    let found = runs.filter_map(|(_, run)| run.ok()).find(belongs);
+    found.ok_or(if forbidden {
+        NotFound::Forbidden
+    } else {
+        NotFound::NoRun
+    })
 }
 
 /// The numbers of all processes, ascending.
@@ -190,12 +197,14 @@ fn session_at(link: &Path) -> Option<File> {
     if !matches!(rest, b"" | b" (deleted)") {
         return None;
     }
-    // The descriptor may be another by now.
-    let options = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(link);
-    options.ok()
+    // The descriptor may be another by now: what it is is held first, without opening it.
+    let open = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let held = open(link, libc::O_PATH).ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    if fs::read_link(&path).ok()? != target {
+        return None;
+    }
+    open(&path, libc::O_NONBLOCK | libc::O_NOCTTY).ok()
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ const OBJECTS_LISTED: usize = 16;
 pub enum Unreadable {
     /// The kernel refused.
     Os(Errno),
+    /// Whoever made it has not written its head yet.
+    NotBegun,
     /// It is no session, or one that a process of the program wrote over.
     NoSession,
     /// It was written on a machine that orders bytes the other way.
@@ -37,6 +39,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Os(errno) => write!(f, "the session cannot be read: {}", errno.text()),
+            Self::NotBegun => write!(f, "the session is being made"),
             Self::NoSession => write!(
                 f,
                 "the session is damaged (its head): a process of the program wrote to its memory"
@@ -63,11 +66,20 @@ pub struct Run {
     file: File,
 }
 
+/// The pid namespaces that numbers may belong to, by their inodes.
+#[derive(Clone, Copy)]
+struct Namespaces {
+    own: u64,
+    of_session: u64,
+}
+
 /// A process of a run.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its number in the pid namespace of the run; 0 while it is being forked.
+    /// Its number in its pid namespace; 0 while it is being forked.
     pub pid: u32,
+    /// Whether that namespace is the caller's.
+    pub here: bool,
     /// Whether it has a pager, fits as yet, or is being forked.
     pub state: State,
     /// False where it has ended and no other process has noticed.
@@ -133,8 +145,12 @@ impl Run {
         let mut waits = retired.latencies.read();
         let mut tables = vec![self.part::<Table>(offset_of!(Board, retired_objects), 0)?];
         let mut processes = Vec::new();
+        let spaces = Namespaces {
+            own: liveness::pid_namespace(),
+            of_session: head.keeper_namespace.load(Relaxed),
+        };
         for index in 0..MEMBERS_MAX {
-            if let Some(process) = self.process(index)? {
+            if let Some(process) = self.process(index, spaces)? {
                 totals.merge(
                     &process.counts,
                     process.alive && process.state == State::Live,
@@ -173,6 +189,10 @@ impl Run {
         match head.magic.load(Relaxed) {
             MAGIC => {}
             other if other == MAGIC.swap_bytes() => return Err(Unreadable::Endianness),
+            // Who condemns a session leaves its version.
+            0 if whole.is_ok() && head.version.load(Relaxed) == 0 => {
+                return Err(Unreadable::NotBegun);
+            }
             _ => return Err(whole.map_or_else(|e| self.why(e), |()| Unreadable::NoSession)),
         }
         match head.version.load(Relaxed) {
@@ -186,7 +206,7 @@ impl Run {
     }
 
     /// The process at place `index`; `None` where there is none.
-    fn process(&self, index: usize) -> Result<Option<Process>, Unreadable> {
+    fn process(&self, index: usize, spaces: Namespaces) -> Result<Option<Process>, Unreadable> {
         let member: Member = self.part(offset_of!(Board, members), index)?;
         let state = State::from_raw(member.state.load(Relaxed));
         let state = state.ok_or(Unreadable::Damaged("the state of an entry"))?;
@@ -194,10 +214,16 @@ impl Run {
             return Ok(None);
         }
         let ledger: Ledger = self.part(offset_of!(Board, ledgers), index)?;
+        let namespace = match state {
+            State::Direct => spaces.of_session,
+            State::Free | State::Live | State::Forking => member.pid_namespace.load(Relaxed),
+        };
+        let here = namespace == spaces.own && namespace != 0;
         Ok(Some(Process {
             pid: member.pid.load(Relaxed),
+            here,
             state,
-            alive: self.is_alive(&member, state, index),
+            alive: self.is_alive(&member, state, index, here),
             held_pages: member.held_pages.load(Relaxed),
             counts: ledger.counters.read(),
             waits: ledger.latencies.read(),
@@ -205,14 +231,14 @@ impl Run {
     }
 
     /// Whether the process of an entry lives; where that is not known, it does.
-    fn is_alive(&self, member: &Member, state: State, index: usize) -> bool {
+    fn is_alive(&self, member: &Member, state: State, index: usize, here: bool) -> bool {
         match state {
             State::Live => is_locked(self.file.as_raw_fd(), index as u64) != Ok(false),
-            State::Direct => !liveness::is_gone(Identity {
+            State::Direct if here => !liveness::is_gone(Identity {
                 pid: member.pid.load(Relaxed),
                 started: member.since.load(Relaxed),
             }),
-            State::Free | State::Forking => true,
+            State::Direct | State::Free | State::Forking => true,
         }
     }
 

@@ -1,8 +1,9 @@
 //! The options of `outpage run`, made of the engine's table of settings.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
+use clap::builder::{OsStringValueParser, PathBufValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueHint};
 use outpage_engine::config::{Config, SETTINGS, Setting, Value};
 
@@ -141,8 +142,11 @@ impl TypedValueParser for Checked {
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<OsString, clap::Error> {
-        if matches!(self.0.value, Value::Directory | Value::File) {
-            return OsStringValueParser::new().parse_ref(command, arg, value);
+        // An empty value would count as none.
+        let path = matches!(self.0.value, Value::Directory | Value::File);
+        if path || value.is_empty() {
+            let path = PathBufValueParser::new().parse_ref(command, arg, value);
+            return path.map(PathBuf::into_os_string);
         }
         let setting = self.0;
         let checked = move |text: &str| {

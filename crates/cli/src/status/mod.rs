@@ -83,11 +83,11 @@ fn one(pid: u32, as_json: bool) -> Result<ExitCode, CliError> {
 
 fn all(as_json: bool) -> Result<ExitCode, CliError> {
     let runs = find::all().map_err(|error| CliError::os("look through /proc", error))?;
-    let (mut seen, mut unreadable) = (Vec::new(), None);
+    let (mut seen, mut unreadable) = (Vec::new(), Vec::new());
     for (pid, run) in runs.seen {
         match run.and_then(|run: Run| run.look()) {
             Ok(snapshot) => seen.push(Seen::new(snapshot)),
-            Err(why) => unreadable = Some(refused(pid, NotFound::Unreadable(why))),
+            Err(why) => unreadable.push(refused(pid, NotFound::Unreadable(why))),
         }
     }
     if as_json {
@@ -96,8 +96,9 @@ fn all(as_json: bool) -> Result<ExitCode, CliError> {
     } else if !seen.is_empty() {
         print(&text::table(&seen))?;
     }
-    match unreadable {
-        Some(error) => Err(error),
+    let texts: Vec<&str> = unreadable.iter().map(|error| error.text.as_str()).collect();
+    match unreadable.first() {
+        Some(first) => Err(CliError::new(first.code, texts.join("; "))),
         None if seen.is_empty() => {
             let others = if runs.others {
                 "; those of other users are not seen"
@@ -123,7 +124,8 @@ fn refused(pid: u32, why: NotFound) -> CliError {
 
 impl Seen {
     fn new(snapshot: Snapshot) -> Self {
-        let left = || snapshot.processes.iter().find(|process| process.alive);
+        let is_left = |process: &&Process| process.alive && process.here && process.pid != 0;
+        let left = || snapshot.processes.iter().find(is_left);
         let pid = snapshot
             .program
             .or_else(|| left().map(|process| process.pid));

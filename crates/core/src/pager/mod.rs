@@ -310,9 +310,13 @@ impl Pager {
         self.ledger.objects.take_changed()
     }
 
-    /// Bytes of heap for the state of pages and slots.
+    /// Bytes of heap for the state of pages and slots, and for what victims are chosen by.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.ledger.pages.heap_bytes() + self.ledger.slots.heap_bytes()
+        let policy = match &self.driver {
+            Driver::Watermarks(driver) => driver.heap_bytes(),
+            Driver::Daemon(_) => 0,
+        };
+        self.ledger.pages.heap_bytes() + self.ledger.slots.heap_bytes() + policy
     }
 }

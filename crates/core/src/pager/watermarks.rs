@@ -67,6 +67,11 @@ impl Watermarks {
         self.eviction.reclaim.reserve(pages.ids());
     }
 
+    /// Bytes of heap for what victims are chosen by.
+    pub fn heap_bytes(&self) -> usize {
+        self.eviction.reclaim.heap_bytes()
+    }
+
     /// Takes in what happened, and does what follows from it.
     #[inline]
     pub fn handle(&mut self, ledger: &mut Ledger, event: Event<'_>) {

@@ -24,24 +24,27 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Makes room for pages whose [`PageId::index`] is below `ids`. Of one beyond nothing is remembered.
+    /// Makes room for pages whose [`PageId::index`] is below `ids`, so that what is remembered of them allocates nothing.
     pub(super) fn reserve(&mut self, ids: usize) {
         while self.slabs.len() * SLAB < ids {
             self.slabs.push(alloc::vec![0; SLAB].into_boxed_slice());
         }
     }
 
+    /// Bytes of heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slabs.len() * SLAB * size_of::<u32>()
+    }
+
     /// Whether the page has proved itself.
     pub(super) fn is_proved(&self, id: PageId) -> bool {
-        let slab = self.slabs.get(id.index() / SLAB);
-        slab.is_some_and(|slab| slab[id.index() % SLAB] & PROVED != 0)
+        self.mark(id) & PROVED != 0
     }
 
     /// Says so.
     pub(super) fn set_proved(&mut self, id: PageId, on: bool) {
-        if let Some(mark) = self.mark(id) {
-            *mark = *mark & !PROVED | if on { PROVED } else { 0 };
-        }
+        let mark = self.mark(id) & !PROVED | if on { PROVED } else { 0 };
+        self.set(id, mark);
     }
 
     /// The page leaves. Where it never proved itself that is remembered; else it has to prove itself anew.
@@ -50,33 +53,32 @@ impl Marks {
             return self.forget(id);
         }
         self.departures = ((self.departures + 1) & !PROVED).max(1);
-        let departures = self.departures;
-        if let Some(mark) = self.mark(id) {
-            *mark = departures;
-        }
+        self.set(id, self.departures);
     }
 
     /// Whether the page is among the `most` that left last. It is there again: that it left is forgotten.
     pub(super) fn recall(&mut self, id: PageId, most: usize) -> bool {
-        let departures = self.departures;
-        let Some(mark) = self.mark(id) else {
-            return false;
-        };
-        let left = *mark & !PROVED;
-        *mark &= PROVED;
-        left != 0 && (departures.wrapping_sub(left) & !PROVED) < most as u32
+        let left = self.mark(id) & !PROVED;
+        self.set(id, self.mark(id) & PROVED);
+        left != 0 && (self.departures.wrapping_sub(left) & !PROVED) < most as u32
     }
 
     /// The page's name may be another's from now on.
     pub(super) fn forget(&mut self, id: PageId) {
-        if let Some(mark) = self.mark(id) {
-            *mark = 0;
-        }
+        self.set(id, 0);
     }
 
-    fn mark(&mut self, id: PageId) -> Option<&mut u32> {
-        let slab = self.slabs.get_mut(id.index() / SLAB)?;
-        Some(&mut slab[id.index() % SLAB])
+    fn mark(&self, id: PageId) -> u32 {
+        let slab = self.slabs.get(id.index() / SLAB);
+        slab.map_or(0, |slab| slab[id.index() % SLAB])
+    }
+
+    /// Allocates only where nobody reserved, as [`crate::page::Pages`] does then.
+    fn set(&mut self, id: PageId, mark: u32) {
+        if mark != self.mark(id) {
+            self.reserve(id.index() + 1);
+            self.slabs[id.index() / SLAB][id.index() % SLAB] = mark;
+        }
     }
 }
 
@@ -102,22 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_room_nothing_is_remembered() {
-        let mut pages = Pages::new();
-        let id = pages.create(PageNo::from_raw(0), State::Resident);
-        let mut marks = Marks::default();
-        marks.leaves(id);
-        marks.set_proved(id, true);
-        assert!(!marks.is_proved(id));
-        assert!(!marks.recall(id, 1));
-    }
-
-    #[test]
     fn a_page_that_proved_itself_has_to_do_so_anew_after_it_left() {
         let mut pages = Pages::new();
         let id = pages.create(PageNo::from_raw(0), State::Resident);
+        // Room comes as it is needed.
         let mut marks = Marks::default();
-        marks.reserve(pages.ids());
         marks.leaves(id);
         marks.set_proved(id, true);
         assert!(marks.is_proved(id) && marks.recall(id, 1) && marks.is_proved(id));

@@ -36,10 +36,16 @@ pub enum Mapped {
     Refused,
 }
 
-/// A reclaim policy. Called with the page on no queue, unless said. Nothing here allocates but [`Self::reserve`].
+/// A reclaim policy. Called with the page on no queue, unless said. Nothing here allocates that [`Self::reserve`] made room for.
 pub trait Reclaim: Send {
-    /// Room for what is remembered of pages whose [`PageId::index`] is below `ids`; away from the fault path.
+    /// Room for what is remembered of pages whose [`PageId::index`] is below `ids`; away from the fault path. What is remembered must not
+    /// depend on it: a log is replayed without.
     fn reserve(&mut self, _ids: usize) {}
+
+    /// Bytes of heap for what is remembered.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 
     /// The page is mapped from now on: it is put on a queue of mapped pages.
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped);

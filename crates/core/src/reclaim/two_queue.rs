@@ -55,6 +55,10 @@ impl Reclaim for TwoQueue {
         self.marks.reserve(ids);
     }
 
+    fn heap_bytes(&self) -> usize {
+        self.marks.heap_bytes()
+    }
+
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped) {
         let main = match how {
             Mapped::Fresh => {

@@ -46,7 +46,12 @@ fn a_run_is_found_by_who_has_it_open_by_name_and_by_membership() {
     let joined = waiting("");
     assert_eq!(limit(of(joined.id())), Err(NotFound::NoRun));
     board.members[9].pid.store(joined.id(), Relaxed);
+    let elsewhere = liveness::pid_namespace() + 1;
+    board.members[9].pid_namespace.store(elsewhere, Relaxed);
     board.members[9].state.store(State::Live as u32, Relaxed);
+    assert_eq!(limit(of(joined.id())), Err(NotFound::NoRun));
+    let here = liveness::pid_namespace();
+    board.members[9].pid_namespace.store(here, Relaxed);
     assert_eq!(limit(of(joined.id())), Ok(4711));
     for mut child in [named, joined] {
         drop(child.stdin.take());

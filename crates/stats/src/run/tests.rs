@@ -113,6 +113,11 @@ fn what_is_no_session_says_why() {
         head(|h| h.magic.store(0, Relaxed)),
         Some(Unreadable::NoSession)
     );
+    let fresh = |h: &Head| {
+        h.magic.store(0, Relaxed);
+        h.version.store(0, Relaxed);
+    };
+    assert_eq!(head(fresh), Some(Unreadable::NotBegun));
     let swapped = Some(Unreadable::Endianness);
     assert_eq!(
         head(|h| h.magic.store(MAGIC.swap_bytes(), Relaxed)),
