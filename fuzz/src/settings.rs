@@ -62,7 +62,15 @@ pub fn policies(data: &[u8]) {
         assert!(!refused.to_string().is_empty());
     }
     let _ = (pageout::find(name), slots::find(name));
-    let _ = reclaim::find_for(name, outpage_core::contract::Body::default());
+    match reclaim::Choice::parse(text, outpage_core::contract::Body::default()) {
+        Ok(choice) => {
+            let told = choice.to_string();
+            let again = reclaim::Choice::parse(&told, outpage_core::contract::Body::default());
+            assert_eq!(again, Ok(choice), "{told}");
+            drop(choice.build());
+        }
+        Err(refused) => assert!(!refused.to_string().is_empty()),
+    }
 }
 
 /// Variables, `NAME=VALUE` each, apart by NUL; what was read is the same when it is handed on.

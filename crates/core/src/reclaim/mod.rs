@@ -276,7 +276,7 @@ impl core::error::Error for NotOffered<'_> {}
 ///
 /// # Errors
 /// When there is none of that name, or it needs what the body does not have.
-pub fn find_for(name: &str, body: Body) -> Result<&'static Entry, NotOffered<'_>> {
+fn find_for(name: &str, body: Body) -> Result<&'static Entry, NotOffered<'_>> {
     offered(body)
         .find(|entry| entry.name == name)
         .ok_or(NotOffered { name, body })

@@ -122,12 +122,12 @@ fn resident_pages_are_mapped_and_writable_and_no_others() {
 
 #[test]
 fn a_daemon_is_refused_by_name_where_there_are_no_bits() {
-    let refused = reclaim::find_for("bsd-6.2", Body::default());
+    let refused = reclaim::Choice::parse("bsd-6.2", Body::default());
     assert_eq!(
         refused.err().unwrap().to_string(),
         "reclaim policy bsd-6.2 needs referenced bits, which cannot be had here; there are second-chance, fifo, s3-fifo, two-queue"
     );
-    let unknown = reclaim::find_for("bsd-9", Body { bits: true })
+    let unknown = reclaim::Choice::parse("bsd-9", Body { bits: true })
         .err()
         .unwrap();
     assert_eq!(
