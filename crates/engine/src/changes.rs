@@ -146,11 +146,27 @@ impl Live {
             let page = self.world.regions.at(address).map(|r| r.page(address));
             let resident = page.is_some_and(|page| self.pager.state(page) == State::Resident);
             let gone = self.world.pagemap.page(address);
-            if resident && gone.is_ok_and(|flags| flags.empty()) {
+            let gone = gone.is_ok_and(|flags| flags.empty());
+            if resident && gone && !self.went_since(address) {
                 crate::start::fatal(&[
                     "outpage: memory was moved onto a page at the moment at which that was thrown away, and a page of it is lost; ",
                     "the program ends",
                 ]);
+            }
+        }
+    }
+
+    /// Whether what was at `address` was thrown away, unmapped or moved on: by a thread that has told, or is about to.
+    fn went_since(&self, address: usize) -> bool {
+        loop {
+            // In this order: what is not under way any more was told.
+            let changing = self.world.uffd.is_changing(address);
+            self.world.uffd.let_change_pass();
+            if self.world.change_at(address).is_some() {
+                return true;
+            }
+            if !changing {
+                return false;
             }
         }
     }
