@@ -5,7 +5,9 @@ use outpage_core::contract::{
 };
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
+use outpage_core::readahead::Choice;
 use outpage_core::record::{Branch, Entry, Header, Reader, Recorder, replay};
+use outpage_core::settings::{Allowed, Setting};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_core::{pageout, readahead, reclaim, slots};
 
@@ -66,24 +68,33 @@ struct Maker<'a> {
     open: Vec<(ActionId, Action)>,
 }
 
+/// The policy with one setting of its own, if it can be had like that.
+fn set(entry: &'static readahead::Entry, which: u8, number: u64) -> Choice {
+    let plain = Choice::ungoverned(entry);
+    let set = |setting: &Setting| {
+        let value = match setting.allowed {
+            Allowed::Numbers(..) => number.to_string(),
+            Allowed::Words(words) => words[number as usize % words.len()].to_owned(),
+        };
+        let set = plain.with(&format!("{}={value}", setting.name)).ok()?;
+        set.check(readahead::Abilities::ALL).is_ok().then_some(set)
+    };
+    let setting = entry.settings.iter().cycle().nth(which.into());
+    setting.and_then(|setting| set(setting)).unwrap_or(plain)
+}
+
 impl<'a> Maker<'a> {
     fn new(mut choices: Cursor<'a>) -> Self {
         let pageout = pick(pageout::REGISTRY, choices.byte());
         let readahead = pick(readahead::REGISTRY, choices.byte());
         let mut pageout_params = pageout.params();
         pageout_params.buffer_pages = 1 + u32::from(choices.byte());
-        let mut numbers = readahead.params().numbers();
-        let at = choices.byte() as usize % numbers.len();
-        numbers[at] = choices.number() as u32;
-        let changed = readahead::Params::from_numbers(numbers);
-        let usable = changed
-            .filter(|p| p.in_range() && readahead.validate(p, readahead::Abilities::ALL).is_ok());
+        let readahead = set(readahead, choices.byte(), choices.number()).to_string();
         let header = Header {
             reclaim: reclaim::REGISTRY[0].name,
             pageout: pageout.name,
             pageout_params,
-            readahead: readahead.name,
-            readahead_params: usable.unwrap_or(readahead.params()),
+            readahead: &readahead,
             slots: pick(slots::REGISTRY, choices.byte()).name,
             frames: 256 + choices.number() % 1024,
             slots_max: 1 << (8 + choices.byte() % 8),

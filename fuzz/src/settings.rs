@@ -42,21 +42,17 @@ pub fn policies(data: &[u8]) {
         return;
     };
     let mut lines = text.lines();
-    let (name, settings) = lines
-        .next()
-        .unwrap_or("")
-        .split_once(':')
-        .unwrap_or((text, ""));
-    for frames in [256, 1 << 20] {
-        match readahead::configure(name, settings, frames, readahead::Abilities::ALL) {
-            Ok((entry, params)) => {
-                assert!(params.in_range(), "{params:?}");
-                let told = params.numbers();
-                assert_eq!(readahead::Params::from_numbers(told), Some(params));
-                drop((entry.build)(params));
+    let first = lines.next().unwrap_or("");
+    let (name, _) = first.split_once(':').unwrap_or((text, ""));
+    match readahead::Choice::parse(first, readahead::Abilities::ALL) {
+        Ok(choice) => {
+            for frames in [256, 1 << 20] {
+                let choice = choice.for_frames(frames);
+                assert_eq!(choice.to_string().parse(), Ok(choice));
+                drop(choice.build());
             }
-            Err(refused) => assert!(!refused.to_string().is_empty()),
         }
+        Err(refused) => one_line(&refused.to_string()),
     }
     if let Err(refused) = disk::scheduler(lines.next().unwrap_or(text)).map(drop) {
         assert!(!refused.to_string().is_empty());
@@ -99,8 +95,8 @@ pub fn environment(data: &[u8]) {
             let again = Config::from_env(lookup(config.to_env()));
             assert_eq!(again.as_ref(), Ok(&Some(config.clone())));
             for mechanism in [Mechanism::Move, Mechanism::WriteProtect] {
-                match config.readahead_params(mechanism) {
-                    Ok(params) => assert!(params.in_range()),
+                match config.readahead_for(mechanism) {
+                    Ok(choice) => drop(choice.build()),
                     Err(error) => one_line(&error.to_string()),
                 }
             }

@@ -1,6 +1,6 @@
 //! What people set of a policy, as in `s3-fifo:small=20,ghost=50`: names, ranges and defaults.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 /// The values of a setting.
@@ -30,10 +30,10 @@ impl Allowed {
         }
     }
 
-    fn write(self, number: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(self, number: u32) -> String {
         match self {
-            Self::Numbers(..) => write!(f, "{number}"),
-            Self::Words(words) => f.write_str(words[number as usize]),
+            Self::Numbers(..) => number.to_string(),
+            Self::Words(words) => words[number as usize].into(),
         }
     }
 }
@@ -60,50 +60,63 @@ pub struct Setting {
     pub default: u32,
 }
 
-/// The most settings that a policy has.
-const SETTINGS_MAX: usize = 4;
+impl Setting {
+    /// Its value where nobody sets it, as people write it.
+    #[must_use]
+    pub fn by_default(&self) -> String {
+        self.allowed.write(self.default)
+    }
+}
 
-/// A value for each setting of a policy.
+/// The most settings that a policy has: read-ahead `asp`.
+const SETTINGS_MAX: usize = 10;
+
+/// A value for each setting of a policy, and which of them were set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Values {
-    settings: &'static [Setting],
+    settings: &'static [&'static Setting],
     values: [u32; SETTINGS_MAX],
+    /// A bit for each setting.
+    set: u16,
 }
 
 impl Values {
     /// The defaults of `settings`.
     ///
     /// # Panics
-    /// When there are more than four settings.
+    /// When there are more than ten settings.
     #[must_use]
-    pub fn defaults(settings: &'static [Setting]) -> Self {
+    pub fn defaults(settings: &'static [&'static Setting]) -> Self {
         let mut values = [0; SETTINGS_MAX];
         for (value, setting) in values[..settings.len()].iter_mut().zip(settings) {
             *value = setting.default;
         }
-        Self { settings, values }
+        let set = 0;
+        Self {
+            settings,
+            values,
+            set,
+        }
     }
 
     /// What `text` sets of them, as in `small=20,ghost=50`, and the defaults of the others. Nothing sets nothing.
     ///
     /// # Errors
     /// [`Wrong`], at the first thing that cannot be set.
-    pub fn parse(settings: &'static [Setting], text: &str) -> Result<Self, Wrong> {
+    pub fn parse(settings: &'static [&'static Setting], text: &str) -> Result<Self, Wrong> {
         let mut values = Self::defaults(settings);
-        let mut given = [false; SETTINGS_MAX];
         for one in text.split(',').map(str::trim).filter(|one| !one.is_empty()) {
             let (name, value) = one.split_once('=').unwrap_or((one, ""));
-            let at = settings.iter().position(|s| s.name == name.trim());
+            let at = values.at(name.trim());
             let Some(at) = at.filter(|_| one.contains('=')) else {
                 return Err(Wrong::Setting(one.into(), settings));
             };
-            if core::mem::replace(&mut given[at], true) {
+            if values.is_set_at(at) {
                 return Err(Wrong::Twice(settings[at].name));
             }
-            values.values[at] = settings[at]
-                .allowed
-                .read(value.trim())
-                .ok_or_else(|| Wrong::Value(value.trim().into(), settings[at]))?;
+            let number = settings[at].allowed.read(value.trim());
+            let number = number.ok_or_else(|| Wrong::Value(value.trim().into(), *settings[at]))?;
+            values.set_at(at, number);
         }
         Ok(values)
     }
@@ -114,21 +127,91 @@ impl Values {
     /// When there is no such setting.
     #[must_use]
     pub fn of(&self, name: &str) -> u32 {
-        let at = self.settings.iter().position(|s| s.name == name);
-        self.values[at.expect("a setting of the policy")]
+        self.find(name).expect("a setting of the policy")
+    }
+
+    /// The same, where the policy has such a setting.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<u32> {
+        self.at(name).map(|at| self.values[at])
+    }
+
+    /// What the word of the setting called `name` stands for; `meanings` is in the order of its words.
+    ///
+    /// # Panics
+    /// When there is no such setting, or it has more words than meanings.
+    #[must_use]
+    pub fn word<T: Copy>(&self, name: &str, meanings: &[T]) -> T {
+        meanings[self.of(name) as usize]
+    }
+
+    /// Whether the policy has the setting and it was set, to its default or another value.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.at(name).is_some_and(|at| self.is_set_at(at))
+    }
+
+    /// The same with `number` as the value of the setting called `name`; nothing else where there is no such setting.
+    ///
+    /// # Panics
+    /// When it is not an allowed value.
+    #[must_use]
+    pub fn set(mut self, name: &str, number: u32) -> Self {
+        if let Some(at) = self.at(name) {
+            assert!(
+                self.settings[at].allowed.hold(number),
+                "{name} cannot be {number}"
+            );
+            self.set_at(at, number);
+        }
+        self
+    }
+
+    /// The same with what is set in `over`.
+    ///
+    /// # Panics
+    /// When they are not values of the same settings.
+    #[must_use]
+    pub fn with(mut self, over: &Self) -> Self {
+        assert_eq!(self.settings, over.settings);
+        for at in (0..self.settings.len()).filter(|&at| over.is_set_at(at)) {
+            self.set_at(at, over.values[at]);
+        }
+        self
+    }
+
+    /// The same with the default of the setting called `name`, as if it was not set.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        if let Some(at) = self.at(name) {
+            self.values[at] = self.settings[at].default;
+            self.set &= !(1 << at);
+        }
+        self
+    }
+
+    fn at(&self, name: &str) -> Option<usize> {
+        self.settings.iter().position(|s| s.name == name)
+    }
+
+    const fn is_set_at(&self, at: usize) -> bool {
+        self.set >> at & 1 == 1
+    }
+
+    const fn set_at(&mut self, at: usize, number: u32) {
+        self.values[at] = number;
+        self.set |= 1 << at;
     }
 }
 
-/// What is not as by default, as [`Values::parse`] reads it.
+/// What was set, as [`Values::parse`] reads it.
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for (setting, &value) in self.settings.iter().zip(&self.values) {
-            if value != setting.default {
-                write!(f, "{between}{}=", setting.name)?;
-                setting.allowed.write(value, f)?;
-                between = ",";
-            }
+        for at in (0..self.settings.len()).filter(|&at| self.is_set_at(at)) {
+            let (setting, between) = (self.settings[at], core::mem::replace(&mut between, ","));
+            let value = setting.allowed.write(self.values[at]);
+            write!(f, "{between}{}={value}", setting.name)?;
         }
         Ok(())
     }
@@ -138,7 +221,7 @@ impl fmt::Display for Values {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// This sets none of these settings.
-    Setting(String, &'static [Setting]),
+    Setting(String, &'static [&'static Setting]),
     /// The setting cannot have this value.
     Value(String, Setting),
     /// The setting is given twice.
@@ -176,16 +259,15 @@ impl core::error::Error for Wrong {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
-    static TWO: [Setting; 2] = [
-        Setting {
+    static TWO: [&Setting; 2] = [
+        &Setting {
             name: "share",
             summary: "",
             allowed: Allowed::Numbers(1, 99),
             default: 10,
         },
-        Setting {
+        &Setting {
             name: "order",
             summary: "",
             allowed: Allowed::Words(&["up", "down"]),
@@ -197,11 +279,24 @@ mod tests {
     fn what_is_set_comes_back_as_it_was_written() {
         let read = |text| Values::parse(&TWO, text);
         assert_eq!(read(""), Ok(Values::defaults(&TWO)));
-        assert_eq!(read("share=10").unwrap().to_string(), "");
+        assert_eq!(read("share=10").unwrap().to_string(), "share=10");
+        assert_eq!(TWO[1].by_default(), "up");
         let both = read(" order = down, share=7").unwrap();
         assert_eq!((both.of("share"), both.of("order")), (7, 1));
         assert_eq!(both.to_string(), "share=7,order=down");
         assert_eq!(read(&both.to_string()), Ok(both));
+    }
+
+    #[test]
+    fn what_is_set_later_holds_and_the_rest_stays() {
+        let read = |text| Values::parse(&TWO, text).unwrap();
+        let both = read("share=7,order=down").with(&read("order=up"));
+        assert_eq!(both.to_string(), "share=7,order=up");
+        assert_eq!(both.word("order", &['u', 'd']), 'u');
+        assert!(both.is_set("order") && !both.is_set("else"));
+        let one = both.without("share");
+        assert_eq!(one, read("order=up"));
+        assert_eq!((one.find("share"), one.find("else")), (Some(10), None));
     }
 
     #[test]

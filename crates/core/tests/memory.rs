@@ -158,10 +158,7 @@ fn bytes(pages: u64, reclaim: &reclaim::Entry, sets: [usize; 3]) -> usize {
         Setup {
             reclaim: (reclaim.build)(&Values::defaults(reclaim.settings)),
             pageout: (pageout.build)(pageout.params()),
-            readahead: (readahead.build)(readahead::Params {
-                govern: readahead::Govern::On,
-                ..readahead.params()
-            }),
+            readahead: readahead::Choice::plain(readahead).build(),
             slots: slots.build,
             frames: pages as usize / 2,
             slots_max: 4 * pages as u32,

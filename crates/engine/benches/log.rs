@@ -7,10 +7,10 @@ use outpage_core::contract::{
     Access, Action, ActionId, Event, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::page::ContentHash;
+use outpage_core::pageout;
 use outpage_core::pager::Pager;
 use outpage_core::record::{Header, Recorder};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
-use outpage_core::{pageout, readahead};
 use outpage_engine::brain::Brain;
 
 /// Faults in a round.
@@ -26,7 +26,6 @@ fn header() -> Header<'static> {
         pageout: "packed",
         pageout_params: pageout::find("packed").expect("a policy").params(),
         readahead: "none",
-        readahead_params: readahead::Params::default(),
         slots: "log",
         frames: 4096,
         slots_max: 1 << 20,

@@ -21,7 +21,7 @@ pub use names::{
     pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
     parse_window, slots_names, slots_table,
 };
-pub use readahead::{ReadAhead, readahead_table};
+pub use readahead::{parse_readahead, plain_readahead, readahead_table};
 pub use settings::{SETTINGS, Setting, Value};
 pub use size::{SizeError, format_size, parse_size};
 
@@ -230,8 +230,8 @@ pub struct Config {
     pub reclaim: reclaim::Choice,
     /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
     pub pageout: &'static str,
-    /// Read-ahead policy and its settings.
-    pub readahead: ReadAhead,
+    /// What else is read with a page, and what is set of it.
+    pub readahead: outpage_core::readahead::Choice,
     /// Slot allocator, a name of `outpage_core::slots::REGISTRY`.
     pub slots: &'static str,
     /// Largest read-ahead window in pages, 1 to [`WINDOW_MAX`]; `None`: the policy's own.
@@ -270,7 +270,7 @@ impl Config {
             swap_cap: None,
             reclaim: reclaim::Choice::default(),
             pageout: DEFAULT_PAGEOUT,
-            readahead: ReadAhead::plain(DEFAULT_READAHEAD),
+            readahead: plain_readahead(DEFAULT_READAHEAD),
             slots: DEFAULT_SLOTS,
             window_pages: None,
             chunk_pages: None,
@@ -397,7 +397,7 @@ mod tests {
             swap_cap: Some(9 << 30),
             reclaim: parse_reclaim("two-queue:in=30").unwrap(),
             pageout: pageout_names()[0],
-            readahead: ReadAhead::plain("none"),
+            readahead: parse_readahead("asp:step=4").unwrap(),
             slots: slots_names()[0],
             window_pages: Some(17),
             chunk_pages: Some(1024),

@@ -298,7 +298,7 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
     };
-    (engine.config.readahead_params(chosen)).map_err(StartError::Config)?;
+    (engine.config.readahead_for(chosen)).map_err(StartError::Config)?;
     let mut session = open_session(engine)?;
     proc::keep().map_err(os("open /proc"))?;
     session.join().map_err(StartError::Session)?;
@@ -455,14 +455,14 @@ fn chunk_pages(config: &Config) -> u32 {
     config.chunk_pages.unwrap_or(entry.buffer_pages)
 }
 
-fn readahead_params(config: &Config) -> readahead::Params {
+fn readahead(config: &Config) -> readahead::Choice {
     config
-        .readahead_params(Wish::Auto)
+        .readahead_for(Wish::Auto)
         .expect("checked when the pager was started")
 }
 
 fn window_pages(config: &Config) -> u32 {
-    readahead_params(config).max_window
+    readahead(config).max_window()
 }
 
 /// Zero-filled pages around a first touch: 16 to 64 cost least (docs/performance.md, "Zero-filled and
@@ -473,8 +473,8 @@ const ZERO_AROUND: u32 = 64;
 /// and 1.12 s (medians of 5 alternating runs, spread 0.1 to 0.4 s) with 6.5, 5.4, 5.0 and 4.9 thousand minor faults.
 const RESCUE_AROUND: u32 = 8;
 
-/// What the pager is made of.
-fn header<'a>(config: &Config, reclaim: &'a str, slots_max: u32) -> Header<'a> {
+/// What the pager is made of; `reclaim` and `readahead` with what is set of them.
+fn header<'a>(config: &Config, reclaim: &'a str, readahead: &'a str, slots_max: u32) -> Header<'a> {
     Header {
         reclaim,
         pageout: config.pageout,
@@ -485,8 +485,7 @@ fn header<'a>(config: &Config, reclaim: &'a str, slots_max: u32) -> Header<'a> {
                 ClusterWindow::Paper => pageout::ClusterWindow::Paper,
             },
         },
-        readahead: config.readahead.name(),
-        readahead_params: readahead_params(config),
+        readahead,
         slots: config.slots,
         frames: FRAMES_MIN as u64,
         slots_max,
@@ -497,7 +496,8 @@ fn header<'a>(config: &Config, reclaim: &'a str, slots_max: u32) -> Header<'a> {
 
 fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
     let reclaim = config.reclaim.to_string();
-    let header = header(config, &reclaim, slots_max);
+    let readahead = readahead(config).to_string();
+    let header = header(config, &reclaim, &readahead, slots_max);
     let setup = header
         .setup()
         .expect("names and parameters were checked when they were parsed");

@@ -84,8 +84,8 @@ impl Args {
         let config = config.ok_or_else(|| {
             usage("no limit: say how much memory PROGRAM may use, for example --memory 4G".into())
         })?;
-        let params = config.readahead_params(config.mechanism);
-        params.map_err(|e| usage(e.to_string()))?;
+        let readahead = config.readahead_for(config.mechanism);
+        readahead.map_err(|e| usage(e.to_string()))?;
         Ok(config)
     }
 }

@@ -1,7 +1,8 @@
 //! The policies of the registries, and their settings.
 
 use outpage_core::contract::Body;
-use outpage_core::readahead::{Abilities, Entry, Params, Setting, configure};
+use outpage_core::readahead::{Choice, Entry};
+use outpage_core::settings::Setting;
 use outpage_core::units::PAGE_BYTES;
 use outpage_core::{pageout, readahead, reclaim, slots};
 
@@ -26,7 +27,7 @@ pub fn reclaim_settings() -> String {
             format!("`{}`", setting.name),
             setting.summary.into(),
             setting.allowed.to_string(),
-            setting.default.to_string(),
+            setting.by_default(),
         ]
     });
     let head = ["policy", "setting", "meaning", "values", "without it"];
@@ -72,8 +73,8 @@ pub fn readahead() -> String {
 }
 
 /// "128 pages, 64 below 48 MiB of RAM".
-fn window(policy: &Entry) -> String {
-    let pages = match policy.defaults.max_window {
+fn window(policy: &'static Entry) -> String {
+    let pages = match Choice::plain(policy).max_window() {
         1 => "1 page".to_owned(),
         pages => format!("{pages} pages"),
     };
@@ -100,29 +101,23 @@ pub fn settings() -> String {
     let rows = names.into_iter().map(|name| {
         let having: Vec<(&Entry, &Setting)> = readahead::REGISTRY
             .iter()
-            .filter_map(|policy| Some((policy, policy.settings.iter().find(|s| s.name == name)?)))
+            .filter_map(|policy| Some((policy, *policy.settings.iter().find(|s| s.name == name)?)))
             .collect();
         vec![
             format!("`{name}`"),
-            having[0].1.help.to_owned(),
-            grouped(&having, |_, setting| setting.allowed.to_string()),
-            grouped(&having, |policy, setting| setting.value(&defaults(policy))),
+            having[0].1.summary.to_owned(),
+            grouped(&having, |setting| setting.allowed.to_string()),
+            grouped(&having, |setting| setting.by_default()),
         ]
     });
     markdown(&["setting", "meaning", "values", "without it"], rows)
 }
 
-/// What a policy of `outpage run` has where nothing is set.
-fn defaults(policy: &Entry) -> Params {
-    let found = configure(policy.name, "", usize::MAX, Abilities::ALL);
-    found.expect("its own defaults are allowed").1
-}
-
 /// Each of the texts and the policies that have it.
-fn grouped(having: &[(&Entry, &Setting)], text: impl Fn(&Entry, &Setting) -> String) -> String {
+fn grouped(having: &[(&Entry, &Setting)], text: impl Fn(&Setting) -> String) -> String {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (policy, setting) in having {
-        let text = text(policy, setting);
+        let text = text(setting);
         match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, names)) => names.push(policy.name),
             None => groups.push((text, vec![policy.name])),

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::rc::Rc;
 
-use outpage_core::reclaim;
 use outpage_core::record::{Unreadable, Why};
 use outpage_core::units::PAGE_BYTES;
-use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, ReadAhead, format_size};
+use outpage_core::{readahead, reclaim};
+use outpage_engine::config::{self, Config, DEFAULT_SWAP_DIR, Mechanism, format_size};
 use outpage_sim::bounds::Curve;
 use outpage_sim::trace::{Header, PageString};
 use outpage_sys::fd::Fd;
@@ -58,8 +58,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_parser = config::parse_pageout)]
     pageout: Option<&'static str>,
     /// With --log or --events: what else is read with a page
-    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]")]
-    readahead: Option<ReadAhead>,
+    #[arg(long, value_name = "NAME[:SETTING=VALUE,...]", value_parser = config::parse_readahead)]
+    readahead: Option<readahead::Choice>,
     /// With --log or --events: where in the swap file pages go
     #[arg(long, value_name = "NAME", value_parser = config::parse_slots)]
     slots: Option<&'static str>,
@@ -159,7 +159,7 @@ fn recorded(
     signals: &Signals,
 ) -> Result<Recorded, CliError> {
     let config = Config {
-        readahead: ReadAhead::plain("none"),
+        readahead: config::plain_readahead("none"),
         record_each: true,
         ..base(options, memory)
     };
@@ -368,7 +368,7 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
     let mut config = base(options, options.memory.unwrap_or(LOG_MEMORY));
     config.reclaim = options.reclaim.unwrap_or(config.reclaim);
     config.pageout = options.pageout.unwrap_or(config.pageout);
-    config.readahead = options.readahead.clone().unwrap_or(config.readahead);
+    config.readahead = options.readahead.unwrap_or(config.readahead);
     config.slots = options.slots.unwrap_or(config.slots);
     let output = options
         .output

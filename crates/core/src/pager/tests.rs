@@ -6,6 +6,7 @@ use super::ops::Kind;
 use super::*;
 use crate::contract::{Outcome, PageOutcome, Source, Waiter};
 use crate::page::ContentHash;
+use crate::readahead::Choice;
 use crate::units::{ObjectId, SlotRange};
 use crate::{pageout, readahead, reclaim, slots};
 
@@ -17,11 +18,11 @@ fn pager(zero_around: u32) -> Pager {
 
 fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pager {
     let pageout = pageout::find(pageout).expect("registered");
-    let readahead = readahead::find(readahead).expect("registered");
+    let readahead = Choice::ungoverned(readahead::find(readahead).expect("registered"));
     Pager::new(Setup {
         reclaim: reclaim::Choice::default().build(),
         pageout: (pageout.build)(pageout.params()),
-        readahead: (readahead.build)(readahead.params_for(FRAMES)),
+        readahead: readahead.for_frames(FRAMES).build(),
         slots: slots::find(slots).expect("registered").build,
         frames: FRAMES,
         slots_max: 1 << 16,

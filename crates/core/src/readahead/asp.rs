@@ -5,68 +5,84 @@
 
 use alloc::boxed::Box;
 
-use super::params::{
-    ARRIVAL, DEMAND_FIRST, ENTRIES, GOVERN, KEY, Key, MAX, MDIS, PLACEMENT, STEP, WINDOW,
-};
-use super::track::Track;
-use super::{Arrival, Entry, Manner, Params, ReadAhead, Setting, SlotView, Touch, Window, span};
+use super::common::{ARRIVAL_STAGED, DEMAND_FIRST, GOVERN, MAX};
+use super::key::{KEY, Key};
+use super::track::{PLACEMENT, Track};
+use super::{Entry, Manner, ReadAhead, SlotView, Touch, Window, span};
+use crate::settings::{Allowed, Setting, Values};
 
-/// The settings of both kinds.
-pub(super) const SETTINGS: &[Setting] = &[
-    WINDOW,
-    STEP,
-    MAX,
-    MDIS,
-    ENTRIES,
-    KEY,
-    PLACEMENT,
-    ARRIVAL,
-    DEMAND_FIRST,
-    GOVERN,
-];
-
-/// The paper's constants: 8, 8, MPF 32, MDIS 8. It does not publish `C_ent`; 32 entries tell more
-/// guests apart than its host had.
+/// The settings of both kinds, with the paper's constants: 8, 8, MPF 32, MDIS 8. It does not publish `C_ent`; 32 entries
+/// tell more guests apart than its host had.
 ///
 /// Its key is the process, a guest of the host. Here it is the memory object: a guest in the simulator,
 /// a mapping in a live pager, which serves one process. Measured live, that takes far fewer major
 /// faults than one entry for all, or as many within the spread, but for `asp2` on sort, which took a
 /// seventh more: docs/performance.md, "Whose faults share an entry of read-ahead".
-pub(super) const PARAMS: Params = Params {
-    max_window: 32,
-    window: 8,
-    step: 8,
-    mdis: 8,
-    entries: 32,
-    key: Key::Object,
-    arrival: Arrival::Staged,
-    ..Params::DEFAULT
-};
+pub(super) const SETTINGS: &[&Setting] = &[
+    &Setting {
+        name: "window",
+        summary: "smallest window, in slots",
+        default: 8,
+        ..MAX
+    },
+    &Setting {
+        name: "step",
+        summary: "growth of the window, in slots",
+        default: 8,
+        ..MAX
+    },
+    &MAX,
+    &Setting {
+        name: "mdis",
+        summary: "a fault nearer to the last window than so many slots is local",
+        allowed: Allowed::Numbers(1, 1_048_576),
+        default: 8,
+    },
+    &Setting {
+        name: "entries",
+        summary: "entries that are kept",
+        allowed: Allowed::Numbers(1, 1024),
+        default: 32,
+    },
+    &Setting {
+        default: Key::Object as u32,
+        ..KEY
+    },
+    &PLACEMENT,
+    &ARRIVAL_STAGED,
+    &DEMAND_FIRST,
+    &GOVERN,
+];
+
+/// Of both kinds.
+pub(super) const AT_MOST: &[(&str, &str)] = &[("window", MAX.name), ("step", MAX.name)];
 
 pub(super) const ENTRY: Entry = Entry {
     name: "asp",
     summary: "a window that grows by a step while faults stay near the last one",
     source: "ASP, HPDC 2010, section 3.1.2",
-    defaults: PARAMS,
+    needs_touches: false,
     little: None,
     settings: SETTINGS,
-    build: |params| Box::new(Asp::<1>::new(params, "asp")),
+    at_most: AT_MOST,
+    build: |values, manner| Box::new(Asp::<1>::new(values, manner, "asp")),
 };
 
 /// The policy with `N` places for each source of faults.
 pub(super) struct Asp<const N: usize> {
     name: &'static str,
-    params: Params,
+    manner: Manner,
+    key: Key,
     track: Track<N>,
 }
 
 impl<const N: usize> Asp<N> {
-    pub(super) fn new(params: Params, name: &'static str) -> Self {
-        let params = params.checked();
+    pub(super) fn new(values: &Values, manner: Manner, name: &'static str) -> Self {
         Self {
             name,
-            params,
-            track: Track::new(params),
+            manner,
+            key: Key::set(values),
+            track: Track::new(values, manner.read_max),
         }
     }
 }
@@ -77,11 +93,11 @@ impl<const N: usize> ReadAhead for Asp<N> {
     }
 
     fn manner(&self) -> Manner {
-        Manner::of(&self.params)
+        self.manner
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
-        let chosen = self.track.choose(self.params.key.of(fault), fault.slot);
+        let chosen = self.track.choose(self.key.of(fault), fault.slot);
         let window = span::all_out(view, fault.slot, chosen.base..=chosen.end);
         Window {
             size: chosen.size,

@@ -7,14 +7,15 @@
 use alloc::boxed::Box;
 
 use super::Entry;
-use super::asp::{Asp, PARAMS, SETTINGS};
+use super::asp::{AT_MOST, Asp, SETTINGS};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "asp2",
     summary: "asp with two places remembered for each source of faults",
     source: "ASP, HPDC 2010, section 3.1.3",
-    defaults: PARAMS,
+    needs_touches: false,
     little: None,
     settings: SETTINGS,
-    build: |params| Box::new(Asp::<2>::new(params, "asp2")),
+    at_most: AT_MOST,
+    build: |values, manner| Box::new(Asp::<2>::new(values, manner, "asp2")),
 };

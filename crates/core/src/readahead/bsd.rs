@@ -6,24 +6,52 @@
 
 use alloc::boxed::Box;
 
-use super::params::{GOVERN, LASTR, MAX};
-use super::{Entry, LastrRule, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use super::common::{GOVERN, MAX};
+use super::{Entry, Manner, ReadAhead, SlotView, Touch, Window};
+use crate::settings::{Allowed, Setting, Values};
 use crate::units::{ObjectId, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "bsd",
     summary: "pages next to the faulted one both in memory and in the store",
     source: "FreeBSD 6.2 to 8.2, vm_fault and swap_pager_haspage",
-    // 7 before (SWB_NPAGES / 2, exclusive), the page, 7 after. 16 gives the 15 others that the
-    // papers tell of: 8 after.
-    defaults: Params {
-        max_window: 15,
-        ..Params::DEFAULT
-    },
+    needs_touches: false,
     little: None,
-    settings: &[MAX, LASTR, GOVERN],
-    build: |params| Box::new(Bsd::new(params)),
+    settings: &[
+        // 7 before (SWB_NPAGES / 2, exclusive), the page, 7 after. 16 gives the 15 others that the
+        // papers tell of: 8 after.
+        &Setting { default: 15, ..MAX },
+        &LASTR,
+        &GOVERN,
+    ],
+    at_most: &[],
+    build: |values, manner| Box::new(Bsd::new(values, manner)),
 };
+
+/// When the point from which a sequential fault is expected (`lastr`) moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LastrRule {
+    /// At every fault that needed a read (FreeBSD from the spring of 2010 on).
+    MajorFaults,
+    /// At faults on untouched pages too (FreeBSD 6.2 and 7).
+    EveryFault,
+    /// Never: no fault counts as sequential.
+    Off,
+}
+
+static LASTR: Setting = Setting {
+    name: "lastr",
+    summary: "which faults move the sequential point",
+    allowed: Allowed::Words(&["major-faults", "every-fault", "off"]),
+    default: LastrRule::MajorFaults as u32,
+};
+
+impl LastrRule {
+    fn set(values: &Values) -> Self {
+        let rules = [Self::MajorFaults, Self::EveryFault, Self::Off];
+        values.word(LASTR.name, &rules)
+    }
+}
 
 /// A fault less than this many pages beyond the end of the last read is sequential.
 const SEQUENTIAL_PAGES: u64 = 16;
@@ -48,12 +76,12 @@ struct Bsd {
 }
 
 impl Bsd {
-    fn new(params: Params) -> Self {
-        let others = params.checked().max_window - 1;
+    fn new(values: &Values, manner: Manner) -> Self {
+        let others = manner.read_max - 1;
         Self {
             reach: (others / 2, others - others / 2),
-            manner: Manner::of(&params),
-            rule: params.lastr,
+            manner,
+            rule: LastrRule::set(values),
             sequential: false,
             lastr: [(ObjectId(0), 0); OBJECTS],
             known: 0,

@@ -18,27 +18,44 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::params::{ENTRIES, GOVERN, HISTORY, KEY, MAX, SPLIT};
-use super::{Arrival, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window};
+use super::common::{GOVERN, MAX};
+use super::key::{KEY, Key};
+use super::{Entry, Manner, ReadAhead, SlotView, Touch, Window};
+use crate::settings::{Allowed, Setting, Values};
 use crate::units::{SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "leap",
     summary: "along the stride that most of the last accesses had",
     source: "Leap, USENIX ATC 2020",
-    // The authors' kernel: 32 strides, of which the last quarter is looked at first. Its largest
-    // window, 8 pages, does not count the fault's own.
-    defaults: Params {
-        max_window: 9,
-        history: 32,
-        split: 4,
-        entries: 16,
-        arrival: Arrival::Staged,
-        ..Params::DEFAULT
-    },
+    needs_touches: true,
     little: None,
-    settings: &[MAX, HISTORY, SPLIT, ENTRIES, KEY, GOVERN],
-    build: |params| Box::new(Leap::new(params)),
+    // Defaults of the authors' kernel. Its largest window, 8 pages, does not count the fault's own.
+    settings: &[
+        &Setting { default: 9, ..MAX },
+        &Setting {
+            name: "history",
+            summary: "accesses remembered for the trend",
+            allowed: Allowed::Numbers(2, 256),
+            default: 32,
+        },
+        &Setting {
+            name: "split",
+            summary: "the trend is looked for in the last 1/n of the history first",
+            allowed: Allowed::Numbers(1, 256),
+            default: 4,
+        },
+        &Setting {
+            name: "entries",
+            summary: "entries that are kept",
+            allowed: Allowed::Numbers(1, 1024),
+            default: 16,
+        },
+        &KEY,
+        &GOVERN,
+    ],
+    at_most: &[("split", "history")],
+    build: |values, manner| Box::new(Leap::new(values, manner)),
 };
 
 /// The largest window and the fault's own slot.
@@ -60,18 +77,19 @@ struct Track {
 }
 
 struct Leap {
-    params: Params,
+    manner: Manner,
+    key: Key,
+    split: u32,
     /// Most recently used first; as many as there can be, made at the start.
     tracks: Vec<Track>,
     known: usize,
 }
 
 impl Leap {
-    fn new(params: Params) -> Self {
-        let params = params.checked();
+    fn new(values: &Values, manner: Manner) -> Self {
         let track = |_| Track {
             key: 0,
-            strides: vec![0; params.history as usize],
+            strides: vec![0; values.of("history") as usize],
             head: 0,
             known: 0,
             last: None,
@@ -80,8 +98,10 @@ impl Leap {
             hits: 0,
         };
         Self {
-            params,
-            tracks: (0..params.entries).map(track).collect(),
+            manner,
+            key: Key::set(values),
+            split: values.of("split"),
+            tracks: (0..values.of("entries")).map(track).collect(),
             known: 0,
         }
     }
@@ -169,14 +189,12 @@ impl ReadAhead for Leap {
     }
 
     fn manner(&self) -> Manner {
-        Manner::of(&self.params)
+        self.manner
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {
-        let Params {
-            max_window, split, ..
-        } = self.params;
-        let key = self.params.key.of(fault);
+        let (max_window, split) = (self.manner.read_max, self.split);
+        let key = self.key.of(fault);
         let track = self.track(key);
         let stride = track.accessed(fault.slot);
         let follows = stride.is_some() && stride == track.trend;
@@ -208,7 +226,7 @@ impl ReadAhead for Leap {
     }
 
     fn hit(&mut self, touch: &Touch, _: &dyn SlotView) -> Option<SlotRange> {
-        let key = self.params.key.of(touch);
+        let key = self.key.of(touch);
         let track = self.track(key);
         track.accessed(touch.slot);
         track.hits = track.hits.saturating_add(1);

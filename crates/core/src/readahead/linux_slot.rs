@@ -13,28 +13,50 @@
 
 use alloc::boxed::Box;
 
-use super::params::{ARRIVAL, BLOCK, DEMAND_FIRST, GOVERN, MAX, PAGE_CLUSTER};
+use super::common::{ARRIVAL_STAGED, DEMAND_FIRST, GOVERN, MAX, PAGE_CLUSTER};
 use super::span::{self, Direction};
-use super::{Arrival, BlockRule, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window, linux};
+use super::{Arrival, Entry, Manner, ReadAhead, SlotView, Touch, Window, linux};
+use crate::settings::{Allowed, Setting, Values};
 use crate::units::{SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "linux-slot",
     summary: "an aligned block of slots, the larger the more of the last ones were touched",
     source: "Linux, swap_cluster_readahead",
-    // vm.page-cluster = 3.
-    defaults: Params {
-        max_window: 8,
-        arrival: Arrival::Staged,
-        ..Params::DEFAULT
-    },
+    needs_touches: false,
     little: None,
-    settings: &[MAX, PAGE_CLUSTER, BLOCK, ARRIVAL, DEMAND_FIRST, GOVERN],
-    build: |params| Box::new(LinuxSlot::new(params)),
+    settings: &[
+        // vm.page-cluster = 3.
+        &Setting { default: 8, ..MAX },
+        &PAGE_CLUSTER,
+        &BLOCK,
+        &ARRIVAL_STAGED,
+        &DEMAND_FIRST,
+        &GOVERN,
+    ],
+    at_most: &[],
+    build: |values, manner| Box::new(LinuxSlot::new(values, manner)),
+};
+
+/// How blocks are sized.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum BlockRule {
+    /// By the hits since the last fault (Linux from 3.14 on).
+    Hits,
+    /// Always the largest (before Linux 3.14).
+    Fixed,
+}
+
+static BLOCK: Setting = Setting {
+    name: "block",
+    summary: "how the block is sized",
+    allowed: Allowed::Words(&["hits", "fixed"]),
+    default: BlockRule::Hits as u32,
 };
 
 struct LinuxSlot {
-    params: Params,
+    manner: Manner,
+    block: BlockRule,
     /// A power of two.
     max_window: u32,
     /// Touches of pages read ahead since the last fault.
@@ -48,12 +70,12 @@ struct LinuxSlot {
 }
 
 impl LinuxSlot {
-    fn new(params: Params) -> Self {
-        let params = params.checked();
+    fn new(values: &Values, manner: Manner) -> Self {
         Self {
-            params,
+            manner,
+            block: values.word(BLOCK.name, &[BlockRule::Hits, BlockRule::Fixed]),
             // Blocks are aligned, so a limit between two powers of two means the lower one.
-            max_window: 1 << params.max_window.ilog2(),
+            max_window: 1 << manner.read_max.ilog2(),
             hits: linux::FIRST_HITS,
             previous: None,
             last_size: 0,
@@ -75,12 +97,12 @@ impl LinuxSlot {
 
     /// The size of the block for a fault at `slot`, in slots.
     fn size(&mut self, slot: SlotNo, continues: bool) -> u32 {
-        if self.params.block == BlockRule::Fixed {
+        if self.block == BlockRule::Fixed {
             return self.max_window;
         }
         let mut hits = core::mem::take(&mut self.hits);
         if let (0, Arrival::Mapped, true, Some(last)) =
-            (hits, self.params.arrival, continues, self.last)
+            (hits, self.manner.arrival, continues, self.last)
         {
             hits = last.slots - 1;
         }
@@ -106,7 +128,7 @@ impl ReadAhead for LinuxSlot {
     }
 
     fn manner(&self) -> Manner {
-        Manner::of(&self.params)
+        self.manner
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {

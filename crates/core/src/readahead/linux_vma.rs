@@ -13,23 +13,32 @@
 
 use alloc::boxed::Box;
 
-use super::params::{GOVERN, VMA_MAX, VMA_PAGE_CLUSTER};
-use super::{Arrival, Entry, Manner, Params, ReadAhead, SlotView, Touch, Window, linux};
+use super::common::{GOVERN, MAX, PAGE_CLUSTER};
+use super::{Entry, Manner, ReadAhead, SlotView, Touch, Window, linux};
+use crate::settings::{Allowed, Setting};
 use crate::units::{ObjectId, PageNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "linux-vma",
     summary: "neighbours in memory, the more of them the more of the last ones were touched",
     source: "Linux, swap_vma_readahead",
-    // vm.page-cluster = 3.
-    defaults: Params {
-        max_window: 8,
-        arrival: Arrival::Staged,
-        ..Params::DEFAULT
-    },
+    needs_touches: true,
     little: None,
-    settings: &[VMA_MAX, VMA_PAGE_CLUSTER, GOVERN],
-    build: |params| Box::new(LinuxVma::new(params)),
+    settings: &[
+        // vm.page-cluster = 3.
+        &Setting {
+            allowed: Allowed::Numbers(1, CEILING),
+            default: 8,
+            ..MAX
+        },
+        &Setting {
+            allowed: Allowed::Numbers(0, CEILING.ilog2()),
+            ..PAGE_CLUSTER
+        },
+        &GOVERN,
+    ],
+    at_most: &[],
+    build: |_, manner| Box::new(LinuxVma::new(manner)),
 };
 
 /// The kernel reads at most 2^5 pages (`SWAP_RA_ORDER_CEILING`).
@@ -52,7 +61,7 @@ struct Area {
 }
 
 struct LinuxVma {
-    params: Params,
+    manner: Manner,
     max_window: u32,
     /// Most recently used first.
     areas: [Area; OBJECTS],
@@ -60,8 +69,7 @@ struct LinuxVma {
 }
 
 impl LinuxVma {
-    fn new(params: Params) -> Self {
-        let params = params.checked();
+    fn new(manner: Manner) -> Self {
         let unused = Area {
             object: ObjectId(0),
             last: None,
@@ -69,8 +77,8 @@ impl LinuxVma {
             hits: 0,
         };
         Self {
-            params,
-            max_window: 1 << params.max_window.min(CEILING).ilog2(),
+            manner,
+            max_window: 1 << manner.read_max.ilog2(),
             areas: [unused; OBJECTS],
             known: 0,
         }
@@ -115,7 +123,7 @@ impl ReadAhead for LinuxVma {
     }
 
     fn manner(&self) -> Manner {
-        Manner::of(&self.params)
+        self.manner
     }
 
     fn major_fault(&mut self, fault: &Touch, view: &dyn SlotView) -> Window {

@@ -8,23 +8,26 @@ use alloc::boxed::Box;
 use core::ops::RangeInclusive;
 
 use crate::contract::Source;
+use crate::settings::{Setting, Values};
 use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
 
 mod account;
 mod asp;
 mod asp2;
 mod bsd;
+mod choice;
+mod common;
 mod cost;
 mod follow;
 mod ghost;
 mod govern;
+mod key;
 mod leap;
 mod learn;
 mod linux;
 mod linux_slot;
 mod linux_vma;
 mod none;
-mod params;
 mod refused;
 mod sample;
 mod span;
@@ -33,11 +36,9 @@ mod stride;
 mod track;
 mod window;
 
+pub use choice::{Abilities, Choice};
+pub use common::{Arrival, Govern, Manner};
 pub(crate) use govern::{Governor, Verdict};
-pub use params::{
-    Abilities, Allowed, Arrival, BlockRule, Govern, Key, LastrRule, Params, Placement, Setting,
-    configure,
-};
 pub use refused::Refused;
 pub(crate) use window::clip;
 pub use window::{RUNS_MAX, Runs, Window};
@@ -79,31 +80,6 @@ pub trait SlotView {
 
     /// The slot of `page`, under the same condition.
     fn slot_of(&self, page: PageNo) -> Option<SlotNo>;
-}
-
-/// How the pager is to treat what a policy names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Manner {
-    /// What becomes of pages that a read brings along.
-    pub arrival: Arrival,
-    /// Windows of at least so many slots are read as the demanded page first and the rest behind
-    /// it; 0 for never.
-    pub demand_first: u32,
-    /// The most slots of one read.
-    pub read_max: u32,
-    /// Whether less than it names is read where that was of little use.
-    pub govern: Govern,
-}
-
-impl Manner {
-    fn of(params: &Params) -> Self {
-        Self {
-            arrival: params.arrival,
-            demand_first: params.demand_first,
-            read_max: params.max_window,
-            govern: params.govern,
-        }
-    }
 }
 
 /// A way of choosing what else to read.
@@ -186,14 +162,16 @@ pub struct Entry {
     pub summary: &'static str,
     /// The paper or system that it comes from.
     pub source: &'static str,
-    /// The parameters of that source.
-    pub defaults: Params,
+    /// Whether it reads pages staged, whatever is set, and goes by their first touches: only for bodies that see those.
+    pub needs_touches: bool,
     /// What is different with little memory.
     pub little: Option<Little>,
-    /// The parameters that it uses, as people set them.
-    pub settings: &'static [Setting],
-    /// Builds the policy; panics when a parameter is out of its range.
-    pub build: fn(Params) -> Box<dyn ReadAhead>,
+    /// What can be set of it.
+    pub settings: &'static [&'static Setting],
+    /// Settings that may not be larger than another one, and that one.
+    pub at_most: &'static [(&'static str, &'static str)],
+    /// Builds the policy, of values of these settings and how what it names is treated.
+    pub build: fn(&Values, Manner) -> Box<dyn ReadAhead>,
 }
 
 /// The default of a pager with little memory, of which a large window takes too much.
@@ -203,26 +181,6 @@ pub struct Little {
     pub below: usize,
     /// The largest window, in slots.
     pub max_window: u32,
-}
-
-impl Entry {
-    /// The parameters of the policy's source.
-    #[must_use]
-    pub const fn params(&self) -> Params {
-        self.defaults
-    }
-
-    /// The same for a pager of `frames` frames.
-    #[must_use]
-    pub const fn params_for(&self, frames: usize) -> Params {
-        let mut params = self.defaults;
-        if let Some(little) = self.little
-            && frames < little.below
-        {
-            params.max_window = little.max_window;
-        }
-        params
-    }
 }
 
 /// All read-ahead policies.

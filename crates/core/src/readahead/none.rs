@@ -2,19 +2,17 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, Params, ReadAhead, SlotView, Touch, Window};
+use super::{Entry, ReadAhead, SlotView, Touch, Window};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "none",
     summary: "the faulted page alone",
     source: "NetBSD UVM; the floor of every comparison",
-    defaults: Params {
-        max_window: 1,
-        ..Params::DEFAULT
-    },
+    needs_touches: false,
     little: None,
     settings: &[],
-    build: |_| Box::new(Nothing),
+    at_most: &[],
+    build: |_, _| Box::new(Nothing),
 };
 
 struct Nothing;

@@ -4,45 +4,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::params::Allowed;
+use super::REGISTRY;
+use crate::settings::Wrong;
 
 /// Why a policy cannot be had as it was asked for, and what can.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// There is no such policy.
-    Policy {
-        /// What was given.
-        given: String,
-        /// The policies there are.
-        allowed: Vec<&'static str>,
-    },
-    /// The policy has no such setting, or it was not given as NAME=VALUE.
-    Setting {
-        /// The policy.
-        policy: &'static str,
-        /// What was given.
-        given: String,
-        /// The settings it has.
-        allowed: Vec<&'static str>,
-    },
-    /// The setting cannot have that value.
-    Value {
-        /// The setting.
-        setting: &'static str,
-        /// What was given.
-        given: String,
-        /// The values it can have.
-        allowed: Allowed,
-    },
-    /// The setting is given twice, under one name or two.
-    Twice {
-        /// The policy.
-        policy: &'static str,
-        /// The setting, as given the second time.
-        setting: &'static str,
-        /// As given the first time.
-        first: &'static str,
-    },
+    /// There is none of that name.
+    Policy(String),
+    /// Something cannot be set of the policy of this name.
+    Setting(&'static str, Wrong),
+    /// Two settings of the policy of this name are given that say the same.
+    Both(&'static str, [&'static str; 2]),
     /// The setting is larger than another one lets it be.
     Larger {
         /// The setting.
@@ -65,7 +38,7 @@ pub enum Refused {
         /// What it needs.
         needs: &'static str,
         /// The setting's values that can be had; none where the policy cannot do without.
-        allowed: Vec<&'static str>,
+        allowed: &'static [&'static str],
         /// The policies that can be had with their defaults.
         policies: Vec<&'static str>,
     },
@@ -74,44 +47,18 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Policy { given, allowed } => {
-                let allowed = allowed.join(", ");
-                write!(
-                    f,
-                    "there is no read-ahead policy '{given}'; there are: {allowed}"
-                )
+            Self::Policy(given) => {
+                write!(f, "there is no read-ahead policy '{given}'; there are: ")?;
+                let mut between = "";
+                REGISTRY.iter().try_for_each(|entry| {
+                    let between = core::mem::replace(&mut between, ", ");
+                    write!(f, "{between}{}", entry.name)
+                })
             }
-            Self::Setting {
-                policy,
-                given,
-                allowed,
-            } if allowed.is_empty() => write!(f, "{policy} has no setting, and so no '{given}'"),
-            Self::Setting {
-                policy,
-                given,
-                allowed,
-            } => write!(
+            Self::Setting(name, wrong) => write!(f, "read-ahead policy {name}: {wrong}"),
+            Self::Both(name, [one, other]) => write!(
                 f,
-                "'{given}' sets nothing of {policy}; NAME=VALUE with one of: {}",
-                allowed.join(", ")
-            ),
-            Self::Value {
-                setting,
-                given,
-                allowed,
-            } => write!(f, "{setting} cannot be '{given}'; allowed: {allowed}"),
-            Self::Twice {
-                policy,
-                setting,
-                first,
-            } if setting == first => write!(f, "{policy} is given {setting} twice; allowed: once"),
-            Self::Twice {
-                policy,
-                setting,
-                first,
-            } => write!(
-                f,
-                "{policy} is given {first} and {setting}; allowed: one of them"
+                "read-ahead policy {name}: {one} and {other} are given; allowed: one of them"
             ),
             Self::Larger {
                 setting,

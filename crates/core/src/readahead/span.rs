@@ -2,7 +2,7 @@
 
 use core::ops::RangeInclusive;
 
-use super::params::MAX_SLOTS;
+use super::common::MAX_SLOTS;
 use super::{SlotView, Window};
 use crate::units::{PageNo, SlotNo, SlotRange};
 

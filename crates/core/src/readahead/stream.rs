@@ -11,30 +11,37 @@
 use alloc::boxed::Box;
 use core::mem;
 
+use super::common::{ARRIVAL, DEMAND_FIRST, GOVERN, MAX};
+use super::key::{KEY, Key};
 use super::learn::{Bet, Learner};
-use super::params::{ARRIVAL, DEMAND_FIRST, GOVERN, KEY, MAX};
 use super::span::{self, Direction};
 use super::stride::{DEPTH_MAX, Going, Strides};
-use super::{
-    Entry, Govern, Key, Little, Manner, Params, ReadAhead, SlotView, StreamId, TAGS, Touch, Window,
-};
+use super::{Entry, Govern, Little, Manner, ReadAhead, SlotView, StreamId, TAGS, Touch, Window};
+use crate::settings::{Setting, Values};
 use crate::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "stream",
     summary: "streams of slots in both directions, read ahead of the program",
     source: "Outpage",
-    // Both measured: docs/readahead.md, "The largest window".
-    defaults: Params {
-        max_window: 128,
-        ..Params::DEFAULT
-    },
+    needs_touches: false,
+    // Both largest windows were measured: docs/readahead.md, "The largest window".
     little: Some(Little {
         below: (48 << 20) / PAGE_BYTES,
         max_window: 64,
     }),
-    settings: &[MAX, KEY, ARRIVAL, DEMAND_FIRST, GOVERN],
-    build: |params| Box::new(Streams::new(params)),
+    settings: &[
+        &Setting {
+            default: 128,
+            ..MAX
+        },
+        &KEY,
+        &ARRIVAL,
+        &DEMAND_FIRST,
+        &GOVERN,
+    ],
+    at_most: &[],
+    build: |values, manner| Box::new(Streams::new(values, manner)),
 };
 
 /// Streams told apart. More than the arrays that a loop usually walks at once.
@@ -138,18 +145,17 @@ struct Latest {
 }
 
 impl Streams {
-    fn new(params: Params) -> Self {
-        let params = params.checked();
+    fn new(values: &Values, manner: Manner) -> Self {
         Self {
-            manner: Manner::of(&params),
-            key: params.key,
-            max_window: params.max_window,
+            manner,
+            key: Key::set(values),
+            max_window: manner.read_max,
             table: [None; STREAMS],
             learner: Learner::new(),
             leaning: 0,
             begun: 0,
             clock: 0,
-            strides: (params.govern == Govern::On).then(Strides::new),
+            strides: (manner.govern == Govern::On).then(Strides::new),
             latest: Latest::default(),
         }
     }

@@ -19,8 +19,53 @@
 
 use alloc::vec::Vec;
 
-use super::{Params, Placement};
+use crate::settings::{Allowed, Setting, Values};
 use crate::units::SlotNo;
+
+/// Where a window lies. The paper does not say; Linux of its time aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Placement {
+    /// From the multiple of the smallest window at or below the fault's slot.
+    Aligned,
+    /// From the fault's slot on.
+    Target,
+    /// With the fault's slot in the middle: half of the window lies below it.
+    Centred,
+}
+
+pub(super) static PLACEMENT: Setting = Setting {
+    name: "placement",
+    summary: "where a window lies",
+    allowed: Allowed::Words(&["aligned", "target", "centred"]),
+    default: Placement::Aligned as u32,
+};
+
+/// What the algorithm goes by. Sizes and distances are in slots.
+#[derive(Clone, Copy)]
+struct Constants {
+    /// The smallest window.
+    window: u32,
+    step: u32,
+    max_window: u32,
+    mdis: u32,
+    /// The paper's `C_ent`.
+    entries: usize,
+    placement: Placement,
+}
+
+impl Constants {
+    fn of(values: &Values, max_window: u32) -> Self {
+        let placements = [Placement::Aligned, Placement::Target, Placement::Centred];
+        Self {
+            window: values.of("window").min(max_window),
+            step: values.of("step"),
+            max_window,
+            mdis: values.of("mdis"),
+            entries: values.of("entries") as usize,
+            placement: values.word(PLACEMENT.name, &placements),
+        }
+    }
+}
 
 /// Where a window was read, and of which size.
 #[derive(Clone, Copy)]
@@ -41,7 +86,7 @@ struct Tracked<const N: usize> {
 
 /// The buffer, with `N` places an entry.
 pub(super) struct Track<const N: usize> {
-    params: Params,
+    constants: Constants,
     entries: Vec<Tracked<N>>,
     clock: u64,
 }
@@ -58,14 +103,12 @@ pub(super) struct Chosen {
 }
 
 impl<const N: usize> Track<N> {
-    pub(super) fn new(params: Params) -> Self {
-        let max_window = params.max_window;
+    /// For windows of at most `max_window` slots.
+    pub(super) fn new(values: &Values, max_window: u32) -> Self {
+        let constants = Constants::of(values, max_window);
         Self {
-            params: Params {
-                window: params.window.min(max_window),
-                ..params
-            },
-            entries: Vec::with_capacity(params.entries as usize),
+            constants,
+            entries: Vec::with_capacity(constants.entries),
             clock: 0,
         }
     }
@@ -74,13 +117,13 @@ impl<const N: usize> Track<N> {
     pub(super) fn choose(&mut self, key: u32, target: SlotNo) -> Chosen {
         self.clock += 1;
         let at = self.entry(key);
-        let Params {
+        let Constants {
             mdis,
             window,
             step,
             max_window,
             ..
-        } = self.params;
+        } = self.constants;
         let entry = &mut self.entries[at];
         entry.used = self.clock;
         let local = (0..N)
@@ -96,7 +139,7 @@ impl<const N: usize> Track<N> {
             }
             ((entry.last + 1) % N, window)
         };
-        let chosen = place(target, pre, self.params);
+        let chosen = place(target, pre, self.constants);
         entry.last = i;
         entry.places[i] = Some(Place {
             base: chosen.base,
@@ -119,7 +162,7 @@ impl<const N: usize> Track<N> {
             priority: 0,
             used: self.clock,
         };
-        if self.entries.len() < self.params.entries as usize {
+        if self.entries.len() < self.constants.entries {
             self.entries.push(fresh);
             return self.entries.len() - 1;
         }
@@ -142,10 +185,10 @@ impl Place {
 }
 
 /// Where a window of `size` slots for `target` lies.
-fn place(target: SlotNo, size: u32, params: Params) -> Chosen {
-    let base = match params.placement {
+fn place(target: SlotNo, size: u32, constants: Constants) -> Chosen {
+    let base = match constants.placement {
         Placement::Target => target.0,
-        Placement::Aligned => target.0 - target.0 % params.window,
+        Placement::Aligned => target.0 - target.0 % constants.window,
         Placement::Centred => target.0.saturating_sub(size / 2),
     };
     Chosen {

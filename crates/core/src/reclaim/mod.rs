@@ -133,7 +133,7 @@ pub struct Entry {
     /// Whether it reads referenced bits: only for bodies that have them.
     pub needs_referenced: bool,
     /// What can be set of it.
-    pub settings: &'static [Setting],
+    pub settings: &'static [&'static Setting],
     /// Makes one, of values of these settings.
     pub build: fn(&Values) -> Policy,
 }

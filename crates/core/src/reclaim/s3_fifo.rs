@@ -17,13 +17,13 @@ pub(super) const ENTRY: Entry = Entry {
     source: "Yang, Zhang, Qiu, Yue and Vinayak, FIFO queues are all you need, SOSP 2023, algorithm 1",
     needs_referenced: false,
     settings: &[
-        Setting {
+        &Setting {
             name: "small",
             summary: "the small queue's share of the frames, in percent (section 4.1)",
             allowed: Allowed::Numbers(1, 99),
             default: 10,
         },
-        Setting {
+        &Setting {
             name: "ghost",
             summary: "pages that are remembered, in percent of the frames (as many as the main queue holds, section 4.1)",
             allowed: Allowed::Numbers(1, 400),

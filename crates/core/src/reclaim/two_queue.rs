@@ -17,13 +17,13 @@ pub(super) const ENTRY: Entry = Entry {
     source: "Johnson and Shasha, 2Q, VLDB 1994, section 3.2 (full version)",
     needs_referenced: false,
     settings: &[
-        Setting {
+        &Setting {
             name: "in",
             summary: "A1in is cut back above so many percent of the frames (Kin, section 3.2)",
             allowed: Allowed::Numbers(1, 99),
             default: 25,
         },
-        Setting {
+        &Setting {
             name: "out",
             summary: "pages that A1out remembers, in percent of the frames (Kout, section 3.2)",
             allowed: Allowed::Numbers(1, 400),

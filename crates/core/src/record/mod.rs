@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (5, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (6, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,8 +36,9 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: the messages of version 4 were not whole.
-pub const VERSION: u16 = 5;
+/// The version that is written, and the only one that is read: version 5 lacked which settings of read-ahead were set, and kept
+/// numbers for those of all policies.
+pub const VERSION: u16 = 6;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -90,10 +91,8 @@ pub struct Header<'a> {
     pub pageout: &'a str,
     /// Its parameters.
     pub pageout_params: pageout::Params,
-    /// Name of the read-ahead policy.
+    /// The read-ahead policy and what was set of it, as [`readahead::Choice`] writes it; for any number of frames.
     pub readahead: &'a str,
-    /// Its parameters.
-    pub readahead_params: readahead::Params,
     /// Name of the slot allocator.
     pub slots: &'a str,
     /// RAM at the start, in frames.
@@ -108,21 +107,20 @@ pub struct Header<'a> {
 
 impl Header<'_> {
     /// The same pager anew, for a body without bits: touches are not in a trace. `None` when a policy
-    /// is unknown here or needs bits, or a parameter is out of its range.
+    /// is unknown here or needs bits, or something cannot be set.
     #[must_use]
     pub fn setup(&self) -> Option<Setup> {
         let reclaim = reclaim::Choice::parse(self.reclaim, Body::default()).ok()?;
         let pageout = pageout::find(self.pageout)?;
-        let readahead = readahead::find(self.readahead)?;
+        let readahead: readahead::Choice = self.readahead.parse().ok()?;
         let slots = slots::find(self.slots)?;
         let frames = usize::try_from(self.frames).ok()?;
         let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)
-            && self.readahead_params.in_range()
             && frames >= crate::limits::FRAMES_MIN;
         sizes_fit.then(|| Setup {
             reclaim: reclaim.build(),
             pageout: (pageout.build)(self.pageout_params),
-            readahead: (readahead.build)(self.readahead_params),
+            readahead: readahead.build(),
             slots: slots.build,
             frames,
             slots_max: self.slots_max,
@@ -141,9 +139,6 @@ impl Header<'_> {
             ClusterWindow::Kernel => 0,
             ClusterWindow::Paper => 1,
         });
-        for number in self.readahead_params.numbers() {
-            put(out, u64::from(number));
-        }
         put(out, self.frames);
         for size in [self.slots_max, self.zero_around, self.rescue_around] {
             put(out, u64::from(size));

@@ -10,7 +10,6 @@ use crate::contract::{
 };
 use crate::page::ContentHash;
 use crate::pageout::{self, ClusterWindow};
-use crate::readahead;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// The most pages that one event adopts: as many as the live body looks up at once. A state is kept for each, and nothing in
@@ -397,17 +396,11 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
             _ => return Err(Why::Corrupt),
         },
     };
-    let mut numbers = readahead::Params::default().numbers();
-    for number in &mut numbers {
-        *number = cursor.number_u32()?;
-    }
-    let readahead_params = readahead::Params::from_numbers(numbers).ok_or(Why::Corrupt)?;
     let header = Header {
         reclaim,
         pageout,
         pageout_params,
         readahead,
-        readahead_params,
         slots,
         frames: cursor.number()?,
         slots_max: cursor.number_u32()?,
@@ -426,18 +419,13 @@ mod tests {
 
     use super::super::Recorder;
     use super::*;
-    use crate::readahead::{Govern, Params};
 
-    fn header(govern: Govern) -> Header<'static> {
+    fn header() -> Header<'static> {
         Header {
             reclaim: "two-queue",
             pageout: "packed",
             pageout_params: crate::pageout::REGISTRY[0].params(),
-            readahead: "stream",
-            readahead_params: Params {
-                govern,
-                ..Params::default()
-            },
+            readahead: "stream:govern=on",
             slots: "log",
             frames: 300,
             slots_max: 900,
@@ -454,13 +442,13 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_by_its_number() {
-        let header = header(Govern::On);
+        let header = header();
         let mut bytes = begun(&header);
         assert_eq!(
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [3, 4, VERSION + 1] {
+        for other in [4, 5, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

@@ -23,7 +23,7 @@ fn pager() -> Pager {
             .unwrap()
             .build(),
         pageout: (out.build)(out.params()),
-        readahead: (ahead.build)(ahead.params()),
+        readahead: readahead::Choice::ungoverned(ahead).build(),
         slots: slots::find("log").unwrap().build,
         frames: 1000,
         slots_max: 1 << 14,
@@ -152,7 +152,7 @@ fn a_pager_with_a_daemon_and_no_bits_is_not_made() {
             .unwrap()
             .build(),
         pageout: (out.build)(out.params()),
-        readahead: (ahead.build)(ahead.params()),
+        readahead: readahead::Choice::ungoverned(ahead).build(),
         slots: slots::find("blist").unwrap().build,
         frames: 1000,
         slots_max: 1 << 10,

@@ -28,16 +28,11 @@ pub struct Plan {
     pub pageout: &'static str,
     pub pageout_params: Option<pageout::Params>,
     pub readahead: &'static str,
-    pub readahead_params: Option<readahead::Params>,
     pub allocator: &'static str,
 }
 
 impl Plan {
     pub fn new(release: Release, frames: usize) -> Self {
-        let mut ahead = readahead::find("bsd").unwrap().params();
-        if release == Release::V6_2 {
-            ahead.lastr = readahead::LastrRule::EveryFault;
-        }
         Self {
             params: Params::new(release),
             frames,
@@ -45,22 +40,21 @@ impl Plan {
             pageout: "bsd",
             pageout_params: None,
             readahead: "bsd",
-            readahead_params: Some(ahead),
             allocator: "blist",
         }
     }
 
     pub fn start(&self) -> Machine {
         let pageout = pageout::find(self.pageout).unwrap();
-        let ahead = readahead::find(self.readahead).unwrap();
-        let params = match self.readahead_params {
-            Some(params) if self.readahead == "bsd" => params,
-            _ => ahead.params(),
+        let ahead = readahead::Choice::ungoverned(readahead::find(self.readahead).unwrap());
+        let settings = match (self.readahead, self.params.release) {
+            ("bsd", Release::V6_2) => "lastr=every-fault",
+            _ => "",
         };
         let setup = Setup {
             reclaim: Policy::Daemon(self.params),
             pageout: (pageout.build)(self.pageout_params.unwrap_or(pageout.params())),
-            readahead: (ahead.build)(params),
+            readahead: ahead.with(settings).unwrap().build(),
             slots: slots::find(self.allocator).unwrap().build,
             frames: self.frames,
             slots_max: self.slots,

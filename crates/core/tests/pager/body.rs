@@ -158,7 +158,9 @@ impl Body {
 
     /// Keeps a trace from now on.
     pub fn record(&mut self) {
-        self.recorder = Some(Recorder::begin(&self.plan.header(), &mut self.trace));
+        let readahead = self.plan.readahead().to_string();
+        let header = self.plan.header(&readahead);
+        self.recorder = Some(Recorder::begin(&header, &mut self.trace));
     }
 
     /// Ends the trace.

@@ -2,8 +2,9 @@
 
 use outpage_core::contract::Body;
 use outpage_core::pager::Setup;
-use outpage_core::readahead::{Arrival, Govern};
+use outpage_core::readahead::Choice;
 use outpage_core::record::Header;
+use outpage_core::settings::Allowed;
 use outpage_core::{pageout, readahead, reclaim, slots};
 
 /// How soon actions are answered.
@@ -25,6 +26,7 @@ pub struct Plan {
     pub readahead: usize,
     pub slots: usize,
     pub chunk: u32,
+    /// The largest window, unless the policy allows less.
     pub window: u32,
     pub frames: usize,
     pub slots_max: u32,
@@ -54,7 +56,7 @@ impl Plan {
             readahead,
             slots: 0,
             chunk: pageout::REGISTRY[pageout].params().buffer_pages,
-            window: readahead::REGISTRY[readahead].params().max_window,
+            window: Choice::plain(&readahead::REGISTRY[readahead]).max_window(),
             frames,
             slots_max: 1 << 16,
             zero_around: 16,
@@ -76,34 +78,38 @@ impl Plan {
         }
     }
 
-    pub fn readahead_params(&self) -> readahead::Params {
-        let params = readahead::REGISTRY[self.readahead].params();
-        // Whatever is random varies with the seed; a calm world has seed 1.
+    /// Settings vary with the seed, as whatever is random does; a calm world has seed 1.
+    pub fn readahead(&self) -> Choice {
+        let entry = &readahead::REGISTRY[self.readahead];
         let arrival = match self.seed >> 8 & 3 {
-            0 => params.arrival,
-            1 => Arrival::Mapped,
-            _ => Arrival::Staged,
+            0 => None,
+            1 => Some("mapped".to_owned()),
+            _ => Some("staged".to_owned()),
         };
-        readahead::Params {
-            max_window: self.window,
-            arrival,
-            demand_first: (self.seed >> 10 & 3) as u32 * 4,
-            govern: if self.seed >> 12 & 1 == 1 {
-                Govern::On
-            } else {
-                Govern::Off
-            },
-            ..params
-        }
+        let demand_first = (self.seed >> 10 & 3) * 4;
+        let govern = ["off", "on"][(self.seed >> 12 & 1) as usize];
+        let settings = entry.settings.iter().filter_map(|setting| {
+            let value = match (setting.name, setting.allowed) {
+                ("max", Allowed::Numbers(_, most)) => self.window.min(most).to_string(),
+                ("window" | "step", _) => self.window.min(8).to_string(),
+                ("arrival", _) => arrival.clone()?,
+                ("demand-first", _) => demand_first.to_string(),
+                ("govern", _) => govern.to_owned(),
+                _ => return None,
+            };
+            Some(format!("{}={value}", setting.name))
+        });
+        let settings: Vec<_> = settings.collect();
+        Choice::plain(entry).with(&settings.join(",")).unwrap()
     }
 
-    pub fn header(&self) -> Header<'static> {
+    /// `readahead` is what [`Self::readahead`] writes.
+    pub fn header<'a>(&self, readahead: &'a str) -> Header<'a> {
         Header {
             reclaim: self.reclaim,
             pageout: pageout::REGISTRY[self.pageout].name,
             pageout_params: self.pageout_params(),
-            readahead: readahead::REGISTRY[self.readahead].name,
-            readahead_params: self.readahead_params(),
+            readahead,
             slots: slots::REGISTRY[self.slots].name,
             frames: self.frames as u64,
             slots_max: self.slots_max,
@@ -120,7 +126,7 @@ impl Plan {
         Setup {
             reclaim: self.reclaim().build(),
             pageout: (pageout::REGISTRY[self.pageout].build)(self.pageout_params()),
-            readahead: (readahead::REGISTRY[self.readahead].build)(self.readahead_params()),
+            readahead: self.readahead().build(),
             slots: slots::REGISTRY[self.slots].build,
             frames: self.frames,
             slots_max: self.slots_max,

@@ -1,7 +1,9 @@
 //! Traces: the same again, and damage is found.
 
 use outpage_core::contract::{Action, Event, Waiter};
-use outpage_core::record::{Entry, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay};
+use outpage_core::record::{
+    Entry, Header, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay,
+};
 use outpage_core::units::{Nanos, PageNo, PageRange};
 use proptest::prelude::*;
 
@@ -54,7 +56,8 @@ proptest! {
     ) {
         let bytes = traced(&plan, &steps);
         let header = Reader::new(&bytes).unwrap().header();
-        prop_assert_eq!(header, plan.header());
+        let readahead = plan.readahead().to_string();
+        prop_assert_eq!(header, plan.header(&readahead));
         let (events, actions) = replayed(&bytes).unwrap();
         prop_assert!(events >= actions / 1000);
 
@@ -112,7 +115,7 @@ fn an_action_too_many_or_too_few_is_found_out() {
     let plan = Plan::calm("bsd", "none", 256);
     let trace = |actions: &[Action]| {
         let mut bytes = Vec::new();
-        let mut recorder = Recorder::begin(&plan.header(), &mut bytes);
+        let mut recorder = Recorder::begin(&plan.header("none"), &mut bytes);
         recorder.event(Nanos(5), &Event::Tick, &mut bytes);
         for action in actions {
             recorder.action(action, &mut bytes);
@@ -154,7 +157,7 @@ fn what_is_no_trace_is_refused() {
 #[test]
 fn a_range_without_an_end_is_refused() {
     let last = PageNo::from_raw(u64::MAX);
-    let header = Plan::calm("bsd", "none", 256).header();
+    let header = Plan::calm("bsd", "none", 256).header("none");
     let before = PageNo::from_raw(u64::MAX - 1);
     for (range, whole) in [
         (PageRange::one(last), false),
@@ -175,7 +178,7 @@ fn a_range_without_an_end_is_refused() {
 
 #[test]
 fn unknown_policies_and_sizes_give_no_setup() {
-    let header = Plan::calm("bsd", "none", 256).header();
+    let header = Plan::calm("bsd", "none", 256).header("none");
     assert!(header.setup().is_some());
     let mut other = header;
     other.pageout = "later";
@@ -183,7 +186,11 @@ fn unknown_policies_and_sizes_give_no_setup() {
     let mut other = header;
     other.frames = 1;
     assert!(other.setup().is_none());
-    let mut other = header;
-    other.readahead_params.max_window = 0;
-    assert!(other.setup().is_none());
+    for readahead in ["later", "bsd:max=0", "bsd:windows=8", "asp:window=8,max=4"] {
+        let other = Header {
+            readahead,
+            ..header
+        };
+        assert!(other.setup().is_none(), "{readahead}");
+    }
 }

@@ -3,18 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use outpage_core::contract::Source;
-use outpage_core::readahead::{self, Key, Params, Placement, ReadAhead, Window};
+use outpage_core::readahead::{self, Choice, ReadAhead, Window};
 use outpage_core::units::{SlotNo, SlotRange};
 use proptest::prelude::*;
 
-use crate::world::{Store, page};
-
-fn policy(name: &str, change: impl FnOnce(&mut Params)) -> Box<dyn ReadAhead> {
-    let entry = readahead::find(name).unwrap();
-    let mut params = entry.params();
-    change(&mut params);
-    (entry.build)(params)
-}
+use crate::world::{Store, page, read_ahead};
 
 /// Page `n` in slot `n`, below `slots`.
 fn store(slots: u32) -> Store {
@@ -39,9 +32,9 @@ fn sizes(policy: &mut dyn ReadAhead, slots: &[u32], store: &Store) -> Vec<u32> {
 #[test]
 fn the_papers_constants_are_the_defaults() {
     for name in ["asp", "asp2"] {
-        let params = readahead::find(name).unwrap().params();
-        assert_eq!((params.window, params.step), (8, 8), "{name}");
-        assert_eq!((params.max_window, params.mdis), (32, 8), "{name}");
+        let choice = Choice::plain(readahead::find(name).unwrap());
+        let constants = ["window", "step", "max", "mdis"].map(|name| choice.values().of(name));
+        assert_eq!(constants, [8, 8, 32, 8], "{name}");
     }
 }
 
@@ -49,7 +42,7 @@ fn the_papers_constants_are_the_defaults() {
 fn eight_more_each_time_up_to_32_and_back_to_8_at_once() {
     let store = store(2000);
     for name in ["asp", "asp2"] {
-        let mut policy = policy(name, |_| {});
+        let mut policy = read_ahead(name, "");
         let stream = [0, 8, 24, 48, 80, 112, 1000, 1008];
         assert_eq!(
             sizes(&mut *policy, &stream, &store),
@@ -63,18 +56,18 @@ fn eight_more_each_time_up_to_32_and_back_to_8_at_once() {
 fn a_window_lies_on_a_multiple_of_eight_at_the_target_or_around_it() {
     let store = store(2000);
     for (placement, windows) in [
-        (Placement::Aligned, [(96, 8), (104, 16), (120, 24)]),
-        (Placement::Target, [(101, 8), (106, 16), (123, 24)]),
+        ("aligned", [(96, 8), (104, 16), (120, 24)]),
+        ("target", [(101, 8), (106, 16), (123, 24)]),
         // 123 is 10 away from the end of 98..=113.
-        (Placement::Centred, [(97, 8), (98, 16), (119, 8)]),
+        ("centred", [(97, 8), (98, 16), (119, 8)]),
     ] {
-        let mut policy = policy("asp", |params| params.placement = placement);
+        let mut policy = read_ahead("asp", &format!("placement={placement}"));
         for (at, (start, slots)) in [101, 106, 123].into_iter().zip(windows) {
             let window = fault(&mut *policy, 0, at, &store);
             assert_eq!(
                 window.now,
                 SlotRange::new(SlotNo(start), slots),
-                "{placement:?}"
+                "{placement}"
             );
         }
     }
@@ -84,7 +77,7 @@ fn a_window_lies_on_a_multiple_of_eight_at_the_target_or_around_it() {
 fn local_is_nearer_than_mdis_to_base_or_to_end() {
     // The first window is 800..=807; 8 slots from either end is too far.
     for (target, size) in [(793, 16), (792, 8), (814, 16), (815, 8), (803, 16)] {
-        let mut policy = policy("asp", |_| {});
+        let mut policy = read_ahead("asp", "");
         let store = store(2000);
         assert_eq!(
             sizes(&mut *policy, &[800, target], &store),
@@ -93,7 +86,7 @@ fn local_is_nearer_than_mdis_to_base_or_to_end() {
         );
     }
     // Inside a window of 32 slots, its middle is far from both ends.
-    let mut policy = policy("asp", |_| {});
+    let mut policy = read_ahead("asp", "");
     let store = store(2000);
     let stream = [0, 8, 24, 48, 64];
     assert_eq!(sizes(&mut *policy, &stream, &store), [8, 16, 24, 32, 8]);
@@ -105,7 +98,7 @@ fn all_that_is_paged_out_of_a_window_is_read() {
     for resident in [10, 12] {
         store.take(page(1, resident));
     }
-    let window = fault(&mut *policy("asp", |_| {}), 0, 9, &store);
+    let window = fault(&mut *read_ahead("asp", ""), 0, 9, &store);
     let run = |start, slots| SlotRange::new(SlotNo(start), slots);
     assert_eq!((window.now, window.size), (run(8, 2), 8));
     assert_eq!(window.rest.as_slice(), [run(11, 1), run(13, 3)]);
@@ -114,23 +107,21 @@ fn all_that_is_paged_out_of_a_window_is_read() {
 #[test]
 fn every_key_has_an_entry_of_its_own() {
     let store = store(2000);
-    let windows = |key: Key| {
-        let mut policy = policy("asp", |params| params.key = key);
+    let windows = |key: &str| {
+        let mut policy = read_ahead("asp", &format!("key={key}"));
         let mut size = |source, slot| fault(&mut *policy, source, slot, &store).size;
         [size(1, 0), size(2, 1000), size(1, 8), size(2, 1008)]
     };
-    assert_eq!(windows(Key::Source), [8, 8, 16, 16]);
+    assert_eq!(windows("source"), [8, 8, 16, 16]);
     // In one entry the two streams break each other up.
-    assert_eq!(windows(Key::One), [8, 8, 8, 8]);
-    assert_eq!(windows(Key::Object), [8, 8, 8, 8]);
+    assert_eq!(windows("one"), [8, 8, 8, 8]);
+    assert_eq!(windows("object"), [8, 8, 8, 8]);
 }
 
 #[test]
 fn the_lowest_priority_makes_room_and_the_longest_unused_among_equals() {
     let store = store(4000);
-    let mut policy = policy("asp", |params| {
-        (params.entries, params.key) = (2, Key::Source)
-    });
+    let mut policy = read_ahead("asp", "entries=2,key=source");
     let mut size = |source, slot| fault(&mut *policy, source, slot, &store).size;
     // 1 has local faults, 2 has none: 3 takes the place of 2.
     assert_eq!([size(1, 0), size(1, 8), size(1, 24)], [8, 16, 24]);
@@ -142,9 +133,7 @@ fn the_lowest_priority_makes_room_and_the_longest_unused_among_equals() {
     assert_eq!(size(4, 3000), 8);
     assert_eq!(size(1, 80), 8, "1 was forgotten");
     // Equals: 21 is used later than 20, so 20 goes.
-    let mut policy = self::policy("asp", |params| {
-        (params.entries, params.key) = (2, Key::Source)
-    });
+    let mut policy = read_ahead("asp", "entries=2,key=source");
     let mut size = |source, slot| fault(&mut *policy, source, slot, &store).size;
     assert_eq!([size(20, 0), size(21, 1000), size(22, 2000)], [8, 8, 8]);
     assert_eq!(size(21, 1008), 16);
@@ -156,7 +145,7 @@ fn two_places_keep_a_stream_through_a_visit_elsewhere() {
     let store = store(10_000);
     // A stream, and one service that wakes up in the same place after every second window.
     let windows = |name| {
-        let mut policy = policy(name, |_| {});
+        let mut policy = read_ahead(name, "");
         let (mut next, mut stream, mut service) = (0, Vec::new(), Vec::new());
         for turn in 0..10 {
             let window = fault(&mut *policy, 0, next, &store);
@@ -181,7 +170,7 @@ fn two_places_keep_a_stream_through_a_visit_elsewhere() {
 #[test]
 fn two_places_are_reset_when_neither_is_local() {
     let store = store(10_000);
-    let mut policy = policy("asp2", |_| {});
+    let mut policy = read_ahead("asp2", "");
     // Both places known and grown; a third place takes that of the one that was not used last.
     assert_eq!(
         sizes(&mut *policy, &[0, 5000, 8, 5008, 24, 5024], &store),
@@ -204,7 +193,7 @@ type Counts = (u32, u32, u32);
 /// first out, all pages clean in slots of their number.
 fn guest(name: &str, period: u32, set: u32, frames: usize) -> Counts {
     const STREAM: u32 = 20_000;
-    let mut policy = policy(name, |_| {});
+    let mut policy = read_ahead(name, "");
     let mut store = store(STREAM + 64);
     let mut queue = VecDeque::new();
     let (mut faults, mut read_ahead, mut hits) = (0, 0, 0);
@@ -261,6 +250,14 @@ fn asp2_is_ahead_of_asp_where_a_service_interrupts_a_stream() {
     }
 }
 
+struct Constants {
+    window: u32,
+    step: u32,
+    mdis: u32,
+    max_window: u32,
+    placement: &'static str,
+}
+
 /// The algorithm of section 3.1.2 and 3.1.3 for one key, with `places` slots.
 struct Naive {
     places: Vec<Option<(i64, i64, u32)>>,
@@ -275,7 +272,7 @@ impl Naive {
         }
     }
 
-    fn fault(&mut self, target: u32, p: &Params) -> (u32, u32) {
+    fn fault(&mut self, target: u32, p: &Constants) -> (u32, u32) {
         let tar = i64::from(target);
         let mut order: Vec<usize> = (0..self.places.len()).collect();
         order.rotate_left(self.last);
@@ -293,11 +290,11 @@ impl Naive {
         self.read(i, target, p.window, p)
     }
 
-    fn read(&mut self, i: usize, target: u32, pre: u32, p: &Params) -> (u32, u32) {
+    fn read(&mut self, i: usize, target: u32, pre: u32, p: &Constants) -> (u32, u32) {
         let base = match p.placement {
-            Placement::Aligned => target / p.window * p.window,
-            Placement::Target => target,
-            Placement::Centred => target.saturating_sub(pre / 2),
+            "aligned" => target / p.window * p.window,
+            "target" => target,
+            _ => target.saturating_sub(pre / 2),
         };
         self.places[i] = Some((base.into(), i64::from(base + pre) - 1, pre));
         self.last = i;
@@ -309,24 +306,22 @@ proptest! {
     #[test]
     fn windows_are_those_of_a_naive_model(
         two in any::<bool>(),
-        placement in prop::sample::select(vec![
-            Placement::Aligned, Placement::Target, Placement::Centred,
-        ]),
+        placement in prop::sample::select(vec!["aligned", "target", "centred"]),
         numbers in (1u32..=16, 1u32..=16, 1u32..=32, 16u32..=64),
         slots in prop::collection::vec(
             prop_oneof![0u32..2000, 1000u32..1060, 500u32..560], 1..80),
     ) {
         let (window, step, mdis, max_window) = numbers;
         let name = if two { "asp2" } else { "asp" };
-        let params = Params {
-            window, step, mdis, max_window, placement,
-            ..readahead::find(name).unwrap().params()
-        };
-        let mut policy = policy(name, |p| *p = params);
+        let constants = Constants { window, step, mdis, max_window, placement };
+        let settings = format!(
+            "window={window},step={step},mdis={mdis},max={max_window},placement={placement}"
+        );
+        let mut policy = read_ahead(name, &settings);
         let mut naive = Naive::new(1 + usize::from(two));
         let store = store(2100);
         for slot in slots {
-            let (base, pre) = naive.fault(slot, &params);
+            let (base, pre) = naive.fault(slot, &constants);
             let got = fault(&mut *policy, 0, slot, &store);
             prop_assert_eq!((got.now, got.size), (SlotRange::new(SlotNo(base), pre), pre));
         }

@@ -1,17 +1,13 @@
 //! BSD read-ahead: what it reads with a page, and when it takes a fault for sequential.
 
-use outpage_core::readahead::{self, LastrRule, Params, ReadAhead, Touch};
+use outpage_core::readahead::{ReadAhead, Touch};
 use outpage_core::units::{Nanos, PageNo, SlotNo};
 use proptest::prelude::*;
 
-use crate::world::{Store, page, pages, touch};
+use crate::world::{Store, page, pages, read_ahead, touch};
 
-fn bsd(lastr: LastrRule) -> Box<dyn ReadAhead> {
-    let entry = readahead::find("bsd").unwrap();
-    (entry.build)(Params {
-        lastr,
-        ..entry.params()
-    })
+fn bsd(lastr: &str) -> Box<dyn ReadAhead> {
+    read_ahead("bsd", &format!("lastr={lastr}"))
 }
 
 /// Pages `0..n` of object 1, in the slots from 1000 on.
@@ -36,7 +32,7 @@ fn fault(policy: &mut dyn ReadAhead, page: PageNo, store: &mut Store) -> Vec<Pag
 #[test]
 fn bsd_vm_section_10_fifteen_pages_then_eight() {
     let mut store = store(1000);
-    let mut policy = bsd(LastrRule::MajorFaults);
+    let mut policy = bsd("major-faults");
     assert_eq!(
         fault(&mut *policy, page(1, 100), &mut store),
         pages(1, 93..=107)
@@ -65,7 +61,7 @@ fn bsd_vm_section_10_stops_at_resident_pages() {
     let mut store = store(1000);
     store.take(page(1, 97));
     store.take(page(1, 103));
-    let mut policy = bsd(LastrRule::Off);
+    let mut policy = bsd("off");
     assert_eq!(
         fault(&mut *policy, page(1, 100), &mut store),
         pages(1, 98..=102)
@@ -90,7 +86,7 @@ fn bsd_vm_section_10_needs_neighbours_in_memory_and_in_the_store() {
     }
     store.put(SlotNo(80), page(1, 13));
     store.put(SlotNo(49), page(1, 8));
-    let mut policy = bsd(LastrRule::Off);
+    let mut policy = bsd("off");
     assert_eq!(
         fault(&mut *policy, page(1, 11), &mut store),
         pages(1, 10..=12)
@@ -103,27 +99,23 @@ fn bsd_vm_section_9_only_pages_without_a_valid_slot_end_a_read() {
     let mut store = store(30);
     store.take(page(1, 16));
     assert_eq!(
-        fault(&mut *bsd(LastrRule::Off), page(1, 12), &mut store),
+        fault(&mut *bsd("off"), page(1, 12), &mut store),
         pages(1, 5..=15)
     );
     // Both ends of the object end it too.
     assert_eq!(
-        fault(&mut *bsd(LastrRule::Off), page(1, 2), &mut store),
+        fault(&mut *bsd("off"), page(1, 2), &mut store),
         pages(1, 0..=4)
     );
     assert_eq!(
-        fault(&mut *bsd(LastrRule::Off), page(1, 29), &mut store),
+        fault(&mut *bsd("off"), page(1, 29), &mut store),
         pages(1, 22..=29)
     );
 }
 
 #[test]
 fn lastr_rules_differ_on_untouched_pages() {
-    for (rule, first) in [
-        (LastrRule::EveryFault, 100),
-        (LastrRule::MajorFaults, 93),
-        (LastrRule::Off, 93),
-    ] {
+    for (rule, first) in [("every-fault", 100), ("major-faults", 93), ("off", 93)] {
         let mut policy = bsd(rule);
         // The first asks for the 7 pages before it too; the second continues it.
         policy.untouched_fault(page(1, 90));
@@ -141,7 +133,7 @@ fn objects_have_a_lastr_each() {
             store.put(SlotNo(object * 200 + index), page(object, index.into()));
         }
     }
-    let mut policy = bsd(LastrRule::MajorFaults);
+    let mut policy = bsd("major-faults");
     for object in 1..=100 {
         assert_eq!(fault(&mut *policy, page(object, 50), &mut store).len(), 15);
     }
@@ -175,7 +167,7 @@ proptest! {
             expected.insert(0, index);
         }
         expected.extend((faulted + 1..).take(7).take_while(|i| out.get(i) == Some(&area)));
-        let read = fault(&mut *bsd(LastrRule::MajorFaults), page(1, faulted), &mut store);
+        let read = fault(&mut *bsd("major-faults"), page(1, faulted), &mut store);
         prop_assert_eq!(read, pages(1, expected));
     }
 }
@@ -183,8 +175,7 @@ proptest! {
 #[test]
 fn none_reads_the_page_alone() {
     let store = store(10);
-    let entry = readahead::find("none").unwrap();
-    let mut policy = (entry.build)(entry.params());
+    let mut policy = read_ahead("none", "");
     let fault = Touch {
         now: Nanos(5),
         ..store.fault(page(1, 4))

@@ -1,7 +1,7 @@
 //! Read-ahead that watches itself: orders in which a policy reads too much, and orders that it must not
 //! lose sight of, under every policy that reads ahead.
 
-use outpage_core::readahead::{Govern, REGISTRY};
+use outpage_core::readahead::REGISTRY;
 use outpage_core::units::PageNo;
 
 use crate::swap_cache::Body;
@@ -44,8 +44,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(policy: &str, govern: Govern, pages: u64) -> Self {
-        let mut body = Body::new(policy, FRAMES, |params| params.govern = govern);
+    fn new(policy: &str, govern: &str, pages: u64) -> Self {
+        let mut body = Body::new(policy, FRAMES, govern);
         (0..pages).for_each(|index| body.touch(page(1, index)));
         (0..2 * FRAMES as u64).for_each(|index| body.touch(page(2, index)));
         let stats = body.pager.stats();
@@ -102,7 +102,7 @@ fn no_read_is_larger_than_the_largest_window() {
         row_pages: 60,
     };
     for policy in policies() {
-        let mut run = Run::new(policy, Govern::On, matrix.pages());
+        let mut run = Run::new(policy, "govern=on", matrix.pages());
         run.touch(matrix.down_columns(4));
     }
 }
@@ -139,9 +139,9 @@ fn down_the_columns_no_policy_reads_much_more_than_what_is_touched() {
             run.touch(matrix.down_columns(6));
             run.page_ins()
         };
-        let none = read("none", Govern::Off);
+        let none = read("none", "");
         for policy in policies() {
-            let governed = read(policy, Govern::On);
+            let governed = read(policy, "govern=on");
             // What is read at most: half of what is of use, a sixteenth of what is demanded, and what accounts begin with.
             let begun = FRAMES as u64 / 4;
             let most = none + none / 2 + none / 16 + begun;
@@ -159,7 +159,7 @@ fn down_the_columns_no_policy_reads_much_more_than_what_is_touched() {
 fn ungoverned_policies_read_as_their_sources_do() {
     let matrix = MATRICES[1];
     let read = |policy| {
-        let mut run = Run::new(policy, Govern::Off, matrix.pages());
+        let mut run = Run::new(policy, "", matrix.pages());
         run.touch(matrix.down_columns(6));
         run.page_ins()
     };
@@ -185,7 +185,7 @@ fn a_phase_that_turns_sequential_is_found_within_a_few_hundred_faults() {
             run.touch((0..matrix.pages()).map(|index| page(1, index)));
             run.major_faults() - before
         };
-        let (at_once, after) = (sequential(Govern::Off, false), sequential(Govern::On, true));
+        let (at_once, after) = (sequential("", false), sequential("govern=on", true));
         assert!(
             after <= at_once + 300,
             "{policy}: {after}, at best {at_once}"
@@ -206,7 +206,7 @@ fn a_sequential_stream_is_read_ahead_beside_a_column_walk_in_the_same_object() {
         run.touch(columns.zip(beside).flat_map(|(a, b)| [a, b]));
         (run.page_ins(), run.major_faults())
     };
-    let (none, governed) = (both("none", Govern::Off), both("stream", Govern::On));
+    let (none, governed) = (both("none", ""), both("stream", "govern=on"));
     assert!(
         2 * governed.0 <= 3 * none.0,
         "pages: {governed:?} for {none:?}"
@@ -221,7 +221,7 @@ fn a_sequential_stream_is_read_ahead_beside_a_column_walk_in_the_same_object() {
 fn the_sample_tells_how_many_of_the_pages_mapped_along_are_used() {
     // Of each eight pages so many are touched, in order.
     for wanted in [2, 4, 6, 8] {
-        let mut run = Run::new("stream", Govern::On, 8 * FRAMES as u64);
+        let mut run = Run::new("stream", "govern=on", 8 * FRAMES as u64);
         let touched = (0..8 * FRAMES as u64).filter(|index| index % 8 < wanted);
         run.watch(touched.map(|index| page(1, index)));
         // What is still mapped has no fate yet; as many frames are taken as memory has.
@@ -250,7 +250,7 @@ fn a_program_in_order_pays_next_to_nothing_for_the_sample() {
         let stats = run.body.pager.stats();
         (stats.major_faults, stats.minor_faults, stats.page_ins)
     };
-    let (off, on) = (faults(Govern::Off), faults(Govern::On));
+    let (off, on) = (faults(""), faults("govern=on"));
     assert!(on.0 <= off.0 + off.0 / 50 + 2, "major: {on:?} for {off:?}");
     assert!(on.1 <= off.1 + pages / 10, "minor: {on:?} for {off:?}");
     assert!(on.2 <= off.2 + off.2 / 50, "page-ins: {on:?} for {off:?}");

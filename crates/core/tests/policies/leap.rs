@@ -1,20 +1,15 @@
 //! Leap's trend and its window.
 
 use outpage_core::contract::Source;
-use outpage_core::readahead::{self, Key, Params, ReadAhead};
+use outpage_core::readahead::ReadAhead;
 use outpage_core::units::SlotNo;
 use proptest::prelude::*;
 
-use crate::world::{Store, page, touch};
+use crate::world::{Store, page, read_ahead, touch};
 
 fn leap(history: u32, split: u32, max_window: u32) -> Box<dyn ReadAhead> {
-    let entry = readahead::find("leap").unwrap();
-    (entry.build)(Params {
-        max_window,
-        history,
-        split,
-        ..entry.params()
-    })
+    let settings = format!("max={max_window},history={history},split={split}");
+    read_ahead("leap", &settings)
 }
 
 const SLOTS: u32 = 3000;
@@ -117,11 +112,7 @@ fn a_stride_is_followed_downward_too_and_ends_with_the_slots() {
 #[test]
 fn every_key_has_a_history_of_its_own() {
     let store = store();
-    let entry = readahead::find("leap").unwrap();
-    let mut policy = (entry.build)(Params {
-        key: Key::Source,
-        ..entry.params()
-    });
+    let mut policy = read_ahead("leap", "key=source");
     let mut size = |source, slot: u32| {
         let mut fault = touch(page(1, slot.into()), slot);
         fault.source = Source(source);

@@ -1,17 +1,13 @@
 //! The kernel's read-ahead window by slot.
 
-use outpage_core::readahead::{self, Arrival, BlockRule, Params, ReadAhead};
+use outpage_core::readahead::ReadAhead;
 use outpage_core::units::{SlotNo, SlotRange};
 use proptest::prelude::*;
 
-use crate::world::{Store, page, touch};
+use crate::world::{Store, page, read_ahead, touch};
 
 fn linux(max_window: u32) -> Box<dyn ReadAhead> {
-    let entry = readahead::find("linux-slot").unwrap();
-    (entry.build)(Params {
-        max_window,
-        ..entry.params()
-    })
+    read_ahead("linux-slot", &format!("max={max_window}"))
 }
 
 /// Page `n` in slot `n`, below `slots`.
@@ -103,12 +99,7 @@ fn holes_in_a_block_are_skipped() {
 
 #[test]
 fn before_linux_3_14_every_block_is_the_largest() {
-    let entry = readahead::find("linux-slot").unwrap();
-    let mut policy = (entry.build)(Params {
-        max_window: 32,
-        block: BlockRule::Fixed,
-        ..entry.params()
-    });
+    let mut policy = read_ahead("linux-slot", "page-cluster=5,block=fixed");
     let mut store = store(1000);
     for far in [101, 905, 303, 560] {
         assert_eq!(fault(&mut *policy, far, &mut store).len(), 32);
@@ -125,12 +116,7 @@ fn a_largest_window_between_powers_of_two_means_the_lower_one() {
 fn grows_along_streams_both_ways_without_visible_hits() {
     for downward in [false, true] {
         let mut store = store(4096);
-        let entry = readahead::find("linux-slot").unwrap();
-        let mut policy = (entry.build)(Params {
-            max_window: 64,
-            arrival: Arrival::Mapped,
-            ..entry.params()
-        });
+        let mut policy = read_ahead("linux-slot", "max=64,arrival=mapped");
         // Down to a window of one.
         for slot in [1000, 2000, 3000, 1500, 2500] {
             fault(&mut *policy, slot, &mut store);

@@ -1,17 +1,13 @@
 //! The kernel's read-ahead window by virtual address.
 
-use outpage_core::readahead::{self, Params, ReadAhead};
+use outpage_core::readahead::{Choice, ReadAhead};
 use outpage_core::units::SlotNo;
 use proptest::prelude::*;
 
-use crate::world::{Random, Store, page, touch};
+use crate::world::{Random, Store, page, read_ahead, touch};
 
 fn linux(max_window: u32) -> Box<dyn ReadAhead> {
-    let entry = readahead::find("linux-vma").unwrap();
-    (entry.build)(Params {
-        max_window,
-        ..entry.params()
-    })
+    read_ahead("linux-vma", &format!("max={max_window}"))
 }
 
 const PAGES: u64 = 2000;
@@ -108,10 +104,12 @@ fn resident_pages_are_skipped() {
 #[test]
 fn at_most_32_pages() {
     let store = scattered();
-    let mut policy = linux(256);
+    let mut policy = linux(32);
     read(&mut *policy, 1, 100, &store);
     (0..200).for_each(|_| hit(&mut *policy, 1, 100, &store));
     assert_eq!(read(&mut *policy, 1, 200, &store).len(), 32);
+    let more = "linux-vma:max=33".parse::<Choice>();
+    assert!(more.unwrap_err().to_string().contains("1 to 32"));
 }
 
 /// The kernel's rules, step by step, for one area that begins at a multiple of a table.

@@ -1,9 +1,10 @@
 //! The papers' worked examples, by the numbers of their figures.
 
-use outpage_core::readahead;
 use outpage_core::units::PageNo;
 
-use crate::world::{Dirty, Store, fresh_device, page, page_out, pages, scan, sizes, walk};
+use crate::world::{
+    Dirty, Store, fresh_device, page, page_out, pages, read_ahead, scan, sizes, walk,
+};
 
 /// Objects.
 const A: u32 = 1;
@@ -94,8 +95,7 @@ fn back_with_49(policy: &str) -> Vec<PageNo> {
     assert_eq!(sizes(&written), [10]);
     let mut store = Store::default();
     store.write(&written, &mut fresh_device(1024));
-    let entry = readahead::find("bsd").unwrap();
-    let window = (entry.build)(entry.params()).major_fault(&store.fault(page(A, 49)), &store);
+    let window = read_ahead("bsd", "").major_fault(&store.fault(page(A, 49)), &store);
     store.pages(window.now)
 }
 

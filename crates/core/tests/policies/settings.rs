@@ -1,43 +1,40 @@
 //! What people may set of read-ahead policies, and what they are told when they may not.
 
-use outpage_core::readahead::{
-    self, Abilities, Arrival, Govern, Key, Params, Placement, Refused, configure,
-};
+use outpage_core::readahead::{self, Abilities, Arrival, Choice, Govern, Manner, Refused};
 
-/// Plenty.
-const FRAMES: usize = 1 << 20;
+fn choice(policy: &str, settings: &str, can: Abilities) -> Result<Choice, Refused> {
+    Choice::parse(&format!("{policy}:{settings}"), can)
+}
 
 fn refused(policy: &str, settings: &str, can: Abilities) -> Refused {
-    configure(policy, settings, FRAMES, can).unwrap_err()
+    choice(policy, settings, can).unwrap_err()
 }
 
 #[test]
 fn settings_are_read() {
-    let (entry, params) = configure(
-        "asp",
-        "window=4, step=2,max=64,mdis=16,entries=3,key=source,placement=target,arrival=mapped",
-        FRAMES,
-        Abilities::ALL,
-    )
-    .unwrap();
-    let expected = Params {
-        window: 4,
-        step: 2,
-        max_window: 64,
-        mdis: 16,
-        entries: 3,
-        key: Key::Source,
-        placement: Placement::Target,
+    let text =
+        "window=4, step=2,max=64,mdis=16,entries=3,key=source,placement=target,arrival=mapped";
+    let asp = choice("asp", text, Abilities::ALL).unwrap();
+    let numbers = ["window", "step", "max", "mdis", "entries"].map(|name| asp.values().of(name));
+    assert_eq!(numbers, [4, 2, 64, 16, 3]);
+    assert_eq!(
+        ["key", "placement"].map(|name| asp.values().of(name)),
+        [2, 1]
+    );
+    let manner = Manner {
         arrival: Arrival::Mapped,
+        demand_first: 0,
+        read_max: 64,
         govern: Govern::On,
-        ..entry.params()
     };
-    assert_eq!((entry.name, params), ("asp", expected));
+    assert_eq!((asp.entry().name, asp.manner()), ("asp", manner));
+    assert_eq!(Choice::ungoverned(asp.entry()).manner().govern, Govern::Off);
     for (cluster, slots) in [(0, 1), (3, 8), (5, 32)] {
         let text = format!("page-cluster={cluster}");
         for policy in ["linux-slot", "linux-vma"] {
-            let (_, params) = configure(policy, &text, FRAMES, Abilities::ALL).unwrap();
-            assert_eq!(params.max_window, slots);
+            let linux = choice(policy, &text, Abilities::ALL).unwrap();
+            assert_eq!(linux.max_window(), slots);
+            assert_eq!(linux.build().manner().read_max, slots);
         }
     }
 }
@@ -45,29 +42,38 @@ fn settings_are_read() {
 #[test]
 fn every_default_is_allowed_and_said_as_it_is_set() {
     for entry in readahead::REGISTRY {
-        let params = entry.params();
-        assert_eq!(
-            entry.validate(&params, Abilities::ALL),
-            Ok(()),
-            "{}",
-            entry.name
-        );
+        let plain = Choice::plain(entry);
+        assert_eq!(plain.check(Abilities::ALL), Ok(()), "{}", entry.name);
+        assert_eq!(plain.to_string(), entry.name);
         for setting in entry.settings {
-            let mut again = params;
-            let text = format!("{}={}", setting.name, setting.value(&params));
-            // A window between two powers of two has no page-cluster of its own.
-            if setting.name != "page-cluster" || params.max_window.is_power_of_two() {
-                assert_eq!(
-                    entry.set_all(&mut again, &text),
-                    Ok(()),
-                    "{} {text}",
-                    entry.name
-                );
-                assert_eq!(again, params);
-            }
-            assert!(!setting.help.is_empty());
+            let text = format!("{}:{}={}", entry.name, setting.name, setting.by_default());
+            let again: Choice = text.parse().unwrap();
+            assert_eq!(again.to_string(), text);
+            assert_eq!(again.manner(), plain.manner(), "{text}");
+            assert_eq!(again.values().of(setting.name), setting.default);
+            assert!(!setting.summary.is_empty());
         }
     }
+}
+
+#[test]
+fn what_is_set_later_holds_whatever_it_is_called() {
+    let linux: Choice = "linux-slot:page-cluster=5,block=fixed".parse().unwrap();
+    let fewer = linux.with_window(4).unwrap();
+    assert_eq!((linux.max_window(), fewer.max_window()), (32, 4));
+    assert_eq!(fewer.to_string(), "linux-slot:max=4,block=fixed");
+    let more = fewer.with("page-cluster=6").unwrap();
+    assert_eq!(more.to_string(), "linux-slot:page-cluster=6,block=fixed");
+    assert_eq!(more.build().manner().read_max, 64);
+    let none: Choice = "none".parse().unwrap();
+    assert_eq!(none.with_window(64), Ok(none));
+    assert_eq!(none.max_window(), 1);
+}
+
+#[test]
+fn two_names_of_one_setting_are_not_both_given() {
+    let told = refused("linux-slot", "page-cluster=3,max=16", Abilities::ALL).to_string();
+    assert!(told.contains("max and page-cluster"), "{told}");
 }
 
 #[test]
@@ -155,31 +161,20 @@ fn a_policy_that_needs_what_the_body_lacks_is_told_what_can_be_had() {
         assert!(told.contains(allowed), "{policy} {settings}: {told}");
     }
     for (policy, settings) in [("stream", ""), ("bsd", ""), ("asp", "arrival=mapped")] {
-        assert!(
-            configure(policy, settings, FRAMES, blind).is_ok(),
-            "{policy}"
-        );
+        assert!(choice(policy, settings, blind).is_ok(), "{policy}");
     }
-}
-
-#[test]
-fn numbers_give_the_parameters_back() {
-    for entry in readahead::REGISTRY {
-        let params = entry.params();
-        assert_eq!(Params::from_numbers(params.numbers()), Some(params));
-    }
-    let mut numbers = Params::default().numbers();
-    numbers[0] = 0;
-    assert_eq!(Params::from_numbers(numbers), None);
 }
 
 #[test]
 fn little_memory_has_a_smaller_largest_window_unless_one_is_set() {
-    let max = |settings, mib: usize| {
-        let frames = mib * 256;
-        let (_, params) = configure("stream", settings, frames, Abilities::ALL).unwrap();
-        params.max_window
+    let of = |settings, mib: usize| {
+        let stream = choice("stream", settings, Abilities::ALL).unwrap();
+        stream.for_frames(mib * 256)
     };
+    let max = |settings, mib| of(settings, mib).max_window();
     assert_eq!((max("", 47), max("", 48)), (64, 128));
     assert_eq!((max("max=200", 8), max("max=200", 48)), (200, 200));
+    assert_eq!((max("max=128", 8), max("max=128", 48)), (128, 128));
+    assert_eq!(of("", 47).to_string(), "stream:max=64");
+    assert_eq!(of("", 48).to_string(), "stream");
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use outpage_core::readahead::{self, Params, ReadAhead, SlotView};
+use outpage_core::readahead::{ReadAhead, SlotView};
 use outpage_core::units::{PageNo, SlotNo, SlotRange};
 
-use crate::world::{Random, page, touch};
+use crate::world::{Random, page, read_ahead, touch};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Place {
@@ -49,15 +49,11 @@ impl SlotView for View<'_> {
 
 impl Memory {
     fn new(slots: u32, frames: usize, max_window: u32) -> Self {
-        let entry = readahead::find("stream").unwrap();
         Self {
             places: vec![Place::Out; slots as usize],
             queue: VecDeque::new(),
             frames,
-            policy: (entry.build)(Params {
-                max_window,
-                ..entry.params()
-            }),
+            policy: read_ahead("stream", &format!("max={max_window}")),
             faults: 0,
             in_vain: 0,
             windows: Vec::new(),

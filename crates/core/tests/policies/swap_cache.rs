@@ -9,7 +9,7 @@ use outpage_core::contract::{
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::{Pager, Setup};
-use outpage_core::readahead::{self, Arrival, Params};
+use outpage_core::readahead::{self, Choice};
 use outpage_core::swap_cache::{OBJECTS_MAX, Rate, SwapCache};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_core::{pageout, reclaim, slots};
@@ -35,18 +35,18 @@ fn hash(page: PageNo) -> ContentHash {
 }
 
 impl Body {
-    pub(crate) fn new(policy: &str, frames: usize, change: impl FnOnce(&mut Params)) -> Self {
-        let readahead = readahead::find(policy).unwrap();
+    /// Read-ahead is not governed unless `settings` say so.
+    pub(crate) fn new(policy: &str, frames: usize, settings: &str) -> Self {
+        let readahead = Choice::ungoverned(readahead::find(policy).unwrap());
+        let readahead = readahead.for_frames(frames).with(settings).unwrap();
         let pageout = pageout::find("packed").unwrap();
-        let mut params = readahead.params_for(frames);
-        change(&mut params);
         let setup = Setup {
             reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {
                 buffer_pages: 16,
                 ..pageout.params()
             }),
-            readahead: (readahead.build)(params),
+            readahead: readahead.build(),
             slots: slots::find("log").unwrap().build,
             frames,
             slots_max: 1 << 18,
@@ -55,7 +55,7 @@ impl Body {
             body: outpage_core::contract::Body { bits: false },
         };
         Self {
-            read_max: params.max_window,
+            read_max: readahead.max_window(),
             pager: Pager::new(setup),
             mapped: BTreeSet::new(),
             reads: VecDeque::new(),
@@ -156,8 +156,8 @@ fn share(rate: Option<Rate>) -> Option<f64> {
 }
 
 /// A body of which the first pages of object 1 are paged out, in consecutive slots.
-fn paged_out(policy: &str, change: impl FnOnce(&mut Params)) -> Body {
-    let mut body = Body::new(policy, FRAMES_MIN, change);
+fn paged_out(policy: &str, settings: &str) -> Body {
+    let mut body = Body::new(policy, FRAMES_MIN, settings);
     body.fill(1);
     (0..64).for_each(|n| assert_eq!(body.pager.state(page(1, n)), State::PagedOut));
     body
@@ -165,7 +165,7 @@ fn paged_out(policy: &str, change: impl FnOnce(&mut Params)) -> Body {
 
 #[test]
 fn a_staged_page_waits_for_its_own_touch_which_is_a_hit() {
-    let mut body = paged_out("asp", |_| {});
+    let mut body = paged_out("asp", "");
     body.touch(page(1, 8));
     // The window of 8: the demanded page mapped, seven staged, clean and unmapped.
     assert!(body.mapped.contains(&page(1, 8)));
@@ -193,7 +193,7 @@ fn a_staged_page_waits_for_its_own_touch_which_is_a_hit() {
 
 /// Touches every second page of object 1, so that its pages lie in neighbouring slots and are no neighbours.
 fn skipping(policy: &str) -> Body {
-    let mut body = Body::new(policy, FRAMES_MIN, |_| {});
+    let mut body = Body::new(policy, FRAMES_MIN, "");
     (0..OBJECT_PAGES / 2).for_each(|n| body.touch(page(1, 2 * n)));
     body.fill(2);
     body
@@ -224,7 +224,7 @@ fn a_swap_cache_maps_nothing_along_the_stream() {
 
 #[test]
 fn what_is_released_untouched_is_waste() {
-    let mut body = paged_out("asp", |_| {});
+    let mut body = paged_out("asp", "");
     body.touch(page(1, 8));
     body.touch(page(1, 10));
     body.fill(2);
@@ -235,7 +235,7 @@ fn what_is_released_untouched_is_waste() {
 
 #[test]
 fn a_touch_while_the_page_is_read_is_a_late_hit() {
-    let mut body = paged_out("asp", |params| params.demand_first = 2);
+    let mut body = paged_out("asp", "demand-first=2");
     body.begin(page(1, 8));
     body.read();
     body.begin(page(1, 12));
@@ -249,7 +249,7 @@ fn a_touch_while_the_page_is_read_is_a_late_hit() {
 
 #[test]
 fn pages_mapped_along_are_neither_hits_nor_waste() {
-    let mut body = paged_out("asp", |params| params.arrival = Arrival::Mapped);
+    let mut body = paged_out("asp", "arrival=mapped");
     body.touch(page(1, 8));
     (8..16).for_each(|n| assert!(body.mapped.contains(&page(1, n))));
     let cache = body.pager.stats().swap_cache();
@@ -259,7 +259,7 @@ fn pages_mapped_along_are_neither_hits_nor_waste() {
 
 #[test]
 fn the_demanded_page_comes_first_and_its_reader_goes_on() {
-    let mut body = paged_out("asp", |params| params.demand_first = 8);
+    let mut body = paged_out("asp", "demand-first=8");
     body.begin(page(1, 11));
     let sizes: Vec<u32> = body.reads.iter().map(|read| read.1.slots).collect();
     assert_eq!(
@@ -279,7 +279,7 @@ fn the_demanded_page_comes_first_and_its_reader_goes_on() {
     }
     assert_eq!(body.pager.stats().read_ahead, 7);
     // Smaller windows are read as a whole.
-    let mut body = paged_out("asp", |params| params.demand_first = 9);
+    let mut body = paged_out("asp", "demand-first=9");
     body.begin(page(1, 11));
     assert_eq!(body.reads.len(), 1);
 }
@@ -288,7 +288,7 @@ fn the_demanded_page_comes_first_and_its_reader_goes_on() {
 /// the pages of this one are used up.
 #[test]
 fn the_next_window_is_read_behind_this_one() {
-    let mut body = paged_out("stream", |params| params.max_window = 8);
+    let mut body = paged_out("stream", "max=8");
     let mut at = 0;
     while body.reads.len() < 2 {
         while !body.reads.is_empty() {
@@ -317,7 +317,7 @@ fn the_next_window_is_read_behind_this_one() {
 
 #[test]
 fn holes_in_a_window_make_several_reads() {
-    let mut body = paged_out("linux-slot", |_| {});
+    let mut body = paged_out("linux-slot", "");
     body.touch(page(1, 10));
     body.fill(2);
     // Of the block, one page is mapped again in between.
@@ -334,7 +334,7 @@ fn holes_in_a_window_make_several_reads() {
 
 #[test]
 fn more_objects_than_places_keep_exact_sums() {
-    let mut body = Body::new("asp", FRAMES_MIN, |_| {});
+    let mut body = Body::new("asp", FRAMES_MIN, "");
     let objects = OBJECTS_MAX as u32 + 20;
     for round in 0..4 {
         for object in 1..=objects {
@@ -413,10 +413,15 @@ proptest! {
         demand_first in prop_oneof![Just(0u32), 1u32..20],
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut body = Body::new(readahead::REGISTRY[policy].name, FRAMES_MIN, |params| {
-            params.demand_first = demand_first;
-            params.arrival = if staged { Arrival::Staged } else { Arrival::Mapped };
-        });
+        let entry = &readahead::REGISTRY[policy];
+        let has = |name| entry.settings.iter().any(|setting| setting.name == name);
+        let arrival = if staged { "staged" } else { "mapped" };
+        let settings = if has("arrival") {
+            format!("arrival={arrival},demand-first={demand_first}")
+        } else {
+            String::new()
+        };
+        let mut body = Body::new(entry.name, FRAMES_MIN, &settings);
         for step in &steps {
             take(&mut body, step);
             let s = body.pager.stats();
@@ -435,14 +440,14 @@ proptest! {
             + s.read_ahead_waste + s.read_ahead_dropped;
         prop_assert_eq!(ended, s.read_ahead);
         prop_assert_eq!(s.page_ins - s.read_ahead, s.major_faults);
-        let can_stage = !["none", "bsd"].contains(&readahead::REGISTRY[policy].name);
-        prop_assert!(s.read_ahead_mapped == 0 || !(staged && can_stage));
+        let stages = entry.needs_touches || staged && has("arrival");
+        prop_assert!(s.read_ahead_mapped == 0 || !stages);
     }
 }
 
 #[test]
 fn an_object_is_told_from_another() {
-    let mut body = paged_out("asp", |_| {});
+    let mut body = paged_out("asp", "");
     body.touch(page(1, 8));
     body.touch(page(1, 9));
     let of = |body: &Body, object| {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use outpage_core::readahead::{self, BlockRule, Key, LastrRule, Params, Placement, SlotView};
+use outpage_core::readahead::{self, Choice, Entry, SlotView};
+use outpage_core::settings::Allowed;
 use outpage_core::units::{ObjectId, PageNo, SlotNo, SlotRange};
 use proptest::prelude::*;
 
@@ -49,23 +50,27 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Parameters within their ranges, in any combination.
-fn any_params() -> impl Strategy<Value = Params> {
-    let sizes = (1u32..=256, 1u32..=256, 1u32..=1000, 1u32..=8);
-    let trend = (2u32..=64, 1u32..=256);
-    let words = (0u32..3, 0u32..2, 0u32..2);
-    (sizes, trend, words).prop_map(|(sizes, trend, words)| Params {
-        window: sizes.0,
-        step: sizes.1,
-        mdis: sizes.2,
-        entries: sizes.3,
-        history: trend.0,
-        split: trend.1,
-        key: [Key::One, Key::Object, Key::Source][words.0 as usize],
-        placement: [Placement::Aligned, Placement::Target][words.1 as usize],
-        block: [BlockRule::Hits, BlockRule::Fixed][words.2 as usize],
-        ..Params::default()
-    })
+/// The policy with a largest window of at most `max` slots, and the settings that `picks` choose of what is allowed, in any
+/// combination. Nothing is larger by more than 255 than it has to be, so that little is built.
+fn any_choice(entry: &'static Entry, max: u32, picks: &[u32]) -> Choice {
+    let picked = entry
+        .settings
+        .iter()
+        .zip(picks)
+        .filter_map(|(setting, pick)| {
+            let value = match (setting.name, setting.allowed) {
+                // The other name of `max`; and governed, windows have limits of their own.
+                ("page-cluster" | "govern", _) => return None,
+                ("max", Allowed::Numbers(_, most)) => max.min(most).to_string(),
+                (_, Allowed::Numbers(least, most)) => {
+                    (least + pick % (most - least + 1)).to_string()
+                }
+                (_, Allowed::Words(words)) => words[*pick as usize % words.len()].to_owned(),
+            };
+            Some(format!("{}={value}", setting.name))
+        });
+    let settings: Vec<_> = picked.collect();
+    Choice::ungoverned(entry).with(&settings.join(",")).unwrap()
 }
 
 /// A policy, the slots paged out, and what was named last.
@@ -147,14 +152,14 @@ proptest! {
         max in prop_oneof![Just(1u32), Just(2), 1u32..=256],
         out in prop::collection::btree_set(0..SLOTS, 0..400),
         ops in prop::collection::vec(op(), 1..120),
-        params in any_params(),
+        picks in prop::collection::vec(0u32..256, 10),
     ) {
         for entry in readahead::REGISTRY {
-            let params = Params { max_window: max, lastr: LastrRule::EveryFault, ..params };
+            let choice = any_choice(entry, max, &picks);
             let mut run = Run {
-                policy: (entry.build)(params),
+                policy: choice.build(),
                 out: Out(out.clone()),
-                max,
+                max: choice.max_window(),
                 last: SlotRange::new(SlotNo(0), 1),
                 named: None,
             };
@@ -171,9 +176,9 @@ fn both_ends_of_the_slot_numbers() {
         for slots in [0..300, SlotNo::NONE.0 - 300..SlotNo::NONE.0] {
             for downward in [false, true] {
                 let mut run = Run {
-                    policy: (entry.build)(entry.params()),
+                    policy: Choice::ungoverned(entry).build(),
                     out: Out(slots.clone().collect()),
-                    max: entry.defaults.max_window,
+                    max: Choice::ungoverned(entry).max_window(),
                     last: SlotRange::new(SlotNo(0), 1),
                     named: None,
                 };
@@ -195,7 +200,7 @@ fn the_registry_is_consistent() {
     let names: BTreeSet<_> = readahead::REGISTRY.iter().map(|entry| entry.name).collect();
     assert_eq!(names.len(), readahead::REGISTRY.len());
     for entry in readahead::REGISTRY {
-        assert_eq!((entry.build)(entry.params()).name(), entry.name);
+        assert_eq!(Choice::plain(entry).build().name(), entry.name);
         assert!(!entry.summary.is_empty() && !entry.source.is_empty());
     }
     assert!(readahead::find("crystal-ball").is_none());

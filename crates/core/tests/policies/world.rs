@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outpage_core::pageout::{self, Chunk, Inactive, PageOut};
-use outpage_core::readahead::{SlotView, Touch};
+use outpage_core::readahead::{self, Choice, ReadAhead, SlotView, Touch};
 use outpage_core::slots::{Blist, place};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -43,6 +43,13 @@ impl Inactive for Dirty {
     fn takes_part(&self, page: PageNo) -> bool {
         self.0.contains(&page)
     }
+}
+
+/// Read-ahead `name` with `settings`, not governed unless they say so.
+pub fn read_ahead(name: &str, settings: &str) -> Box<dyn ReadAhead> {
+    let entry = readahead::find(name).unwrap();
+    let choice = Choice::ungoverned(entry).with(settings);
+    choice.unwrap().build()
 }
 
 /// The policy `name` with a buffer of `buffer_pages`, otherwise as in its source.

@@ -1,8 +1,8 @@
 //! Names of policies and numbers of pages, as people write them.
 
 use outpage_core::contract::Body;
-use outpage_core::reclaim;
 use outpage_core::{pageout, slots};
+use outpage_core::{reclaim, settings as policy};
 
 use super::{CHUNK_MAX, WINDOW_MAX};
 
@@ -18,21 +18,19 @@ pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
 #[must_use]
 pub fn reclaim_table() -> Vec<(&'static str, String)> {
     reclaim::offered(Body::default())
-        .map(|entry| {
-            let settings = entry
-                .settings
-                .iter()
-                .map(|s| format!("{}={}", s.name, s.default));
-            let settings = settings.collect::<Vec<_>>().join(",");
-            let summary = entry.summary.to_owned();
-            let told = if settings.is_empty() {
-                summary
-            } else {
-                format!("{summary} ({settings})")
-            };
-            (entry.name, told)
-        })
+        .map(|entry| (entry.name, told(entry.summary, entry.settings)))
         .collect()
+}
+
+/// The summary of a policy and its settings, as they are when nothing is set.
+pub(super) fn told(summary: &str, settings: &[&policy::Setting]) -> String {
+    if settings.is_empty() {
+        return summary.to_owned();
+    }
+    let settings = settings
+        .iter()
+        .map(|s| format!("{}={}", s.name, s.by_default()));
+    format!("{summary} ({})", settings.collect::<Vec<_>>().join(","))
 }
 
 /// A page-out policy's name.

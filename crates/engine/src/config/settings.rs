@@ -230,8 +230,8 @@ pub const SETTINGS: &[Setting] = &[
         option: Some("readahead"),
         value: Value::Policy("NAME[:SETTING=VALUE,...]", readahead_table),
         meaning: "What else is read with a page, as in asp:window=8,max=32",
-        set: read!(readahead, str::parse),
-        get: |config| text(Some(&config.readahead)),
+        set: read!(readahead, super::parse_readahead),
+        get: |config| text(Some(config.readahead)),
         ..NONE
     },
     Setting {

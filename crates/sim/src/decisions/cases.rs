@@ -3,7 +3,7 @@
 use outpage_core::contract::Body;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Setup as PagerSetup;
-use outpage_core::readahead::{Abilities, Arrival, Govern, Key};
+use outpage_core::readahead::{Abilities, Arrival, Choice, Govern, Manner};
 use outpage_core::{pageout, readahead, reclaim, slots};
 
 use super::mix;
@@ -150,7 +150,8 @@ pub(super) struct Unruly {
     /// Positions in the registries: page-out, read-ahead, slots.
     pub policies: (usize, usize, usize),
     pub chunk: u32,
-    pub readahead: readahead::Params,
+    /// Read-ahead, and how the pager treats what it names.
+    pub readahead: (Choice, Manner),
     pub frames: usize,
     pub slots_max: u32,
     pub zero_around: u32,
@@ -177,21 +178,29 @@ pub(super) fn unruly(run: u32) -> Unruly {
     );
     let frames = FRAMES_MIN + choices.below(400) as usize;
     let entry = &readahead::REGISTRY[policies.1];
-    let common = entry.params_for(frames);
-    let wanted = readahead::Params {
-        max_window: choices.of(&[8, 32, 64, common.max_window]),
-        arrival: choices.of(&[Arrival::Mapped, Arrival::Staged, common.arrival]),
+    let common = Choice::ungoverned(entry).for_frames(frames);
+    let max_window = choices.of(&[8, 32, 64, common.max_window()]);
+    let arrivals = [Arrival::Mapped, Arrival::Staged, common.manner().arrival];
+    // Some policies cannot be set to all of this; the pager treats what they name as it is told all the same.
+    let manner = Manner {
+        arrival: choices.of(&arrivals),
         demand_first: choices.of(&[0, 0, 8]),
         govern: choices.of(&[Govern::On, Govern::Off]),
-        key: choices.of(&[Key::One, Key::Object, Key::Source]),
-        ..common
+        read_max: max_window,
     };
-    let usable = wanted.in_range() && entry.validate(&wanted, Abilities::ALL).is_ok();
+    let key = choices.of(&["key=one", "key=object", "key=source"]);
+    let has_key = entry.settings.iter().any(|setting| setting.name == "key");
+    let wanted = common
+        .with_window(max_window)
+        .and_then(|choice| choice.with(if has_key { key } else { "" }))
+        .ok()
+        .filter(|choice| choice.check(Abilities::ALL).is_ok());
+    let plain = (common, common.manner());
     Unruly {
         seed: u64::from(run),
         policies,
         chunk: choices.of(&[1, 16, 16, 64]),
-        readahead: if usable { wanted } else { common },
+        readahead: wanted.map_or(plain, |wanted| (wanted, manner)),
         frames,
         slots_max: choices.of(&[1 << 14, 1 << 14, 700]),
         zero_around: choices.of(&[1, 16, 64]),
@@ -209,13 +218,14 @@ pub(super) fn unruly(run: u32) -> Unruly {
 impl Unruly {
     pub(super) fn setup(&self) -> PagerSetup {
         let pageout = &pageout::REGISTRY[self.policies.0];
+        let (readahead, manner) = &self.readahead;
         PagerSetup {
             reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {
                 buffer_pages: self.chunk,
                 ..pageout.params()
             }),
-            readahead: (readahead::REGISTRY[self.policies.1].build)(self.readahead),
+            readahead: (readahead.entry().build)(readahead.values(), *manner),
             slots: slots::REGISTRY[self.policies.2].build,
             frames: self.frames,
             slots_max: self.slots_max,

@@ -66,6 +66,17 @@ pub enum LastrSetting {
     Off,
 }
 
+impl LastrSetting {
+    /// As a setting of read-ahead `bsd`.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::MajorFaults => "lastr=major-faults",
+            Self::EveryFault => "lastr=every-fault",
+            Self::Off => "lastr=off",
+        }
+    }
+}
+
 /// What lowers the page daemon's shortage of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -432,19 +443,18 @@ impl Setup {
                 readahead::REGISTRY.iter().map(|e| e.name),
             )
         })?;
-        let mut params = entry.params_for(self.frames as usize);
-        params.max_window = p.max_window.unwrap_or(params.max_window);
-        params.lastr = match p.lastr {
-            LastrSetting::MajorFaults => readahead::LastrRule::MajorFaults,
-            LastrSetting::EveryFault => readahead::LastrRule::EveryFault,
-            LastrSetting::Off => readahead::LastrRule::Off,
-        };
-        entry
-            .set_all(&mut params, &p.readahead_settings)
-            .and_then(|()| entry.validate(&params, readahead::Abilities::ALL))
-            .map_err(|e| SetupError::ReadAhead(e.to_string()))?;
-        range("window", params.max_window, &readahead::MAX_WINDOW)?;
-        Ok((entry.build)(params))
+        let mut choice = readahead::Choice::ungoverned(entry).for_frames(self.frames as usize);
+        let refused = |refused: readahead::Refused| SetupError::ReadAhead(refused.to_string());
+        if let Some(window) = p.max_window {
+            range("window", window, &readahead::MAX_WINDOW)?;
+            choice = choice.with_window(window).map_err(refused)?;
+        }
+        if entry.name == "bsd" {
+            choice = choice.with(p.lastr.text()).map_err(refused)?;
+        }
+        let choice = choice.with(&p.readahead_settings).map_err(refused)?;
+        choice.check(readahead::Abilities::ALL).map_err(refused)?;
+        Ok(choice.build())
     }
 
     /// The disk behind its scheduler.

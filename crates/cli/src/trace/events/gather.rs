@@ -383,7 +383,6 @@ pub mod tests {
     use outpage_core::contract::{Access, Outcome, PageList, Source};
     use outpage_core::page::ContentHash;
     use outpage_core::pageout::{self, ClusterWindow};
-    use outpage_core::readahead;
     use outpage_core::record::{Header, Recorder};
     use outpage_core::units::{ObjectId, PageRange, SlotNo, SlotRange};
 
@@ -396,7 +395,6 @@ pub mod tests {
                 window: ClusterWindow::Kernel,
             },
             readahead: "none",
-            readahead_params: readahead::find("none").expect("there is none").params(),
             slots: "log",
             frames: 256,
             slots_max: 1000,

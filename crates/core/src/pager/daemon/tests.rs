@@ -7,6 +7,7 @@ use super::PageDaemon;
 use crate::contract::{Access, Action, Body, Event, Outcome, Source, Waiter};
 use crate::page::{Bit, DIRTY, PageId, Queue, State};
 use crate::pager::ledger::Ledger;
+use crate::readahead::Choice;
 use crate::reclaim::Policy;
 use crate::reclaim::bsd::{Buffered, Params, Release};
 use crate::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
@@ -44,7 +45,7 @@ impl Machine {
                 buffer_pages,
                 ..out.params()
             }),
-            readahead: (ahead.build)(ahead.params()),
+            readahead: Choice::ungoverned(ahead).build(),
             slots: slots::find("blist").expect("registered").build,
             frames: 4000,
             slots_max: 1 << 12,

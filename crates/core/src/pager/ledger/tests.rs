@@ -8,7 +8,7 @@ use super::reread::READ_TRIES;
 use super::*;
 use crate::contract::Waiter;
 use crate::page::{DIRTY, Queue};
-use crate::readahead::{self, Params};
+use crate::readahead::{self, Choice};
 use crate::slots;
 use crate::units::ObjectId;
 
@@ -22,12 +22,11 @@ pub fn range(start: u64, end: u64) -> PageRange {
     PageRange::new(page(start), end - start)
 }
 
-/// Room in the store for four times the frames, and read-ahead as `change` sets it.
-pub fn ledger_of(readahead: &str, change: impl Fn(&mut Params)) -> Ledger {
+/// Room in the store for four times the frames, and read-ahead with `settings`.
+pub fn ledger_of(readahead: &str, settings: &str) -> Ledger {
     let entry = readahead::find(readahead).expect("registered");
-    let mut params = entry.params();
-    change(&mut params);
-    let policy = (entry.build)(params);
+    let choice = Choice::ungoverned(entry).with(settings);
+    let policy = choice.expect("settings of the policy").build();
     let manner = policy.manner();
     let log = slots::find("log").expect("registered").build;
     let mut ledger = Ledger::new(
@@ -41,7 +40,7 @@ pub fn ledger_of(readahead: &str, change: impl Fn(&mut Params)) -> Ledger {
 }
 
 pub fn ledger() -> Ledger {
-    ledger_of("none", |_| {})
+    ledger_of("none", "")
 }
 
 /// A mapped page on the active queue.

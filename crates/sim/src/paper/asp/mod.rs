@@ -365,8 +365,8 @@ mod tests {
     #[test]
     fn the_policies_run_at_the_papers_constants() {
         for name in ["asp", "asp2"] {
-            let params = readahead::find(name).expect("registered").params();
-            let ours = [params.mdis, params.window, params.step, params.max_window];
+            let plain = readahead::Choice::plain(readahead::find(name).expect("registered"));
+            let ours = ["mdis", "window", "step", "max"].map(|name| plain.values().of(name));
             assert_eq!(ours, [8, 8, 8, 32], "{name}");
         }
     }

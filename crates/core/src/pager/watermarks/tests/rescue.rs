@@ -3,7 +3,6 @@
 use super::super::rescue::Rescue;
 use super::*;
 use crate::page::{COLLECTED, READ_AHEAD, State};
-use crate::readahead::Arrival;
 
 #[test]
 fn so_many_neighbours_come_along_first_those_above() {
@@ -38,10 +37,10 @@ fn pages_that_are_to_be_written_stay_and_end_the_run() {
 #[test]
 fn what_a_read_brought_comes_along_if_it_is_to_be_mapped() {
     for (arrival, run) in [
-        (Arrival::Mapped, range(10, 20)),
-        (Arrival::Staged, range(10, 11)),
+        ("arrival=mapped", range(10, 20)),
+        ("arrival=staged", range(10, 11)),
     ] {
-        let mut ledger = ledger_of("linux-slot", |params| params.arrival = arrival);
+        let mut ledger = ledger_of("linux-slot", arrival);
         for index in 10..20 {
             let id = clean(&mut ledger, index);
             ledger.pages.set_flag(id, READ_AHEAD, index > 10);
@@ -54,7 +53,7 @@ fn what_a_read_brought_comes_along_if_it_is_to_be_mapped() {
 
 #[test]
 fn a_stream_goes_on_by_slots_where_pages_are_apart() {
-    let mut ledger = ledger_of("linux-slot", |params| params.arrival = Arrival::Mapped);
+    let mut ledger = ledger_of("linux-slot", "arrival=mapped");
     // Every third page, in slots that follow each other.
     let indices: Vec<u64> = (0..8).map(|n| 3 * n).collect();
     for &index in &indices {

@@ -5,11 +5,10 @@ use super::*;
 use crate::contract::{ActionId, IoFailure, PageOutcome, Refusal};
 use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
 use crate::pager::WRITES_MAX;
-use crate::readahead::BlockRule;
 
 /// Pages 0 to 39 lie in slots that follow each other, of which aligned blocks of 8 are read; page 10 is touched.
 fn read(demand_first: u32) -> (Ledger, Vec<Action>) {
-    let mut ledger = ledger_of("linux-slot", |params| params.block = BlockRule::Fixed);
+    let mut ledger = ledger_of("linux-slot", "block=fixed");
     lay(&mut ledger, 0..40, paged_out);
     let id = ledger.known(page(10));
     let transfers = transfers("bsd", demand_first);
