@@ -209,8 +209,12 @@ fn core_state_is_at_most_32_bytes_a_touched_page_and_4_for_what_victims_are_chos
     for entry in reclaim::offered(Body::default()) {
         let bytes = |pages| bytes(pages, entry, [0; 3]);
         let per_page = (bytes(3 * SLAB_PAGES) - bytes(SLAB_PAGES)) as f64 / (2 * SLAB_PAGES) as f64;
-        let marks = ["s3-fifo", "two-queue"].contains(&entry.name);
-        let remembered = if marks { 4.0 } else { 0.0 };
+        // The default, the first, remembers nothing.
+        let remembered = if entry.name == reclaim::REGISTRY[0].name {
+            0.0
+        } else {
+            4.0
+        };
         let most = PAGE_BYTES_MAX as f64 + remembered;
         assert!(
             per_page <= most,

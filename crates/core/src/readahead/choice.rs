@@ -86,7 +86,7 @@ impl Choice {
     /// The same with a largest window of `slots`; what reads the demanded page alone stays as it is.
     ///
     /// # Errors
-    /// When the policy has no such window.
+    /// When the policy does not allow that window.
     pub fn with_window(self, slots: u32) -> Result<Self, Refused> {
         if self.values.find(MAX.name).is_none() {
             return Ok(self);

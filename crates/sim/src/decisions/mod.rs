@@ -1,6 +1,6 @@
 //! What the pager decides in 500 runs that are the same for every build, each run as two numbers.
 //!
-//! Half of the runs are programs in a [`World`], under every reclaim policy, on a disk that fails now and
+//! Half of the runs are programs in a [`World`], under the daemons and the default of reclaim, on a disk that fails now and
 //! then. In the others several threads and a store misbehave as the contract allows (`unruly.rs`). A change
 //! that must not change decisions gives the same numbers before and after it.
 
