@@ -23,6 +23,8 @@ fn a_live_log_replays_identically_and_is_charted() {
         "--log",
         "--memory",
         "16M",
+        "--reclaim",
+        "two-queue:in=20",
         "-o",
         words(&log),
         "--events",

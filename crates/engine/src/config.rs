@@ -395,7 +395,7 @@ mod tests {
             memory_bytes: 300 << 20,
             swap_dir: "/var/lib/swap".into(),
             swap_cap: Some(9 << 30),
-            reclaim: parse_reclaim("second-chance").unwrap(),
+            reclaim: parse_reclaim("two-queue:in=30").unwrap(),
             pageout: pageout_names()[0],
             readahead: parse_readahead("asp:step=4").unwrap(),
             slots: slots_names()[0],

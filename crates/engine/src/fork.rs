@@ -225,9 +225,9 @@ fn begin_child(
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
     mem::forget(mem::replace(&mut live.device, ticket.device));
     let device = live.device.as_ref().map(Fd::number);
-    let ([uffd, own_uffd], mechanism) = open_uffds(engine, device)?;
+    let ([uffd, doorbells], mechanism) = open_uffds(engine, device)?;
     mem::forget(mem::replace(&mut live.world.uffd, uffd));
-    mem::forget(mem::replace(&mut live.world.own_uffd, own_uffd));
+    mem::forget(mem::replace(&mut live.world.doorbells, doorbells));
     debug_assert!(mechanism == live.world.mechanism);
     // The parent's thread is not here.
     live.world.releaser = Releaser::default();

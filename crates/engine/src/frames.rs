@@ -184,17 +184,9 @@ impl Frames {
         self.populated -= 1;
     }
 
-    /// Gives up to `frames` free frames back to the kernel; returns how many.
-    pub fn give_back(&mut self, frames: usize) -> usize {
-        let mut given = 0;
-        while given < frames && self.free.ones > 0 {
-            let run = self.free.take_run((frames - given).min(256) as u32);
-            // A refusal leaves the frames where they are: they count as given and stay free of content.
-            let _ = map::release(self.address(run.start), run.count as usize * PAGE_BYTES);
-            run.iter().for_each(|place| self.set_empty(place));
-            given += run.count as usize;
-        }
-        given
+    /// Up to `wanted` neighbouring free frames, in use afterwards; `None` if there are none.
+    pub fn take_free(&mut self, wanted: u32) -> Option<Places> {
+        (wanted > 0 && self.free.ones > 0).then(|| self.free.take_run(wanted))
     }
 }
 
@@ -325,8 +317,10 @@ mod tests {
                 .all(|p| frames.content(p).iter().all(|&b| b == 0)),
             "a recycled frame is zeroed"
         );
-        assert_eq!(frames.give_back(1000), 36);
-        assert_eq!(frames.populated(), 64);
+        let left = frames.take_free(1000).expect("free ones");
+        assert_eq!((left.count, frames.take_free(1)), (36, None));
+        left.iter().for_each(|p| frames.set_empty(p));
+        assert_eq!((frames.populated(), frames.take_free(0)), (64, None));
     }
 
     #[test]

@@ -221,8 +221,8 @@ impl Live {
             self.fault(&fault);
             count += 1;
         }
-        let _ = self.world.own_uffd.gather();
-        while let Some(ring) = self.world.own_uffd.next_fault() {
+        let _ = self.world.doorbells.gather();
+        while let Some(ring) = self.world.doorbells.next_fault() {
             if let Some(slot) = self.calls.rung(ring.address) {
                 self.call(slot);
             }
@@ -276,7 +276,7 @@ impl Live {
     /// The thread that rang goes on.
     pub(crate) fn resolve_bell(&mut self, slot: usize) {
         let address = self.calls.span().0 + slot * PAGE_BYTES;
-        let door = &self.world.own_uffd;
+        let door = &self.world.doorbells;
         if door.zeropage(address, PAGE_BYTES).stop.is_some() {
             let _ = door.wake(address, PAGE_BYTES);
         }
@@ -519,7 +519,7 @@ impl Live {
         let (used, limit) = (self.pager.frames_used(), self.pager.limits().frames);
         let excess = self.world.frames_too_many(used, limit);
         if excess > 0 {
-            self.world.frames.give_back(excess);
+            self.world.give_back(excess);
         }
     }
 

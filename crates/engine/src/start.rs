@@ -358,18 +358,18 @@ fn pool_frames(config: &Config, mechanism: Mechanism, kept: usize) -> usize {
     (writes + reads).min(quarter.saturating_sub(kept))
 }
 
-/// The staging area and the doorbells are under the descriptor too.
+/// The staging area is under the descriptor of the program's memory, the doorbells are under one of their own.
 pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
     let (start, len) = live.world.frames.span();
     if live.world.mechanism == Mechanism::Move {
         live.world
-            .own_uffd
+            .uffd
             .register(start, len, Mode::write_protect())
             .map_err(os("register the staging area"))?;
     }
     let (start, len) = live.calls.span();
     live.world
-        .own_uffd
+        .doorbells
         .register(start, len, Mode::missing())
         .map_err(os("register the doorbells"))
 }

@@ -30,7 +30,7 @@ impl Live {
         let ring = self.store.wake_fd().filter(|_| reading);
         let mut fds = [
             pollfd(self.world.uffd.fd()),
-            pollfd(self.world.own_uffd.fd()),
+            pollfd(self.world.doorbells.fd()),
             pollfd(ring.unwrap_or(-1)),
         ];
         let now = clock::now();

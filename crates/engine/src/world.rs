@@ -27,6 +27,7 @@ mod io;
 mod outside;
 mod protect;
 mod spread;
+mod trim;
 
 use changing::KEPT;
 use outside::Outside;
@@ -53,10 +54,11 @@ pub enum Mechanism {
 
 /// The program's memory, and what of it is where.
 pub struct World {
-    /// The descriptor that faults of the program come from, and messages about its mappings.
+    /// The descriptor that faults of the program come from, and messages about its mappings. The staging area is under it too: the kernel
+    /// moves nothing there while a mapping changes, so what leaves is what lay there when its address was looked up.
     pub uffd: Uffd,
-    /// The descriptor of the pager's own areas, about whose changes it needs no message.
-    pub own_uffd: Uffd,
+    /// The descriptor that calls come by.
+    pub doorbells: Uffd,
     /// Throws away pages of the program's while the pager hears of it.
     pub(crate) releaser: Releaser,
     /// Changes of mappings that are being attended to: first address, first one after it, what.
@@ -111,7 +113,7 @@ impl World {
     /// With everything empty.
     #[must_use]
     pub fn new(
-        [uffd, own_uffd]: [Uffd; 2],
+        [uffd, doorbells]: [Uffd; 2],
         frames: Frames,
         limit: usize,
         mechanism: Mechanism,
@@ -121,7 +123,7 @@ impl World {
     ) -> Self {
         Self {
             uffd,
-            own_uffd,
+            doorbells,
             releaser: Releaser::default(),
             changing: Vec::with_capacity(16),
             frames,
@@ -401,9 +403,10 @@ impl World {
         }
         for page in run.iter() {
             let address = self.regions.address(page).map(|found| found.0);
-            match address.and_then(|at| self.change_at(at)) {
-                None => self.detach_calm_run(PageRange::one(page), out),
-                Some(_) => out.push(PageOutcome::Refused(Refusal::Busy)),
+            if address.is_some_and(|at| self.is_disturbed(at)) {
+                out.push(PageOutcome::Refused(Refusal::Busy));
+            } else {
+                self.detach_calm_run(PageRange::one(page), out);
             }
         }
     }
@@ -427,7 +430,7 @@ impl World {
             let count = places.count as usize;
             let to = self.frames.address(places.start);
             let report = &mut self.moves[..count];
-            self.own_uffd
+            self.uffd
                 .move_run(to, segment.at(i), NOBODY_WAITS, report, &self.pagemap);
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = self.moves[k];
@@ -465,7 +468,7 @@ impl World {
         self.cow_duplicates += u64::from(!flags.exclusive());
         let to = self.frames.address(place);
         let report = &mut self.moves[..1];
-        self.own_uffd
+        self.uffd
             .move_run(to, address, NOBODY_WAITS, report, &self.pagemap);
         self.moves[0]
     }

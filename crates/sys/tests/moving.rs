@@ -10,8 +10,8 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_sys::fd;
 use outpage_sys::map;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::MoveOutcome::{Absent, Busy, Exists, Moved, Refused};
-use outpage_sys::uffd::{MoveMode, Stop};
+use outpage_sys::uffd::MoveOutcome::{Absent, Busy, Changing, Exists, Moved, Refused};
+use outpage_sys::uffd::{Features, MoveMode, Stop};
 
 #[test]
 fn pages_move_out_and_back_with_their_content() {
@@ -165,6 +165,39 @@ fn pages_pinned_by_io_uring_are_busy() {
         thread::yield_now();
     }
     drop(fd::Fd::adopt(ring as i32));
+}
+
+/// What lies at an address when a page is taken from it is what lay there when the address was looked up.
+#[test]
+fn nothing_leaves_from_where_something_else_was_moved_meanwhile() {
+    let events = Features::EVENT_REMAP.plus(Features::EVENT_UNMAP);
+    let Some(world) = World::told_of(events, 8) else {
+        return;
+    };
+    world.fill(8);
+    let (place, moved) = (world.page(0), world.page(4));
+    let len = 4 * PAGE_BYTES;
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            map::mremap(moved, len, len, flags, place)
+        });
+        while !world.pagemap.page(moved).unwrap().empty() || !world.uffd.is_changing(place) {
+            thread::yield_now();
+        }
+        let meanwhile = world.out(0);
+        let disturbed = world.uffd.is_disturbed(place);
+        while !thread.is_finished() {
+            world.uffd.let_change_pass();
+        }
+        assert_eq!(thread.join().unwrap(), Ok(place));
+        assert_eq!((meanwhile, disturbed), ([Changing; 4], true));
+    });
+    // Nor while nobody has attended to it, though the kernel would.
+    assert_eq!(world.out(0), [Changing; 4]);
+    while world.uffd.next_change().is_some() {}
+    assert_eq!(world.out(0), [Moved; 4]);
+    assert_eq!(peek(world.frame(3)), 8);
 }
 
 #[test]

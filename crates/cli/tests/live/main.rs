@@ -386,3 +386,19 @@ suite!(uring, ["--store", "uring"], refused_calls);
 suite!(unencrypted, ["--encrypt", "off"], torture_alone torture_with_store_faults both_page);
 suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit
     unreadable_pages_signal daemon_stays);
+suite!(fifo, ["--reclaim", "fifo"], torture_with_store_faults);
+suite!(
+    s3_fifo,
+    ["--reclaim", "s3-fifo", "--mechanism", "move"],
+    torture_with_children
+);
+suite!(
+    two_queue,
+    [
+        "--reclaim",
+        "two-queue:in=10",
+        "--mechanism",
+        "write-protect"
+    ],
+    torture_with_children
+);

@@ -11,17 +11,7 @@ use super::{CHUNK_MAX, WINDOW_MAX};
 /// # Errors
 /// Lists what there is.
 pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
-    let choice =
-        reclaim::Choice::parse(text, Body::default()).map_err(|error| error.to_string())?;
-    // Under the others programs have lost pages: torture.sh with children, in 32 MiB.
-    let default = reclaim::REGISTRY[0].name;
-    if choice.entry().name != default {
-        let name = choice.entry().name;
-        return Err(format!(
-            "{name} is for the simulator and replay alone as yet; programs run with {default}"
-        ));
-    }
-    Ok(choice)
+    reclaim::Choice::parse(text, Body::default()).map_err(|error| error.to_string())
 }
 
 /// Name, one-line summary and settings of each reclaim policy.

@@ -27,6 +27,11 @@ impl World {
             .or_else(|| self.uffd.change_at(address))
     }
 
+    /// Whether what is known at `address` may not be what lies there.
+    pub(super) fn is_disturbed(&self, address: usize) -> bool {
+        self.change_at(address).is_some() || self.uffd.is_moved_onto(address)
+    }
+
     /// Whether no mapping is known to be changing.
     pub(crate) fn is_calm(&self) -> bool {
         self.changing.is_empty() && self.uffd.is_calm()
@@ -72,7 +77,8 @@ impl World {
 
     /// The page in `place` cannot be mapped at `address`, which is changing.
     pub(super) fn not_now(&mut self, address: usize, place: Place) -> PageOutcome {
-        if self.change_at(address) == Some(Change::Moved) {
+        // Where something was moved onto it, it is not known yet whether it went or moved on.
+        if self.change_at(address) != Some(Change::Removed) {
             return KEPT;
         }
         self.frames.set_free(place);
@@ -115,6 +121,8 @@ impl World {
             // The program has it done.
             Some(Change::Removed) => return Ok(()),
             Some(Change::Moved) => self.uffd.moved_to(address),
+            // That is another page by now; whether this one is somewhere else is told later.
+            None if self.uffd.is_moved_onto(address) => return Err(Why::Found),
             None => address,
         };
         let released = self.releaser.release(address, 1, &self.uffd);
@@ -151,7 +159,7 @@ impl World {
         // By how many at most: a refusal of several does not say of which.
         let mut most = CALL_PAGES;
         while i < pages.len() {
-            let still = (i..pages.len()).take_while(|&i| self.change_at(at(i)).is_none());
+            let still = (i..pages.len()).take_while(|&i| !self.is_disturbed(at(i)));
             let count = still.take(most).count();
             if count == 0 {
                 if let Err(why) = self.release_in_program(at(i)) {

@@ -63,7 +63,7 @@ impl World {
             .memory
             .read(segment.at(i), self.frames.content_mut(place));
         // What was moved away since it was protected was not what was read.
-        let changing = self.change_at(segment.at(i)).is_some();
+        let changing = self.is_disturbed(segment.at(i));
         if read != Ok(PAGE_BYTES) || changing || self.uffd.is_changing(segment.at(i)) {
             self.frames.set_free(place);
             return self.refuse_protected(segment.at(i));

@@ -71,7 +71,7 @@ impl World {
         let bytes = segment.pages * PAGE_BYTES;
         // Whatever it answers, the page tables tell what came.
         let _ = self
-            .own_uffd
+            .uffd
             .move_pages(to, segment.address, bytes, with_holes(false));
         let came = self.there(to, segment.pages);
         let mut next = 0;
@@ -129,6 +129,13 @@ impl World {
                 .move_run(address, from, how, &mut report, &self.pagemap);
             match report[0] {
                 MoveOutcome::Moved => return self.frames.set_empty(place),
+                // Something else is there. Who made room for it is about to tell where this went.
+                MoveOutcome::Changing
+                    if self.change_at(address).is_none() && self.uffd.is_changing(address) =>
+                {
+                    self.uffd.let_change_pass();
+                    continue;
+                }
                 MoveOutcome::Changing => {}
                 _ if self.copy_back(address, place) => return,
                 _ => {}

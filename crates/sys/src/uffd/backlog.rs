@@ -94,6 +94,11 @@ impl Backlog {
         self.changes.iter().any(onto)
     }
 
+    /// Whether what lies at `address` is not, or may soon not be, what lay there before the changes.
+    pub(super) fn is_disturbed(&self, address: usize) -> bool {
+        self.change_at(address).is_some() || self.is_moved_onto(address)
+    }
+
     pub(super) fn next_change(&mut self) -> Option<Message> {
         self.changes.pop_front()
     }
@@ -176,6 +181,11 @@ mod tests {
         assert_eq!(backlog.next_departure(0, 16), None);
         assert!(backlog.is_moved_onto(79) && !backlog.is_moved_onto(16));
         assert_eq!([backlog.moved_to(20), backlog.moved_to(32)], [68, 32]);
+        let disturbed = [15, 16, 31, 32, 63, 64, 79, 80].map(|at| backlog.is_disturbed(at));
+        assert_eq!(
+            disturbed,
+            [false, true, true, false, false, true, true, false]
+        );
         // It is known where it is before the place it left is given up.
         assert_eq!(backlog.next_departure(31, 99), Some(moved));
         assert_eq!(backlog.next_departure(31, 99), Some(unmapped));

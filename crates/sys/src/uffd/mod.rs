@@ -293,6 +293,12 @@ impl Uffd {
         self.backlog.borrow().is_moved_onto(address)
     }
 
+    /// Whether a change that [`Self::next_change`] did not give out yet concerns `address`: what was there went, or something was moved there.
+    #[must_use]
+    pub fn is_disturbed(&self, address: usize) -> bool {
+        self.backlog.borrow().is_disturbed(address)
+    }
+
     /// Where what was mapped at `address` lies after the changes that [`Self::next_change`] did not give out yet.
     #[must_use]
     pub fn moved_to(&self, address: usize) -> usize {

@@ -18,7 +18,7 @@ pub enum MoveOutcome {
     Absent,
     /// It is where it was: the destination has a page already.
     Exists,
-    /// It is where it was: the mapping at the destination is changing ([`Uffd::change_at`]).
+    /// It is where it was: what lies at the source or at the destination is changing ([`Uffd::is_disturbed`]).
     Changing,
     /// It is where it was: `EINVAL` for a mapping whose protection or lock differs from the other side's.
     Refused(Errno),
@@ -72,9 +72,10 @@ impl Uffd {
         while run.at < report.len() {
             let mut pages = run.span.min(report.len() - run.at);
             let skip = run.at * PAGE_BYTES;
-            // A change that was read is under way: the kernel would let pages in where they are not wanted any more.
+            // A change that was read is under way: the kernel would let pages in where they are not wanted any more, or out that
+            // are others by now.
             if !self.is_calm() {
-                if self.change_at(dst + skip).is_some() {
+                if self.is_disturbed(dst + skip) || self.is_disturbed(src + skip) {
                     run.settle(report, 1, MoveOutcome::Changing);
                     continue;
                 }

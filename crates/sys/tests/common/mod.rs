@@ -77,7 +77,12 @@ pub struct World {
 impl World {
     /// `pages` pages on each side, none of them there; `None` where the kernel cannot move.
     pub fn new(pages: usize) -> Option<Self> {
-        let uffd = uffd(Features::MOVE)?;
+        Self::told_of(Features::NONE, pages)
+    }
+
+    /// The same, where the kernel tells of `changes` as well.
+    pub fn told_of(changes: Features, pages: usize) -> Option<Self> {
+        let uffd = uffd(Features::MOVE.plus(changes))?;
         let (program, frames) = (area(pages), area(pages));
         uffd.register(program.start(), program.len(), Mode::both())
             .unwrap();

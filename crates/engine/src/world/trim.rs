@@ -1,0 +1,44 @@
+//! Frames that go back to the kernel.
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_sys::map;
+use outpage_sys::uffd::Mode;
+
+use super::{Mechanism, RUN_PAGES, World};
+
+impl World {
+    /// Gives up to `frames` free frames back to the kernel. Of what lies under the program's descriptor the kernel would tell this very
+    /// thread and wait for its answer, so they are taken from under it meanwhile.
+    pub fn give_back(&mut self, frames: usize) {
+        let watched = self.mechanism == Mechanism::Move;
+        let mut left = frames;
+        while let Some(run) = self.frames.take_free(left.min(RUN_PAGES) as u32) {
+            let (start, len) = (
+                self.frames.address(run.start),
+                run.count as usize * PAGE_BYTES,
+            );
+            // It may be a mapping too many.
+            let given = (!watched || self.uffd.unregister(start, len).is_ok())
+                && self.release_frames(start, len, watched);
+            if !given {
+                run.iter().for_each(|place| self.frames.set_free(place));
+                return;
+            }
+            run.iter().for_each(|place| self.frames.set_empty(place));
+            left -= run.count as usize;
+        }
+    }
+
+    /// Whether the kernel took them: what the program locked with `mlockall(2)` stays.
+    fn release_frames(&self, start: usize, len: usize, watched: bool) -> bool {
+        let released = map::release(start, len).is_ok();
+        if watched && let Err(error) = self.uffd.register(start, len, Mode::write_protect()) {
+            crate::start::fatal(&[
+                "outpage: the staging area cannot be registered again: ",
+                error.text(),
+                "; the program ends",
+            ]);
+        }
+        released
+    }
+}
