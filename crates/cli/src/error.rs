@@ -106,12 +106,6 @@ impl From<outpage_engine::session::SessionError> for CliError {
     }
 }
 
-impl From<crate::bench::BenchError> for CliError {
-    fn from(error: crate::bench::BenchError) -> Self {
-        Self::new(error.exit_code(), error.to_string())
-    }
-}
-
 impl From<crate::workload::WorkloadError> for CliError {
     fn from(error: crate::workload::WorkloadError) -> Self {
         Self::new(code::FAILED, error.to_string())

@@ -64,8 +64,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),
-        Command::Man(args) => pages::man(&args),
-        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args, Cli::command()),
+        Command::Completions(args) => pages::completions(&args, &Cli::command()),
         Command::Tables(args) => tables::run(&args),
         Command::Workload(args) => workload::run(&args)
             .map(|()| ExitCode::SUCCESS)

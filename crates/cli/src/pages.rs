@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory, ValueEnum};
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::error::CliError;
 use crate::output::print;
 
@@ -34,22 +33,22 @@ enum Known {
     Fish,
 }
 
-/// Writes a page for `outpage` and for each of its commands.
+/// Writes a page for `outpage`, which is `whole`, and for each of its commands.
 ///
 /// # Errors
 /// [`crate::error::code::IO`].
-pub fn man(args: &ManArgs) -> Result<ExitCode, CliError> {
+pub fn man(args: &ManArgs, whole: Command) -> Result<ExitCode, CliError> {
     let written = std::fs::create_dir_all(&args.out)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out));
+        .and_then(|()| clap_mangen::generate_to(whole, &args.out));
     written.map_err(|error| CliError::unwritten(&args.out, error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what a shell needs to complete commands.
+/// Prints what a shell needs to complete the commands of `outpage`, which is `whole`.
 ///
 /// # Errors
 /// [`crate::error::code::IO`].
-pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
+pub fn completions(args: &CompletionsArgs, whole: &Command) -> Result<ExitCode, CliError> {
     let shell = match args.shell {
         Known::Bash => Shell::Bash,
         Known::Zsh => Shell::Zsh,
@@ -57,14 +56,13 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
     };
     // The generator takes a full disk for an impossibility.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut shown(), "outpage", &mut script);
+    clap_complete::generate(shell, &mut shown(whole), "outpage", &mut script);
     print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The command line without what is hidden: the generators do not ask.
-fn shown() -> Command {
-    let whole = Cli::command();
+fn shown(whole: &Command) -> Command {
     let shown = whole
         .get_subcommands()
         .filter(|command| !command.is_hide_set());
@@ -74,7 +72,10 @@ fn shown() -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Cli;
     use std::collections::BTreeSet;
 
     /// Names of the pages of `command` and what is below it.
@@ -92,7 +93,7 @@ mod tests {
         let args = ManArgs {
             out: out.path().join("man1"),
         };
-        man(&args).expect("pages");
+        man(&args, Cli::command()).expect("pages");
         let files = std::fs::read_dir(&args.out).expect("directory");
         let files = files.map(|file| {
             file.expect("a file")
@@ -118,7 +119,7 @@ mod tests {
     fn every_shell_is_told_of_commands_and_of_the_names_of_policies() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut shown(), "outpage", &mut script);
+            clap_complete::generate(shell, &mut shown(&Cli::command()), "outpage", &mut script);
             let script = String::from_utf8(script).expect("UTF-8");
             for word in ["doctor", "allow-unmanaged", "mclustering", "write-protect"] {
                 assert!(script.contains(word), "{shell}: {word}");

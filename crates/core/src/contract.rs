@@ -13,7 +13,7 @@ mod list;
 
 pub use list::PageList;
 
-use crate::page::ContentHash;
+use crate::content::ContentHash;
 use crate::units::{PageNo, PageRange, SlotRange};
 
 /// What a body can tell of the pages it maps.

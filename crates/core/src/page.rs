@@ -15,6 +15,7 @@ mod state;
 
 use alloc::vec::Vec;
 
+pub use crate::content::ContentHash;
 use crate::units::{PageNo, PageRange, SlotNo};
 pub use bits::Bit;
 use bits::Bits;
@@ -60,13 +61,6 @@ impl PageId {
         self.0 != u32::MAX
     }
 }
-
-/// 96 bits of a page's keyed 128-bit content hash.
-///
-/// 96 are kept, not 128, so that the state of a page stays below 32 bytes. Two different contents
-/// of a page agree with probability 2^-96.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ContentHash(pub [u32; 3]);
 
 /// The content in the frame differs from the slot, or there is no slot.
 pub const DIRTY: u8 = 1;
@@ -493,8 +487,8 @@ impl Pages {
     }
 
     /// Remembers the hash of the page's content.
-    #[inline]
-    pub fn set_hash(&mut self, id: PageId, hash: ContentHash) {
+    #[cfg(test)]
+    pub(crate) fn set_hash(&mut self, id: PageId, hash: ContentHash) {
         self.entry_mut(id).hash = hash;
     }
 

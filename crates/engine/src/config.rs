@@ -5,7 +5,7 @@
 //!
 //! [`SETTINGS`] declares them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
@@ -328,14 +328,6 @@ impl Config {
             })?;
         }
         Ok(Some(config))
-    }
-
-    /// [`Config::from_env`] of this process's environment.
-    ///
-    /// # Errors
-    /// As [`Config::from_env`].
-    pub fn from_process_env() -> Result<Option<Self>, ConfigError> {
-        Self::from_env(|name| std::env::var_os(OsStr::new(name)))
     }
 }
 

@@ -28,6 +28,7 @@ use outpage_stats::layout::{Board, FILE_NAME, Head, Ledger, MAGIC, Member, VERSI
 pub use outpage_stats::layout::{MEMBERS_MAX, State};
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::libc;
+use outpage_sys::proc;
 use outpage_sys::raw::Errno;
 use outpage_sys::shareable;
 use outpage_sys::shared::{self, Mapped};
@@ -126,7 +127,7 @@ impl fmt::Display for SessionError {
 impl std::error::Error for SessionError {}
 
 fn reopened(number: i32) -> Result<Fd, SessionError> {
-    fd::reopen(number, libc::O_RDWR).map_err(os("open the session"))
+    proc::reopen(number, libc::O_RDWR).map_err(os("open the session"))
 }
 
 fn os(what: &'static str) -> impl FnOnce(Errno) -> SessionError {

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod paper;
 pub mod programs;
 pub mod rivals;
+mod seed;
 pub mod sweep;
 pub mod trace;
 pub mod world;

@@ -155,7 +155,7 @@ pub struct Line {
 }
 
 /// The columns of [`csv`].
-pub const CSV_HEADER: &str = "reclaim,pageout,readahead,slots,frames,disk,scheduler,elapsed_s,\
+const CSV_HEADER: &str = "reclaim,pageout,readahead,slots,frames,disk,scheduler,elapsed_s,\
 major_faults,minor_faults,page_ins,page_in_reads,page_outs,page_out_writes,pages_per_write,error";
 
 /// Lines as CSV, with a header. A run that failed has only its error.

@@ -20,7 +20,7 @@ use outpage_core::units::PAGE_BYTES;
 use crate::map::{self, OWN_NAME};
 use crate::own::{self, Fork};
 use crate::process;
-use crate::raw::Errno;
+use crate::raw::{self, Errno};
 
 /// Smallest chunk: what malloc aligns to, and room for the link of a free list.
 const CLASS_BYTES_MIN: usize = 16;
@@ -140,7 +140,7 @@ impl Arena {
         {
             tries = tries.wrapping_add(1);
             if tries.is_multiple_of(SPINS) {
-                process::yield_now();
+                raw::yield_now();
             } else {
                 core::hint::spin_loop();
             }

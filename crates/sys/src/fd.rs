@@ -5,7 +5,6 @@ use core::ffi::CStr;
 use outpage_core::units::Nanos;
 
 use crate::clock;
-use crate::proc;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
 
 /// A descriptor that is closed when dropped.
@@ -197,20 +196,6 @@ fn status(fd: i32) -> Result<libc::stat, Errno> {
     Ok(stat)
 }
 
-/// Opens the file behind `fd` anew: an open file description of its own, with its own locks and offset.
-///
-/// # Errors
-/// Those of open(2); `ENOENT` where /proc is not mounted.
-pub fn reopen(fd: i32, flags: i32) -> Result<Fd, Errno> {
-    let number = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
-    let mut path = [0u8; 40];
-    numbered(&mut path, b"thread-self/fd/", number, b"");
-    proc::open(
-        CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EBADF)?,
-        flags,
-    )
-}
-
 /// Writes `before`, `number` in decimal and `after` into `out`, which is zero and has room for them.
 pub(crate) fn numbered<const N: usize>(
     out: &mut [u8; N],
@@ -316,17 +301,6 @@ mod tests {
             numbered(&mut out, b"<", number, b">");
             assert!(out.starts_with(path), "{number}");
         }
-    }
-
-    #[test]
-    fn a_reopened_file_has_the_same_content() {
-        let file = open(c"/proc/self/exe", libc::O_RDONLY).unwrap();
-        let again = reopen(file.number(), libc::O_RDONLY).unwrap();
-        assert_ne!(again.number(), file.number());
-        assert_eq!(len(again.number()), len(file.number()));
-        let mut magic = [0u8; 4];
-        assert_eq!(pread(again.number(), &mut magic, 0), Ok(4));
-        assert_eq!(&magic, b"\x7fELF");
     }
 
     #[test]

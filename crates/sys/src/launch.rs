@@ -240,6 +240,7 @@ pub fn die_of(signal: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn a_waited_for_lock_is_held() {
         let file = crate::shared::create(c"outpage-test", 4096).unwrap();
-        let other = fd::reopen(file.number(), libc::O_RDWR).unwrap();
+        let other = proc::reopen(file.number(), libc::O_RDWR).unwrap();
         wait_lock_byte(file.number(), 3).unwrap();
         assert_eq!(crate::shared::is_locked(other.number(), 3), Ok(true));
     }

@@ -162,21 +162,13 @@ pub fn not_in_children(address: usize, len: usize) -> Result<(), Errno> {
     madvise(address, len, libc::MADV_DONTFORK)
 }
 
-/// Address space without frames or access, page-aligned; [`commit`] makes parts of it usable.
+/// Address space without frames or access, page-aligned; [`mprotect`] makes parts of it usable.
 ///
 /// # Errors
 /// Those of mmap(2).
 pub fn reserve(len: usize) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     mmap(0, len, libc::PROT_NONE, flags, -1, 0)
-}
-
-/// Makes reserved pages readable and writable; they hold zeroes.
-///
-/// # Errors
-/// Those of mprotect(2).
-pub fn commit(address: usize, len: usize) -> Result<(), Errno> {
-    mprotect(address, len, libc::PROT_READ | libc::PROT_WRITE)
 }
 
 /// A readable and writable private anonymous mapping, zero-filled.

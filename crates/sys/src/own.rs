@@ -5,8 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::process;
-use crate::raw::Errno;
+use crate::raw::{self, Errno};
 
 /// Ranges the table can hold. The arena's blocks grow with what it holds, so a few hundred would do.
 pub const RANGES_MAX: usize = 2048;
@@ -127,7 +126,7 @@ pub(crate) fn hold() -> Held {
         .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        process::yield_now();
+        raw::yield_now();
     }
     Held(())
 }

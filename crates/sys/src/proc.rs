@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall5};
-use crate::{own, thread};
+use crate::{own, raw};
 
 /// Longest path below /proc that is asked for, with its zero: `thread-self/fd/` and a number.
 const PATH_MAX: usize = 40;
@@ -44,7 +44,7 @@ pub fn directory() -> Option<i32> {
 /// # Errors
 /// Those of open(2); `ENAMETOOLONG` for more than 33 bytes.
 pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
-    let kept = directory().filter(|_| own::contains(thread::pointer()));
+    let kept = directory().filter(|_| own::contains(raw::thread_pointer()));
     let Some(directory) = kept else {
         let mut whole = [0; PREFIX.len() + PATH_MAX];
         let bytes = path.to_bytes();
@@ -76,4 +76,34 @@ pub fn locked_bytes() -> Result<u64, Errno> {
     let kib = line.and_then(|line| core::str::from_utf8(line).ok());
     let kib = kib.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.map(|kib| kib * 1024).ok_or(Errno::EINVAL)
+}
+
+/// Opens the file behind `fd` anew: an open file description of its own, with its own locks and offset.
+///
+/// # Errors
+/// Those of open(2); `ENOENT` where /proc is not mounted.
+pub fn reopen(fd: i32, flags: i32) -> Result<Fd, Errno> {
+    let number = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    let mut path = [0u8; 40];
+    fd::numbered(&mut path, b"thread-self/fd/", number, b"");
+    open(
+        CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EBADF)?,
+        flags,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reopened_file_has_the_same_content() {
+        let file = fd::open(c"/proc/self/exe", libc::O_RDONLY).unwrap();
+        let again = reopen(file.number(), libc::O_RDONLY).unwrap();
+        assert_ne!(again.number(), file.number());
+        assert_eq!(fd::len(again.number()), fd::len(file.number()));
+        let mut magic = [0u8; 4];
+        assert_eq!(fd::pread(again.number(), &mut magic, 0), Ok(4));
+        assert_eq!(&magic, b"\x7fELF");
+    }
 }

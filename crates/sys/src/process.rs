@@ -6,8 +6,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use outpage_core::units::Nanos;
 
 use crate::fd::{self, Fd};
+pub use crate::raw::yield_now;
 use crate::raw::{Errno, syscall3, syscall5};
-use crate::{own, proc, thread};
+use crate::{own, proc, raw};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -33,12 +34,6 @@ pub fn task_exists(tid: Tid) -> bool {
     // SAFETY: signal 0 is no signal: this only asks.
     let asked = unsafe { syscall3(libc::SYS_tkill, tid.0 as usize, 0, 0) };
     asked != Err(Errno::ESRCH)
-}
-
-/// Lets other threads run.
-pub fn yield_now() {
-    // SAFETY: takes nothing.
-    let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
 }
 
 /// Whether this process has a thread `tid`, one that is ending included.
@@ -214,7 +209,7 @@ pub fn say(parts: &[&str]) {
 
 /// The same on descriptor 2 of the main thread, for a thread with a table of its own; one without it has that descriptor.
 pub fn say_for_main(parts: &[&str]) {
-    if !own::contains(thread::pointer()) {
+    if !own::contains(raw::thread_pointer()) {
         return say(parts);
     }
     // Opened anew a file would have another offset, and one writer would overwrite the other.

@@ -189,6 +189,21 @@ pub unsafe fn syscall5(
     unsafe { syscall6(nr, a, b, c, d, e, 0) }
 }
 
+/// The calling thread's pointer to its block of thread-locals.
+#[must_use]
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the x86-64 ABI keeps the thread pointer itself at offset 0 of the fs segment.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+    pointer
+}
+
+/// Lets other threads run.
+pub fn yield_now() {
+    // SAFETY: takes nothing.
+    let _ = unsafe { syscall3(libc::SYS_sched_yield, 0, 0, 0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -144,7 +144,7 @@ pub fn copy_out<T: Shareable>(file: i32, offset: u64, copy: &mut T) -> Result<()
 /// Locks byte `index` of `file` for the open file description that `file` refers to.
 ///
 /// The kernel frees the lock when the last descriptor of that description goes, however the process
-/// ends. Copies made by fork and dup share it; [`fd::reopen`] gives a description of one's own.
+/// ends. Copies made by fork and dup share it; [`crate::proc::reopen`] gives a description of one's own.
 /// Returns whether the lock was free (or already held by this description).
 ///
 /// # Errors
@@ -194,6 +194,7 @@ fn lock_call(file: i32, command: i32, lock: &mut libc::flock) -> Result<(), Errn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc;
     use core::sync::atomic::{AtomicU64, Ordering};
 
     shareable! {
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn a_byte_lock_is_seen_by_other_descriptions_and_ends_with_its_own() {
         let file = create(c"outpage-test", 4096).unwrap();
-        let other = fd::reopen(file.number(), libc::O_RDWR).unwrap();
+        let other = proc::reopen(file.number(), libc::O_RDWR).unwrap();
         assert_eq!(lock_byte(other.number(), 5), Ok(true));
         assert_eq!(is_locked(file.number(), 5), Ok(true));
         assert_eq!(is_locked(file.number(), 4), Ok(false));

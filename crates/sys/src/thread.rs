@@ -29,7 +29,7 @@ use crate::futex::{self, Scope};
 use crate::map::{self, Area};
 use crate::own::Fork;
 use crate::process::{self, Tid};
-use crate::raw::{Errno, check, syscall3, syscall5};
+use crate::raw::{self, Errno, check, syscall3, syscall5};
 
 /// Room for the thread-locals of all libraries present at start. A few KiB are usual; only touched
 /// pages take frames. glibc puts `errno` there too, at a distance from `fs` that [`spawn`] checks.
@@ -66,15 +66,6 @@ pub struct Options {
     /// A process of its own that shares the memory, rather than a thread of this one: it does not end with it. It sends no
     /// signal at its end, so that no ordinary wait(2) meets it.
     pub process: bool,
-}
-
-/// The calling thread's pointer to its block.
-#[must_use]
-pub fn pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: the x86-64 ABI keeps the thread pointer itself at offset 0 of the fs segment.
-    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
-    pointer
 }
 
 /// A started thread. Dropping this value does not end it.
@@ -139,7 +130,7 @@ impl Thread {
                 return;
             }
             if look < YIELDS {
-                process::yield_now();
+                raw::yield_now();
             } else {
                 futex::wait(&AtomicU32::new(0), 0, Some(LOOK_AGAIN), Scope::Process);
             }
@@ -188,24 +179,6 @@ pub fn spawn<T: Send + 'static>(
     unsafe { start(block, address, run::<T>, payload.cast(), options) }
 }
 
-/// As [`spawn`], for a C function and an argument that is passed as it is.
-///
-/// # Errors
-/// Those of mmap(2) and clone(2); `EINVAL` when libc's thread-locals do not fit.
-///
-/// # Safety
-/// `entry` must be sound to call with `argument` on another thread, at any later time.
-pub unsafe fn spawn_raw(
-    entry: extern "C" fn(*mut u8),
-    argument: *mut u8,
-    options: &Options,
-) -> Result<Thread, Errno> {
-    let block = new_block(options)?;
-    let top = stack_top(&block);
-    // SAFETY: the caller's promise; the stack is fresh.
-    unsafe { start(block, top, entry, argument, options) }
-}
-
 /// Maps guard, stack, thread-locals, control block and control part, in this order.
 fn new_block(options: &Options) -> Result<Area, Errno> {
     let stack = options
@@ -233,7 +206,7 @@ fn stack_top(block: &Area) -> usize {
 /// Fills in the block and starts the thread with all signals blocked.
 ///
 /// # Safety
-/// As [`spawn_raw`]; `stack` is the 16-aligned end of unused stack in `block`.
+/// `entry` must be sound to call with `argument` on another thread, at any later time; `stack` is the 16-aligned end of unused stack in `block`.
 unsafe fn start(
     block: Area,
     stack: usize,

@@ -97,10 +97,15 @@ fn memory_without_access_rights_can_be_read() {
 }
 
 #[test]
-fn reserved_space_is_committed_piece_by_piece() {
+fn reserved_space_is_made_usable_piece_by_piece() {
     let start = map::reserve(8 * PAGE_BYTES).unwrap();
     assert_eq!(entry(start).unwrap().1, libc::PROT_NONE);
-    map::commit(start + PAGE_BYTES, 2 * PAGE_BYTES).unwrap();
+    map::mprotect(
+        start + PAGE_BYTES,
+        2 * PAGE_BYTES,
+        libc::PROT_READ | libc::PROT_WRITE,
+    )
+    .unwrap();
     poke(start + PAGE_BYTES, 1);
     let (_, prot, end) = entry(start + PAGE_BYTES).unwrap();
     assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use outpage_sys::futex::{self, Scope};
-use outpage_sys::process::{self, Tid};
+use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 use outpage_sys::{clock, fd};
@@ -266,20 +266,6 @@ fn a_large_aligned_argument_arrives_whole() {
         .unwrap()
         .join();
     assert_eq!(SUM.load(Ordering::Acquire), 1501);
-}
-
-#[test]
-fn a_c_function_gets_its_pointer() {
-    static WORD: AtomicU32 = AtomicU32::new(0);
-    extern "C" fn work(argument: *mut u8) {
-        // SAFETY: the test passes a pointer to a static atomic.
-        unsafe { (*argument.cast::<AtomicU32>()).store(8, Ordering::Release) };
-    }
-    // SAFETY: `work` may run on any thread at any time with this argument.
-    let thread = unsafe { thread::spawn_raw(work, WORD.as_ptr().cast(), &OPTIONS) }.unwrap();
-    assert_ne!(thread.tid(), Tid(0));
-    thread.join();
-    assert_eq!(WORD.load(Ordering::Acquire), 8);
 }
 
 /// What code in a shared library does to reach its thread-locals: module 1 is this program.

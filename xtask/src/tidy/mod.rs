@@ -1,5 +1,6 @@
 //! Rules that no compiler checks: who depends on whom, where unsafe code is, sizes, words.
 
+mod circles;
 mod citations;
 mod crates;
 mod exceptions;
@@ -10,6 +11,7 @@ mod sizes;
 mod tree;
 mod types;
 mod unsafe_code;
+mod users;
 mod words;
 
 use std::path::Path;
@@ -54,6 +56,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("functions have at most 70 lines", sizes::functions),
     ("types have at most 40 methods", types::methods),
     ("types have at most 20 fields", types::fields),
+    ("imports go in no circle", circles::check),
+    ("no public item without a user", users::public_items),
+    ("every variant is made by somebody", users::variants),
     (
         "policies name no thread, lock, file, system call or clock",
         policies::check,

@@ -79,7 +79,7 @@ impl Source {
         let directory = ["/tests/", "/benches/", "/fuzz/"]
             .iter()
             .any(|part| self.path.contains(part));
-        directory || self.path.ends_with("/tests.rs")
+        directory || self.path.starts_with("fuzz/") || self.path.ends_with("/tests.rs")
     }
 
     /// Lines of the file before its inline tests.

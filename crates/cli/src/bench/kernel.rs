@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use outpage_engine::config::parse_size;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::guard::Guard;
-use super::kernel_report::{self, Reference};
+use super::kernel_report::{self, Record, Reference, Side};
 use super::kernel_swap::Kernel;
-use super::launch::{Ending, OutpageRun, Run, Speaks, Spec};
-use super::machine::{IoCounts, Machine, load_average};
+use super::launch::{Ending, OutpageRun, Speaks, Spec};
+use super::machine::{Machine, load_average};
 use super::progress::Steps;
 use super::{
     BenchError, Common, describe, parse_spec, problem, read_stats, reference, stats_file, verdict,
@@ -92,47 +91,6 @@ fn in_mib(bytes: &[u64]) -> String {
     } else {
         format!("{most:.1}")
     }
-}
-
-/// Whose paging a run had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// `outpage run`.
-    Outpage,
-    /// The kernel's swap at this setting of `vm.page-cluster`.
-    Kernel(u32),
-}
-
-impl std::fmt::Display for Side {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Outpage => f.write_str("outpage"),
-            Self::Kernel(page_cluster) => write!(f, "page-cluster {page_cluster}"),
-        }
-    }
-}
-
-/// One run as it is stored.
-#[derive(Clone, Debug, Serialize)]
-pub struct Record {
-    /// Short name of the workload.
-    pub workload: String,
-    /// From 1 up.
-    pub round: u32,
-    /// Whose paging.
-    pub side: Side,
-    /// Load average of the minute before.
-    pub load_average: f64,
-    /// `vm.page-cluster` as read before and after the run.
-    pub page_cluster: [u32; 2],
-    /// What came out.
-    #[serde(flatten)]
-    pub run: Run,
-    /// Disk and swap counters over the run.
-    pub io: IoCounts,
-    /// What `outpage run --stats` wrote.
-    pub outpage_stats: Option<serde_json::Value>,
 }
 
 /// The benchmark while it runs.

@@ -1,14 +1,55 @@
 //! What `outpage bench kernel` prints and stores: medians a phase, ratios, I/O.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::kernel::{Record, Side};
-use super::launch::Ending;
+use super::launch::{Ending, Run};
+use super::machine::IoCounts;
 use super::summary::{Spread, table};
 use crate::workload::Report;
 
 /// The kernel's default of `vm.page-cluster`.
 const DEFAULT_PAGE_CLUSTER: u32 = 3;
+
+/// Whose paging a run had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// `outpage run`.
+    Outpage,
+    /// The kernel's swap at this setting of `vm.page-cluster`.
+    Kernel(u32),
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Outpage => f.write_str("outpage"),
+            Self::Kernel(page_cluster) => write!(f, "page-cluster {page_cluster}"),
+        }
+    }
+}
+
+/// One run as it is stored.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// Short name of the workload.
+    pub workload: String,
+    /// From 1 up.
+    pub round: u32,
+    /// Whose paging.
+    pub side: Side,
+    /// Load average of the minute before.
+    pub load_average: f64,
+    /// `vm.page-cluster` as read before and after the run.
+    pub page_cluster: [u32; 2],
+    /// What came out.
+    #[serde(flatten)]
+    pub run: Run,
+    /// Disk and swap counters over the run.
+    pub io: IoCounts,
+    /// What `outpage run --stats` wrote.
+    pub outpage_stats: Option<serde_json::Value>,
+}
 
 /// A run without a limit.
 #[derive(Clone, Debug, Serialize)]

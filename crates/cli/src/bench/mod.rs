@@ -195,6 +195,12 @@ impl From<CliError> for BenchError {
     }
 }
 
+impl From<BenchError> for CliError {
+    fn from(error: BenchError) -> Self {
+        Self::new(error.exit_code(), error.to_string())
+    }
+}
+
 impl BenchError {
     /// The exit status of the command.
     #[must_use]

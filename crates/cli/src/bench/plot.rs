@@ -7,7 +7,7 @@ use outpage_sim::paper::{Chart, Series};
 use serde::Deserialize;
 
 use super::BenchError;
-use super::kernel::Side;
+use super::kernel_report::Side;
 use crate::error::{CliError, code};
 
 /// Options of `outpage bench plot`.

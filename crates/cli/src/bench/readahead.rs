@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::json;
 
 use super::adversaries::ADVERSARIES;
@@ -18,7 +17,7 @@ use super::kernel_swap::Kernel;
 use super::launch::{Ending, OutpageRun, Run, Speaks, Spec, launch_as};
 use super::machine::{IoCounts, Machine, available_bytes, load_average};
 use super::progress::Steps;
-use super::readahead_report::{Line, render};
+use super::readahead_report::{Line, Sample, Side, render};
 use super::{
     BenchError, Runs, describe, fits_machine, parse_spec, problem, read_stats, stats_file, verdict,
 };
@@ -74,40 +73,6 @@ fn parse_command(text: &str) -> Result<(String, String), String> {
         }
         _ => Err("write it as NAME=COMMAND".into()),
     }
-}
-
-/// Whose paging a run had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The policy that is compared with.
-    Against,
-    /// The policy that is measured.
-    Measured,
-    /// The kernel's swap.
-    Kernel,
-}
-
-/// One run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Sample {
-    /// Whose paging.
-    pub side: Side,
-    /// From 1 up.
-    pub round: u32,
-    /// Load average of the minute before.
-    pub load_average: f64,
-    /// Seconds of the order itself, without filling and checking; of a run that was ended, until then, and
-    /// without what the other side took beside the order.
-    pub seconds: f64,
-    /// Seconds of the whole run.
-    pub wall_seconds: f64,
-    /// Pages read; until shortly before it was ended if it was.
-    pub pages: u64,
-    /// Whether it was ended because it took too long.
-    pub ended: bool,
-    /// Whether the kernel's OOM killer ended it: then it has no time.
-    pub oom_killed: bool,
 }
 
 /// A program, and what it does without a limit.

@@ -3,9 +3,42 @@
 use serde::Serialize;
 
 use super::adversaries::{PAGES_RATIO_MAX, TIME_RATIO_MAX};
-use super::readahead::{Sample, Side};
 use super::summary::{Spread, markdown};
 use crate::run::report::grouped;
+
+/// Whose paging a run had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The policy that is compared with.
+    Against,
+    /// The policy that is measured.
+    Measured,
+    /// The kernel's swap.
+    Kernel,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Whose paging.
+    pub side: Side,
+    /// From 1 up.
+    pub round: u32,
+    /// Load average of the minute before.
+    pub load_average: f64,
+    /// Seconds of the order itself, without filling and checking; of a run that was ended, until then, and
+    /// without what the other side took beside the order.
+    pub seconds: f64,
+    /// Seconds of the whole run.
+    pub wall_seconds: f64,
+    /// Pages read; until shortly before it was ended if it was.
+    pub pages: u64,
+    /// Whether it was ended because it took too long.
+    pub ended: bool,
+    /// Whether the kernel's OOM killer ended it: then it has no time.
+    pub oom_killed: bool,
+}
 
 /// All runs of one program at one size.
 #[derive(Clone, Debug, Serialize)]

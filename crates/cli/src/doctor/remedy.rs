@@ -9,7 +9,7 @@ use outpage_sys::raw::Errno;
 const DEVICE_SINCE: Version = Version { major: 6, minor: 1 };
 
 /// The rule that lets every user page, for good.
-pub const UDEV_RULE: &str = r#"KERNEL=="userfaultfd", MODE="0666""#;
+const UDEV_RULE: &str = r#"KERNEL=="userfaultfd", MODE="0666""#;
 
 /// What to do where neither the device nor the system call gives a userfaultfd.
 #[must_use]

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use outpage_sim::bounds::{Curve, Floor, opt, transfers};
 use serde::Serialize;
 
-use super::jobs::Job;
 use super::programs::Source;
 use crate::bar;
 
@@ -37,15 +36,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of `sources` at every memory size of `jobs`; none for a program with too many
+    /// The bounds of `sources` at every one of `sizes`, in frames; none for a program with too many
     /// references.
     #[must_use]
-    pub fn of(sources: &[Source], jobs: &[Job], threads: usize) -> Self {
+    pub fn of(sources: &[Source], mut sizes: Vec<u64>, threads: usize) -> Self {
         let strings: Option<Vec<_>> = sources.iter().map(|s| s.string(REFERENCES_MAX)).collect();
         let Some(strings) = strings else {
             return Self::default();
         };
-        let mut sizes: Vec<u64> = jobs.iter().map(|job| job.setup.frames).collect();
         sizes.sort_unstable();
         sizes.dedup();
         let bar = bar::steps("bounds", (sizes.len() * strings.len()) as u64);

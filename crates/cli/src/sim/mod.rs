@@ -188,7 +188,8 @@ pub fn lines(
     let bounds = if output.no_bounds {
         bounds::Bounds::default()
     } else {
-        bounds::Bounds::of(sources, &jobs, threads)
+        let sizes = jobs.iter().map(|job| job.setup.frames).collect();
+        bounds::Bounds::of(sources, sizes, threads)
     };
     Ok(jobs::run_all(jobs, sources, &bounds, threads))
 }

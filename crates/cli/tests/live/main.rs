@@ -394,11 +394,6 @@ suite!(
 );
 suite!(
     two_queue,
-    [
-        "--reclaim",
-        "two-queue:in=10",
-        "--mechanism",
-        "write-protect"
-    ],
+    ["--reclaim", "two-queue:in=10", "--mechanism", "move"],
     torture_with_children
 );

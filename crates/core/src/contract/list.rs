@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
 
-use crate::page::ContentHash;
+use crate::content::ContentHash;
 use crate::units::PageNo;
 
 /// Pages in order, and of a transfer the hash that each must have. A copy shares them: an action can be handed

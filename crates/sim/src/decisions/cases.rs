@@ -6,11 +6,11 @@ use outpage_core::pager::Setup as PagerSetup;
 use outpage_core::readahead::{Abilities, Arrival, Choice, Govern, Manner};
 use outpage_core::{pageout, readahead, reclaim, slots};
 
-use super::mix;
 use crate::programs::{
     ColumnParams, FftParams, JoinParams, MergeParams, MicroParams, PhasesParams, RunsParams, Spec,
     TransposeParams, ZigzagParams,
 };
+use crate::seed::mix;
 use crate::world::{DiskSpec, Setup};
 
 /// Choices, one after the other.

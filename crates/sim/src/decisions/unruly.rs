@@ -16,7 +16,7 @@ use outpage_core::record::Decisions;
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
 use super::cases::Unruly;
-use super::mix;
+use crate::seed::mix;
 
 /// Slots that the store grows by, as the live one does by extents.
 const EXTENT_SLOTS: u32 = 256;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::evaluation::short;
+use super::table::short;
 
 /// Bars of one colour.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::chart::{escape, nice_top};
-use super::evaluation::short;
 use super::spread::Spread;
+use super::table::short;
 
 /// One curve.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,6 +7,7 @@ use super::claims::{Claim, Published};
 use super::curves::Curves;
 use super::runs::{RunKey, Runs, Variation};
 use super::spread::Spread;
+use super::table::{Table, short};
 use crate::sweep::Outcome;
 
 /// Deviations above this are explained: points for percentages, percent of the published value for
@@ -63,17 +64,6 @@ impl Row {
             Ours::None => true,
         }
     }
-}
-
-/// A table of the paper, with our figures beside the published ones.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Table {
-    /// What it shows.
-    pub title: String,
-    /// Column heads.
-    pub head: Vec<String>,
-    /// Cells.
-    pub rows: Vec<Vec<String>>,
 }
 
 /// A figure of the paper, redrawn.
@@ -233,27 +223,6 @@ fn deviation(published: f64, ours: f64, points: bool) -> Option<f64> {
         Some(100.0 * (ours / published - 1.0))
     } else {
         (ours == 0.0).then_some(0.0)
-    }
-}
-
-/// A number in as few digits as say something.
-pub(super) fn short(value: f64) -> String {
-    if value.abs() >= 1000.0 {
-        let digits = format!("{value:.0}");
-        let (sign, digits) = digits
-            .strip_prefix('-')
-            .map_or(("", digits.as_str()), |d| ("-", d));
-        let first = (digits.len() - 1) % 3 + 1;
-        let mut out = format!("{sign}{}", &digits[..first]);
-        for group in digits.as_bytes()[first..].chunks(3) {
-            out.push(',');
-            out.push_str(core::str::from_utf8(group).expect("digits"));
-        }
-        out
-    } else if value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.1}")
     }
 }
 

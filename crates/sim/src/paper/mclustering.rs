@@ -2,10 +2,11 @@
 
 use super::chart::{Chart, Series};
 use super::claims::{Published, section};
-use super::evaluation::{Answers, Evaluation, Figure, Ours, Table};
+use super::evaluation::{Answers, Evaluation, Figure, Ours};
 use super::runs::{
     ATA, Measure, RunKey, Runs, Variation, disk_with, each_sor, scan_of_the_papers, variation_table,
 };
+use super::table::{Table, short};
 use crate::programs::{Layout, LuParams, SorParams, Spec};
 use crate::world::{DiskSpec, LastrSetting, Report, Setup, WindowSetting};
 
@@ -374,7 +375,7 @@ fn table(runs: &Runs) -> Table {
                     format!("{:.0}", r.seconds()),
                 ];
                 let counts = [r.page_ins, r.page_in_reads, r.page_outs, r.page_out_writes];
-                row.extend(counts.map(|n| super::evaluation::short(n as f64)));
+                row.extend(counts.map(|n| short(n as f64)));
                 row.push(format!("{:.2}", r.pages_a_write()));
                 rows.push(row);
             }

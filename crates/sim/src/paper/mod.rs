@@ -15,13 +15,15 @@ mod moc;
 mod output;
 mod runs;
 mod spread;
+mod table;
 
 pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
-pub use evaluation::{Evaluation, Figure, Ours, Row, Table};
+pub use evaluation::{Evaluation, Figure, Ours, Row};
 pub use runs::{Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
+pub use table::Table;
 
 use crate::world::Setup;
 

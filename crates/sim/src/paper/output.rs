@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::chart::escape;
 use super::claims::Published;
-use super::evaluation::{Evaluation, Ours, Row, Table, short};
+use super::evaluation::{Evaluation, Ours, Row};
+use super::table::{Table, short};
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
 table{border-collapse:collapse;margin:1rem 0}td,th{border-bottom:1px solid #ddd;padding:.2rem .6rem;text-align:right;vertical-align:top}\

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::evaluation::{Table, short};
+use super::table::{Table, short};
 use crate::disk::{self, Params, RotatingParams};
 use crate::programs::{SorParams, Spec};
 use crate::sweep::{Outcome, run_all};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::evaluation::short;
+use super::table::short;
 
 /// The median of a figure, and the least and the most of it.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::{DiskSpec, Policies, Report, Setup, World};
 use crate::disk::{Params, SolidParams};
-use crate::paper::{Chart, Series};
 use crate::programs::{Program, SorParams, Spec, Step};
 
 /// A program that writes all its pages in order, again and again.
@@ -123,30 +122,6 @@ pub struct Scaling {
     pub what: &'static str,
     /// (How many, seconds).
     pub points: Vec<(u64, f64)>,
-}
-
-impl Scaling {
-    /// The points as a chart of seconds, and of what the first point's price makes of the others.
-    #[must_use]
-    pub fn chart(&self) -> Chart {
-        let price = self.points.first().map_or(0.0, |&(n, s)| s / n as f64);
-        let series = |name: &str, values: Vec<Option<f64>>, published| Series {
-            name: name.to_owned(),
-            values,
-            published,
-        };
-        let times = self.points.iter().map(|p| Some(p.1 * 1e3));
-        let line = self.points.iter().map(|p| Some(p.0 as f64 * price * 1e3));
-        Chart {
-            title: format!("Time by {}", self.what),
-            unit: "ms".to_owned(),
-            categories: self.points.iter().map(|p| p.0.to_string()).collect(),
-            series: vec![
-                series("measured", times.collect(), false),
-                series("at the first one's price", line.collect(), true),
-            ],
-        }
-    }
 }
 
 /// How time grows with references, with pages and with programs: the best of three each.

@@ -4,7 +4,7 @@ use outpage_core::contract::Action;
 use outpage_core::record::Decisions;
 
 use super::{RunError, World};
-use crate::decisions::mix;
+use crate::seed::mix;
 
 /// Notes what the pager decides, and says which transfers fail.
 pub(super) struct Watch {

@@ -3,6 +3,7 @@ use std::io::Read;
 use outpage_core::units::{ObjectId, PageNo};
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::libc;
+use outpage_sys::proc;
 use outpage_sys::shared::{Mapped, lock_byte};
 
 use super::*;
@@ -38,7 +39,7 @@ fn a_run_is_read_as_its_processes_write_it() {
     let (file, board) = session();
     let run = run(&file);
     assert_eq!(run.look().expect("a look").processes.len(), 0);
-    let locks = fd::reopen(file.number(), libc::O_RDWR).expect("reopen");
+    let locks = proc::reopen(file.number(), libc::O_RDWR).expect("reopen");
     assert_eq!(lock_byte(locks.number(), 7), Ok(true));
     for (index, pid) in [(7, 70), (8, 80)] {
         join(&board, index, State::Live, pid);

@@ -21,8 +21,7 @@ pub use ops::{CopyMode, MoveMode, Outcome, Stop, is_changing};
 pub use run::MoveOutcome;
 
 use crate::fd::{self, Fd};
-use crate::process;
-use crate::raw::{Errno, syscall3};
+use crate::raw::{self, Errno, syscall3};
 use backlog::Backlog;
 
 /// An open userfaultfd: non-blocking, close-on-exec, after the handshake.
@@ -262,7 +261,7 @@ impl Uffd {
     pub fn let_change_pass(&self) {
         // An error shows in the next call as well.
         let _ = self.gather();
-        process::yield_now();
+        raw::yield_now();
     }
 
     /// Reads what waits, as [`Self::gather`] does, up to a message that `take` keeps.

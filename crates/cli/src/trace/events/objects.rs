@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use outpage_core::swap_cache::SwapCache;
 use outpage_core::units::{ObjectId, PAGE_BYTES, PageNo};
 
-use super::page::Series;
 use crate::run::report::grouped;
 
 /// Objects that stand in the table and in the trace: those that most was read of, as in a run's
@@ -38,6 +37,9 @@ impl Object {
         self.last.index() - self.first.index() + 1
     }
 }
+
+/// A line of a chart: its name and its value in each interval.
+pub type Series = (String, Vec<Option<f64>>);
 
 /// The objects met so far.
 #[derive(Default)]

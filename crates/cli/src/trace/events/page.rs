@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::gather::{Interval, Timeline};
-use super::objects;
+use super::objects::{self, Series};
 use crate::run::report::{grouped, quantiles};
 
 const WIDTH: f64 = 860.0;
@@ -18,9 +18,6 @@ const COLOURS: [&str; 3] = ["#1f4e79", "#e08214", "#4d9221"];
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
 table{border-collapse:collapse}td{padding:.1rem .8rem .1rem 0}svg{width:100%;height:auto;margin:.4rem 0}\
 h2{font-size:1.05rem;margin:1.2rem 0 0}";
-
-/// A line of a chart: its name and its value in each interval.
-pub type Series = (String, Vec<Option<f64>>);
 
 /// Where a line comes from: its name and its value in an interval, `None` where there is none.
 type Line = (&'static str, fn(&Interval, f64) -> Option<f64>);

@@ -2,11 +2,11 @@
 
 use super::orders::orders;
 use super::setups::{READERS, SCHEDULERS, by_memory};
-use super::{Point, spread};
+use super::{Point, head, spread};
 use crate::paper::curves::{Curve, Curves};
-use crate::paper::evaluation::{Table, short};
 use crate::paper::runs::Runs;
 use crate::paper::spread::Spread;
+use crate::paper::table::{Table, short};
 
 fn cell(spread: Option<Spread>) -> String {
     spread.map_or_else(|| "-".to_owned(), |s| s.to_string())
@@ -14,10 +14,6 @@ fn cell(spread: Option<Spread>) -> String {
 
 fn ratio(spread: Option<Spread>) -> String {
     spread.map_or_else(|| "-".to_owned(), Spread::ratio)
-}
-
-pub(super) fn head(names: &[&str]) -> Vec<String> {
-    names.iter().map(|&n| n.to_owned()).collect()
 }
 
 pub(super) fn tables(runs: &Runs) -> Vec<Table> {

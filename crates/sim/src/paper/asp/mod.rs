@@ -285,6 +285,10 @@ fn remark(keys: &[&str]) -> &'static str {
     }
 }
 
+fn head(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&n| n.to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,10 @@
 //! The orders that the paper's tables show, and where they hold here.
 
-use super::figures::head;
 use super::setups::{EVERY_FIND, OF_ASP, by_memory, variations};
-use super::{Point, each_seed};
-use crate::paper::evaluation::{Table, short};
+use super::{Point, each_seed, head};
 use crate::paper::runs::Runs;
 use crate::paper::spread::Spread;
+use crate::paper::table::{Table, short};
 
 /// An order, in words, and by how much it holds in a run: above 0 where it does.
 type Order = (&'static str, fn(Point) -> Option<f64>);

@@ -4,8 +4,9 @@ use super::setups::{CLUSTERS, LARGE, POLICIES, SMALL, VARIATIONS};
 use super::{PAIRS, memory_of, pair, saved};
 use crate::paper::chart::{Chart, Series};
 use crate::paper::claims::{Published, section};
-use crate::paper::evaluation::{Figure, Table, short};
+use crate::paper::evaluation::Figure;
 use crate::paper::runs::{Measure, Runs, variation_table};
+use crate::paper::table::{Table, short};
 use crate::world::Report;
 
 /// A table of the paper with ours beside it.

@@ -5,6 +5,7 @@ mod setups;
 
 pub(in crate::paper) use setups::setups;
 
+use super::chart::{Chart, Series};
 use super::claims::section;
 use super::evaluation::{Answers, Evaluation, Figure, Ours};
 use super::runs::{Measure, Runs};
@@ -36,10 +37,32 @@ pub(in crate::paper) fn evaluation(runs: &Runs, speed: bool) -> Evaluation {
     }
 }
 
+/// The points as a chart of seconds, and of what the first point's price makes of the others.
+fn chart(scaling: &Scaling) -> Chart {
+    let points = &scaling.points;
+    let price = points.first().map_or(0.0, |&(n, s)| s / n as f64);
+    let series = |name: &str, values: Vec<Option<f64>>, published| Series {
+        name: name.to_owned(),
+        values,
+        published,
+    };
+    let times = points.iter().map(|p| Some(p.1 * 1e3));
+    let line = points.iter().map(|p| Some(p.0 as f64 * price * 1e3));
+    Chart {
+        title: format!("Time by {}", scaling.what),
+        unit: "ms".to_owned(),
+        categories: points.iter().map(|p| p.0.to_string()).collect(),
+        series: vec![
+            series("measured", times.collect(), false),
+            series("at the first one's price", line.collect(), true),
+        ],
+    }
+}
+
 /// The simulator's own time by the size of its task: the only figure that differs from run to run.
 fn linear(scaling: &Scaling) -> Figure {
     Figure {
-        chart: scaling.chart(),
+        chart: chart(scaling),
         text: "How long the simulator takes on this machine, the best of three; hollow what the first bar makes of the \
                others if time grows in proportion."
             .to_owned(),
