@@ -6,7 +6,7 @@ use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
-use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
+use outpage_store::{Completion, Direction, Frame, Request, SubmitError, SwapStore, Token};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
@@ -17,7 +17,7 @@ use crate::call::Calls;
 use crate::frames::Place;
 use crate::placement::Placement;
 use crate::regions::Region;
-use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
+use crate::session::{EXTENT_SLOTS, Session};
 use crate::threads::Kept;
 use crate::ticket::Needed;
 use crate::together::Together;
@@ -66,7 +66,7 @@ pub struct Live {
     /// The program's memory.
     pub world: World,
     /// Where paged-out bytes live.
-    pub store: Box<dyn Store + Send>,
+    pub store: Box<dyn SwapStore + Send>,
     /// The budget shared with the other processes of the tree.
     pub session: Session,
     /// What the program's threads ask for.
@@ -116,12 +116,17 @@ pub struct Live {
     pub(crate) pool: usize,
 }
 
+/// The slots of an extent.
+const fn slots_of(extent: u32) -> SlotRange {
+    SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS)
+}
+
 impl Live {
     /// With nothing managed yet.
     pub fn new(
         pager: Brain,
         world: World,
-        store: Box<dyn Store + Send>,
+        store: Box<dyn SwapStore + Send>,
         session: Session,
         calls: Arc<Calls>,
         frames_max: usize,
@@ -476,11 +481,7 @@ impl Live {
                 self.session.lease_extent()
             });
             let reserved = leased.filter(|&extent| {
-                let offset = u64::from(extent) * EXTENT_BYTES;
-                let ok = self
-                    .store
-                    .swap_file()
-                    .is_none_or(|f| f.preallocate(offset..offset + EXTENT_BYTES).is_ok());
+                let ok = self.store.reserve(slots_of(extent)).is_ok();
                 if !ok {
                     self.session.release_extent(extent);
                 }
@@ -491,8 +492,8 @@ impl Live {
                 return;
             };
             self.leased.push(extent);
-            let range = SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS);
-            self.pager.handle(clock::now(), Event::Grown(range));
+            let grown = Event::Grown(slots_of(extent));
+            self.pager.handle(clock::now(), grown);
         }
     }
 

@@ -11,14 +11,14 @@
 //! the contiguous memory, or in its frame.
 
 use crate::encrypted::Encryption;
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::room::{Lease, Room};
 use crate::slab::Slab;
 use crate::{
-    BackendError, Completion, Descriptors, Direction, Frame, FrameArea, Request, Store,
+    BackendError, Completion, Descriptors, Direction, Frame, FrameArea, Reopen, Request, Store,
     SubmitError, Token, check_request,
 };
-use outpage_core::units::SlotNo;
+use outpage_core::units::{PAGE_BYTES, SlotNo};
 
 /// Smaller requests go straight to their frames, for their pieces are few.
 const PAGES_MIN: u32 = 8;
@@ -224,6 +224,22 @@ impl<S: Store> Store for Bounced<S> {
 
     of_the_store_inside!(sizes);
 
+    /// And the memory that was given: the buffer from when there is one, the area always.
+    fn ram_bytes(&self) -> u64 {
+        let rooms = [
+            self.buffer.as_ref(),
+            self.encrypted.as_ref().map(|e| &e.area),
+        ];
+        let frames: u32 = rooms.into_iter().flatten().map(Room::frames).sum();
+        self.store.ram_bytes() + u64::from(frames) * PAGE_BYTES as u64
+    }
+}
+
+grows_inside!(Bounced);
+
+impl<S: Reopen> Reopen for Bounced<S> {
+    carried_inside!();
+
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();
         self.buffer = None;
@@ -236,7 +252,7 @@ impl<S: Store> Store for Bounced<S> {
 
 #[cfg(test)]
 mod tests {
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::SlotRange;
 
     use super::*;
     use crate::{Config, CopyAt, MemoryStore};

@@ -2,9 +2,9 @@
 
 use outpage_core::units::PAGE_BYTES;
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::{
-    BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Request, Store,
+    BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Reopen, Request, Store,
     SubmitError,
 };
 
@@ -99,6 +99,14 @@ impl<S: Store> Store for Counting<S> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Counting);
+
+impl<S: Reopen> Reopen for Counting<S> {
+    carried_inside!();
 
     /// The totals go on from the parent's.
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {

@@ -2,10 +2,10 @@
 
 use std::os::fd::RawFd;
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::slab::Slab;
 use crate::{
-    BackendError, Completion, Descriptors, Request, Store, StoreError, SubmitError, Token,
+    BackendError, Completion, Descriptors, Reopen, Request, Store, StoreError, SubmitError, Token,
 };
 
 /// A source of time; tests bring one that they set.
@@ -155,6 +155,14 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Delayed, C);
+
+impl<S: Reopen, C> Reopen for Delayed<S, C> {
+    carried_inside!();
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

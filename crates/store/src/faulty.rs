@@ -11,11 +11,11 @@ use std::os::fd::RawFd;
 
 use outpage_core::units::{PAGE_BYTES, SlotRange};
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::slab::Slab;
 use crate::{
-    BackendError, Cause, Completion, Descriptors, Direction, Frame, Request, Store, StoreError,
-    SubmitError, Token,
+    BackendError, Cause, Completion, Descriptors, Direction, Frame, Reopen, Request, Store,
+    StoreError, SubmitError, Token,
 };
 
 /// Bits in a page.
@@ -310,6 +310,14 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Faulty);
+
+impl<S: Reopen> Reopen for Faulty<S> {
+    carried_inside!();
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

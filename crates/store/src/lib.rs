@@ -1,12 +1,13 @@
 //! Swap stores: where the bytes of paged-out pages live, behind one completion-based trait.
 //!
 //! A store is driven by one thread. [`Store::submit`] starts a transfer, [`Store::poll`] hands over
-//! what has ended, in any order; neither blocks nor allocates. Stores: [`UringStore`] and
+//! what has ended, in any order; neither blocks nor allocates. Making sure of room ([`Grow`]) and following forks ([`Reopen`]) are
+//! traits of their own; [`SwapStore`] is what has all three. Stores: [`UringStore`] and
 //! [`PoolStore`] over a [`SwapFile`], [`MemoryStore`]. Wrappers around any store: [`Bounced`],
 //! [`Faulty`], [`Delayed`], [`Counting`].
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
-//! allocation after construction, except in [`Store::reopen_after_fork`]: a store runs inside
+//! allocation after construction, except in [`Reopen::reopen_after_fork`]: a store runs inside
 //! threads that the C library does not know. A page-in that could not be read whole is an error;
 //! bytes are never made up.
 #![deny(unsafe_code)]
@@ -21,17 +22,19 @@ mod faulty;
 mod filesystem;
 mod flight;
 mod frame;
+mod growth;
 mod index_ring;
 mod inside;
 mod memory;
 mod pool;
 mod raw;
+mod reopen;
 mod room;
 mod slab;
 mod swapfile;
 mod uring;
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 use outpage_core::units::SlotRange;
 
@@ -44,8 +47,10 @@ pub use error::{Cause, StoreError};
 pub use faulty::{FaultRates, Faulty, InjectedFaults};
 pub use filesystem::Filesystem;
 pub use frame::{Frame, FrameArea, IoVec};
+pub use growth::{Grow, ReserveCause, ReserveError};
 pub use memory::{CopyAt, MemoryStore};
 pub use pool::{PoolStore, Spawner, StdSpawner, TransferFn, WORKERS_DEFAULT};
+pub use reopen::{Descriptors, Reopen};
 pub use swapfile::{Allocation, SwapFile, SwapFileError, Warning};
 pub use uring::UringStore;
 
@@ -105,16 +110,6 @@ impl std::fmt::Display for SubmitError {
 }
 
 impl std::error::Error for SubmitError {}
-
-/// The file descriptors that a forked child finds.
-#[derive(Debug)]
-pub enum Descriptors {
-    /// The child's table is a copy of the one the store was used with: its old numbers are valid.
-    Copied,
-    /// The child's table is another one, where the old numbers may belong to somebody else: they
-    /// are forgotten, not closed, and this is the swap file (a store without one closes it).
-    Replaced(OwnedFd),
-}
 
 /// Sizes that are fixed at construction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,19 +190,16 @@ pub trait Store {
     /// How many slots there are: slots `0..capacity_slots()`.
     fn capacity_slots(&self) -> u32;
 
-    /// The swap file below, to reserve space in; `None` for stores without one.
-    fn swap_file(&self) -> Option<&SwapFile> {
-        None
-    }
-
-    /// Makes the store usable in a forked child, which owns none of the parent's requests: nothing is
-    /// in flight afterwards. Must be the first call in the child; a child that does not make it must
-    /// not use the store, nor drop it. May allocate and start threads.
-    ///
-    /// # Errors
-    /// What the new ring or pool met. The child must then neither use the store nor drop it.
-    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError>;
+    /// RAM in which the store has pages, in bytes: those that it keeps, and areas that transfers go through, whether in use or
+    /// not. Whoever bounds a program's RAM takes it off. 0 for [`UringStore`] and [`PoolStore`], whose transfers go straight between
+    /// frames and the disk. Frames of requests are the caller's, and tables count as little as those of the caller's do.
+    fn ram_bytes(&self) -> u64;
 }
+
+/// What a pager needs: a store that it can page to, that makes sure of room first and follows forks.
+pub trait SwapStore: Store + Grow + Reopen {}
+
+impl<S: Store + Grow + Reopen + ?Sized> SwapStore for S {}
 
 impl<S: Store + ?Sized> Store for Box<S> {
     fn submit(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
@@ -234,11 +226,8 @@ impl<S: Store + ?Sized> Store for Box<S> {
     fn capacity_slots(&self) -> u32 {
         (**self).capacity_slots()
     }
-    fn swap_file(&self) -> Option<&SwapFile> {
-        (**self).swap_file()
-    }
-    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
-        (**self).reopen_after_fork(descriptors)
+    fn ram_bytes(&self) -> u64 {
+        (**self).ram_bytes()
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::os::fd::RawFd;
 
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{PAGE_BYTES, SlotRange};
 
 use crate::flight::{Flight, Step};
 use crate::{
-    BackendError, Completion, Config, Descriptors, Direction, Request, Store, StoreError,
-    SubmitError, check_request,
+    Allocation, BackendError, Completion, Config, Descriptors, Direction, Grow, Reopen, Request,
+    ReserveCause, ReserveError, Store, StoreError, SubmitError, check_request,
 };
 
 /// When the bytes are copied. Completions come with the next `poll` either way.
@@ -139,6 +139,30 @@ impl Store for MemoryStore {
 
     fn capacity_slots(&self) -> u32 {
         (self.slots.len() / PAGE_BYTES) as u32
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.slots.len() as u64
+    }
+}
+
+/// Memory is there as soon as it is touched: there is nothing to reserve.
+impl Grow for MemoryStore {
+    fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        let (end, capacity) = (slots.start.byte_offset(), u64::from(self.capacity_slots()));
+        let cap_bytes = capacity * PAGE_BYTES as u64;
+        if end + u64::from(slots.slots) * PAGE_BYTES as u64 > cap_bytes {
+            let cause = ReserveCause::TooLarge { cap_bytes };
+            return Err(ReserveError { slots, cause });
+        }
+        Ok(Allocation::Reserved)
+    }
+}
+
+/// A fork copies the memory: what parent and child write afterwards, each has for itself.
+impl Reopen for MemoryStore {
+    fn carried_fd(&self) -> Option<RawFd> {
+        None
     }
 
     fn reopen_after_fork(&mut self, _descriptors: Descriptors) -> Result<(), BackendError> {

@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use outpage_core::units::SlotRange;
+
 use crate::flight::{Flight, Step};
 use crate::index_ring::{ToMany, ToOne};
 use crate::{
-    Backend, BackendError, Completion, Config, Descriptors, Direction, IoVec, Request, Store,
-    StoreError, SubmitError, SwapFile, check_request, raw,
+    Allocation, Backend, BackendError, Completion, Config, Descriptors, Direction, Grow, IoVec,
+    Reopen, Request, ReserveError, Store, StoreError, SubmitError, SwapFile, check_request, raw,
 };
 
 /// Workers unless told otherwise. Each is one transfer at a time; at four, 4 KiB reads are well past
@@ -245,8 +247,20 @@ impl Store for PoolStore {
         self.file.capacity_slots()
     }
 
-    fn swap_file(&self) -> Option<&SwapFile> {
-        Some(&self.file)
+    fn ram_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Grow for PoolStore {
+    fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        self.file.reserve(slots)
+    }
+}
+
+impl Reopen for PoolStore {
+    fn carried_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
     }
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
@@ -353,7 +367,7 @@ pub(crate) fn probe() -> Result<(), BackendError> {
 
 #[cfg(test)]
 mod tests {
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::{PAGE_BYTES, SlotNo};
 
     use super::*;
     use crate::{Frame, Token};

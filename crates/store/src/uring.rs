@@ -16,11 +16,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, types};
+use outpage_core::units::SlotRange;
 
 use crate::flight::{Flight, Step};
 use crate::{
-    Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Request, Store,
-    SubmitError, SwapFile, check_request, raw,
+    Allocation, Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Grow,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, raw,
 };
 
 /// `IORING_ENTER_GETEVENTS` (`linux/io_uring.h`): bring what has ended into the ring.
@@ -37,7 +38,7 @@ const FLAGS: [(bool, bool); 3] = [(true, true), (false, true), (false, false)];
 /// It belongs to the thread that submits first (`IORING_SETUP_SINGLE_ISSUER`) and to that thread's
 /// table of file descriptors. Dropping it waits for the requests in flight.
 pub struct UringStore {
-    /// `None` after a failed [`Store::reopen_after_fork`].
+    /// `None` after a failed [`Reopen::reopen_after_fork`].
     ring: Option<Ring>,
     file: SwapFile,
     config: Config,
@@ -254,8 +255,20 @@ impl Store for UringStore {
         self.file.capacity_slots()
     }
 
-    fn swap_file(&self) -> Option<&SwapFile> {
-        Some(&self.file)
+    fn ram_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Grow for UringStore {
+    fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        self.file.reserve(slots)
+    }
+}
+
+impl Reopen for UringStore {
+    fn carried_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
     }
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
@@ -409,7 +422,7 @@ pub(crate) fn probe() -> Result<(), BackendError> {
 mod tests {
     use std::alloc::{Layout, alloc_zeroed};
 
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::{PAGE_BYTES, SlotNo};
 
     use super::*;
     use crate::{Frame, Token};
