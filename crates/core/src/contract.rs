@@ -105,7 +105,8 @@ pub enum Outcome<'a> {
     /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done. Of
     /// [`Action::PageIn`]: all pages are read and intact.
     Done,
-    /// Of [`Action::PageIn`] or [`Action::PageOut`]: the store failed.
+    /// Of [`Action::PageOut`]: the store failed; what is in the slots now is not known. Of [`Action::PageIn`]: as if each page were
+    /// answered by [`Refusal::Unread`].
     Failed(IoFailure),
 }
 
@@ -140,6 +141,8 @@ pub enum Refusal {
     Gone,
     /// Page-in: what was read has another hash than it must have.
     Damaged,
+    /// Page-in: the store could not read it.
+    Unread,
 }
 
 /// Why a transfer failed.
@@ -184,7 +187,7 @@ pub enum Action {
         absent_below: u8,
     },
     /// Read `slots` into free frames, and compare each page with its hash. What is intact is staged, the frames of the
-    /// rest are free again.
+    /// rest are free again: one page that cannot be read does not cost its neighbours.
     PageIn {
         /// To answer with.
         id: ActionId,

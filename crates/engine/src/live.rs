@@ -6,7 +6,9 @@ use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
-use outpage_store::{Completion, Direction, Frame, Request, SubmitError, SwapStore, Token};
+use outpage_store::{
+    Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
+};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
@@ -439,25 +441,24 @@ impl Live {
         let mut transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         // Dropped before the pager hears of it, which can use the list again then.
         let pages = std::mem::take(&mut transfer.pages);
-        if let Err(error) = &completion.result {
-            let why = if error.is_no_space() {
-                IoFailure::NoSpace
-            } else {
-                IoFailure::Device
-            };
-            self.world.end_write(&transfer.places);
-            drop(pages);
-            self.done(id, Outcome::Failed(why));
-        } else if transfer.reading {
-            if transfer.places.len() == 1 && self.world.waiting.len() == 1 {
+        if transfer.reading {
+            let alone = transfer.places.len() == 1 && self.world.waiting.len() == 1;
+            if alone && completion.result.is_ok() {
                 let now = clock::now();
                 self.placement.read(Nanos(now.0 - transfer.since.0), now);
             }
-            self.read_done(id, pages, &transfer.places);
+            self.read_done(id, pages, &transfer.places, &completion.failed);
         } else {
             self.world.end_write(&transfer.places);
             drop(pages);
-            self.done(id, Outcome::Done);
+            self.done(
+                id,
+                match completion.result {
+                    Ok(()) => Outcome::Done,
+                    Err(error) if error.is_no_space() => Outcome::Failed(IoFailure::NoSpace),
+                    Err(_) => Outcome::Failed(IoFailure::Device),
+                },
+            );
         }
         let Transfer { mut places, .. } = transfer;
         places.clear();
@@ -465,9 +466,9 @@ impl Live {
     }
 
     /// What was read is compared with the hashes that came with the action.
-    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place]) {
+    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place], failed: &PageBits) {
         self.pages_done(id, |world, out| {
-            world.stage_intact(&pages, places, out);
+            world.stage_intact(&pages, places, failed, out);
             drop(pages);
         });
     }

@@ -48,6 +48,7 @@ pub fn with_faults(
         write_error: faults.write,
         short_read: faults.short,
         short_write: faults.short,
+        bad_page: faults.page,
         bit_flip: faults.flip,
         torn_write: faults.torn,
         no_space: faults.full,

@@ -20,6 +20,8 @@ pub struct Counts {
     pub pages: u64,
     /// Requests that ended with an error, counted at their completion.
     pub failed: u64,
+    /// Pages of those that were not transferred.
+    pub failed_pages: u64,
     /// Requests by size: bucket `i` counts those of `2^i..2^(i+1)` pages.
     pub histogram: [u64; HISTOGRAM_BUCKETS],
 }
@@ -83,11 +85,12 @@ impl<S: Store> Store for Counting<S> {
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
         let first = out.len();
         let count = self.store.poll(out);
-        for error in out[first..]
-            .iter()
-            .filter_map(|completion| completion.result.err())
-        {
-            self.of(error.direction).failed += 1;
+        for completion in &out[first..] {
+            if let Err(error) = completion.result {
+                let counts = self.of(error.direction);
+                counts.failed += 1;
+                counts.failed_pages += u64::from(completion.failed.count());
+            }
         }
         count
     }

@@ -14,11 +14,10 @@ pub struct StoreError {
     pub direction: Direction,
     /// The slots of the request.
     pub slots: SlotRange,
-    /// Bytes transferred before the failure, whole pages from the first slot on. The rest of the
-    /// slots (page-out) or frames (page-in) has unspecified content: a direct read past the end of a
-    /// file, for one, fills frames with zeroes that it then does not report.
+    /// Bytes transferred, in whole pages: [`crate::Completion::failed`] says which pages they are not. Those have unspecified content:
+    /// a direct read past the end of a file, for one, fills frames with zeroes that it then does not report.
     pub bytes_done: u64,
-    /// Why.
+    /// Why the first page failed that did.
     pub cause: Cause,
 }
 
@@ -97,7 +96,7 @@ impl fmt::Display for StoreError {
         let (done, cause, remedy) = (self.bytes_done, self.cause, self.remedy());
         write!(
             f,
-            "{verb} slots {start}..{end} failed after {done} of {bytes} bytes: {cause}; {remedy}"
+            "{verb} slots {start}..{end} failed but for {done} of {bytes} bytes: {cause}; {remedy}"
         )
     }
 }
@@ -120,7 +119,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(
-            text.contains("page-out to slots 5..21 failed after 8192 of 65536 bytes"),
+            text.contains("page-out to slots 5..21 failed but for 8192 of 65536 bytes"),
             "{text}"
         );
         assert!(

@@ -8,8 +8,8 @@
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
 //! allocation after construction, except in [`Reopen::reopen_after_fork`]: a store runs inside
-//! threads that the C library does not know. A page-in that could not be read whole is an error;
-//! bytes are never made up.
+//! threads that the C library does not know. A page of a page-in that could not be read
+//! whole is told as failed; bytes are never made up.
 #![deny(unsafe_code)]
 
 mod backend;
@@ -26,6 +26,7 @@ mod growth;
 mod index_ring;
 mod inside;
 mod memory;
+mod page_bits;
 mod pool;
 mod raw;
 mod reopen;
@@ -49,6 +50,7 @@ pub use filesystem::Filesystem;
 pub use frame::{Frame, FrameArea, IoVec};
 pub use growth::{Grow, ReserveCause, ReserveError};
 pub use memory::{CopyAt, MemoryStore};
+pub use page_bits::PageBits;
 pub use pool::{PoolStore, Spawner, StdSpawner, TransferFn, WORKERS_DEFAULT};
 pub use reopen::{Descriptors, Reopen};
 pub use swapfile::{Allocation, SwapFile, SwapFileError, Warning};
@@ -86,13 +88,28 @@ pub struct Request<'a> {
     pub frames: &'a [Frame],
 }
 
-/// The end of one request.
+/// The end of one request, and how each of its pages fared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The token of the request.
     pub token: Token,
-    /// Every page transferred, or what went wrong.
+    /// Every page transferred, or what went wrong first.
     pub result: Result<(), StoreError>,
+    /// The pages that were not transferred, by their place in the request: none if and only if `result` is `Ok`. What their slots
+    /// (page-out) or frames (page-in) hold is not specified; the other pages are good.
+    pub failed: PageBits,
+}
+
+impl Completion {
+    /// All pages were transferred.
+    #[must_use]
+    pub const fn whole(token: Token) -> Self {
+        Self {
+            token,
+            result: Ok(()),
+            failed: PageBits::NONE,
+        }
+    }
 }
 
 /// Why a request was not taken.

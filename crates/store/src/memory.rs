@@ -7,7 +7,7 @@ use outpage_core::units::{PAGE_BYTES, SlotRange};
 use crate::flight::{Flight, Step};
 use crate::{
     Allocation, BackendError, Completion, Config, Descriptors, Direction, Grow, Reopen, Request,
-    ReserveCause, ReserveError, Store, StoreError, SubmitError, check_request,
+    ReserveCause, ReserveError, Store, SubmitError, check_request,
 };
 
 /// When the bytes are copied. Completions come with the next `poll` either way.
@@ -35,8 +35,8 @@ pub struct MemoryStore {
 
 struct Op {
     flight: Flight,
-    /// `None` until the bytes are copied.
-    result: Option<Result<(), StoreError>>,
+    /// Whether the bytes are.
+    copied: bool,
 }
 
 impl MemoryStore {
@@ -49,7 +49,7 @@ impl MemoryStore {
         let config = config.check();
         let op = || Op {
             flight: Flight::new(config.request_pages_max),
-            result: None,
+            copied: false,
         };
         Self {
             slots: vec![0; capacity_slots as usize * PAGE_BYTES],
@@ -62,7 +62,8 @@ impl MemoryStore {
     }
 
     /// Copies operation `index` as far as there are slots.
-    fn copy(&mut self, index: usize) -> Result<(), StoreError> {
+    fn copy(&mut self, index: usize) {
+        self.ops[index].copied = true;
         let flight = &mut self.ops[index].flight;
         loop {
             let piece = flight.iovecs()[0];
@@ -79,8 +80,8 @@ impl MemoryStore {
                     self.end = self.end.max(start + bytes);
                 }
             }
-            if let Step::Done(result) = flight.advance(Ok(bytes)) {
-                return result;
+            if flight.advance(Ok(bytes)) == Step::Done {
+                return;
             }
         }
     }
@@ -96,9 +97,12 @@ impl Store for MemoryStore {
         if self.active == self.ops.len() {
             return Err(SubmitError::Full);
         }
-        self.ops[self.active].flight.start(request);
-        let result = (self.copy_at == CopyAt::Submit).then(|| self.copy(self.active));
-        self.ops[self.active].result = result;
+        let op = &mut self.ops[self.active];
+        op.flight.start(request);
+        op.copied = false;
+        if self.copy_at == CopyAt::Submit {
+            self.copy(self.active);
+        }
         self.active += 1;
         Ok(())
     }
@@ -106,11 +110,10 @@ impl Store for MemoryStore {
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
         let count = self.active.min(out.capacity() - out.len());
         for index in 0..count {
-            let result = self.ops[index].result.unwrap_or_else(|| self.copy(index));
-            out.push(Completion {
-                token: self.ops[index].flight.token,
-                result,
-            });
+            if !self.ops[index].copied {
+                self.copy(index);
+            }
+            out.push(self.ops[index].flight.completion());
         }
         self.ops[..self.active].rotate_left(count);
         self.active -= count;

@@ -20,7 +20,7 @@ use crate::flight::{Flight, Step};
 use crate::index_ring::{ToMany, ToOne};
 use crate::{
     Allocation, Backend, BackendError, Completion, Config, Descriptors, Direction, Grow, IoVec,
-    Reopen, Request, ReserveError, Store, StoreError, SubmitError, SwapFile, check_request, raw,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, raw,
 };
 
 /// Workers unless told otherwise. Each is one transfer at a time; at four, 4 KiB reads are well past
@@ -73,7 +73,7 @@ pub struct PoolStore {
 }
 
 struct Shared {
-    ops: Box<[UnsafeCell<Op>]>,
+    ops: Box<[UnsafeCell<Flight>]>,
     queue: ToMany,
     done: ToOne,
     /// Changes when work was queued or the store is dropped; idle workers sleep on it.
@@ -83,11 +83,6 @@ struct Shared {
     fd: RawFd,
     event: RawFd,
     transfer: TransferFn,
-}
-
-struct Op {
-    flight: Flight,
-    result: Result<(), StoreError>,
 }
 
 // SAFETY: an operation is accessed by whoever holds its index alone; the rings hand indices over with
@@ -180,8 +175,8 @@ impl Store for PoolStore {
         );
         let index = self.free.pop().ok_or(SubmitError::Full)?;
         // SAFETY: an index from `free` is nobody else's.
-        let op = unsafe { &mut *self.shared.ops[index as usize].get() };
-        op.flight.start(request);
+        let flight = unsafe { &mut *self.shared.ops[index as usize].get() };
+        flight.start(request);
         self.shared.queue.push(index);
         self.shared.bell.fetch_add(1, Ordering::Release);
         raw::futex_wake(&self.shared.bell, 1);
@@ -199,11 +194,8 @@ impl Store for PoolStore {
                 break;
             };
             // SAFETY: an index from `done` is the owner's.
-            let op = unsafe { &*self.shared.ops[index as usize].get() };
-            out.push(Completion {
-                token: op.flight.token,
-                result: op.result,
-            });
+            let flight = unsafe { &*self.shared.ops[index as usize].get() };
+            out.push(flight.completion());
             self.free.push(index);
             self.signals_owed += 1;
         }
@@ -298,10 +290,7 @@ impl Drop for PoolStore {
 impl Shared {
     fn new(file: &SwapFile, event: &OwnedFd, config: Config, transfer: TransferFn) -> Self {
         let depth = usize::from(config.depth);
-        let op = || Op {
-            flight: Flight::new(config.request_pages_max),
-            result: Ok(()),
-        };
+        let op = || Flight::new(config.request_pages_max);
         Self {
             ops: (0..depth).map(|_| UnsafeCell::new(op())).collect(),
             queue: ToMany::new(depth),
@@ -321,8 +310,8 @@ impl Shared {
             let bell = self.bell.load(Ordering::Acquire);
             if let Some(index) = self.queue.pop() {
                 // SAFETY: an index from the queue belongs to the worker that took it.
-                let op = unsafe { &mut *self.ops[index as usize].get() };
-                op.result = self.carry_out(&mut op.flight);
+                let flight = unsafe { &mut *self.ops[index as usize].get() };
+                self.carry_out(flight);
                 self.done.push(index);
                 raw::eventfd_add(self.event);
             } else if self.stop.load(Ordering::Acquire) {
@@ -333,12 +322,12 @@ impl Shared {
         }
     }
 
-    fn carry_out(&self, flight: &mut Flight) -> Result<(), StoreError> {
+    fn carry_out(&self, flight: &mut Flight) {
         loop {
             let (offset, iovecs) = (flight.offset(), flight.iovecs());
             let moved = (self.transfer)(self.fd, flight.direction, offset, iovecs);
-            if let Step::Done(result) = flight.advance(moved) {
-                return result;
+            if flight.advance(moved) == Step::Done {
+                return;
             }
         }
     }

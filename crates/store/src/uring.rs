@@ -121,8 +121,7 @@ impl UringStore {
             self.pushed += 1;
             self.hand_over();
         } else {
-            let cause = Cause::Errno(self.broken.unwrap_or(libc::EBADF));
-            self.end(index, Err(self.ops[usize::from(index)].flight.error(cause)));
+            self.fail(index, self.broken.unwrap_or(libc::EBADF));
         }
     }
 
@@ -152,18 +151,22 @@ impl UringStore {
         for index in 0..self.config.depth {
             let op = &self.ops[usize::from(index)];
             if op.active && op.sequence >= self.taken {
-                self.end(index, Err(op.flight.error(Cause::Errno(errno))));
+                self.fail(index, errno);
             }
         }
     }
 
-    fn end(&mut self, index: u16, result: Result<(), crate::StoreError>) {
+    /// What is left of an operation fails.
+    fn fail(&mut self, index: u16, errno: i32) {
+        let flight = &mut self.ops[usize::from(index)].flight;
+        flight.give_up(Cause::Errno(errno));
+        self.end(index);
+    }
+
+    fn end(&mut self, index: u16) {
         let op = &mut self.ops[usize::from(index)];
         op.active = false;
-        self.done.push_back(Completion {
-            token: op.flight.token,
-            result,
-        });
+        self.done.push_back(op.flight.completion());
         self.free.push(index);
     }
 
@@ -182,7 +185,7 @@ impl UringStore {
             };
             match self.ops[usize::from(index)].flight.advance(moved) {
                 Step::Again => self.push(index),
-                Step::Done(result) => self.end(index, result),
+                Step::Done => self.end(index),
             }
         }
     }
@@ -470,13 +473,7 @@ mod tests {
             while store.poll(&mut out) == 0 {
                 raw::yield_now();
             }
-            assert_eq!(
-                out,
-                [Completion {
-                    token: Token(7),
-                    result: Ok(())
-                }]
-            );
+            assert_eq!(out, [Completion::whole(Token(7))]);
         }
         let mut bytes = [0; PAGE_BYTES];
         piece.copy_to(&mut bytes);

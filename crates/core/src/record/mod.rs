@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (6, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (7, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,9 +36,9 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 5 lacked which settings of read-ahead were set, and kept
-/// numbers for those of all policies.
-pub const VERSION: u16 = 6;
+/// The version that is written, and the only one that is read: version 6 knew of no page that could not be
+/// read while its neighbours could.
+pub const VERSION: u16 = 7;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -196,6 +196,7 @@ mod page_outcome {
     pub const GONE: u8 = 6;
     pub const DAMAGED: u8 = 7;
     pub const UNHASHED: u8 = 8;
+    pub const UNREAD: u8 = 9;
 }
 
 /// Writes a trace: appends whole entries to the bytes that it is given.
@@ -408,6 +409,7 @@ fn put_page_outcome(out: &mut Vec<u8>, outcome: PageOutcome) {
         PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
         PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
         PageOutcome::Refused(Refusal::Damaged) => (page_outcome::DAMAGED, None),
+        PageOutcome::Refused(Refusal::Unread) => (page_outcome::UNREAD, None),
         PageOutcome::Unhashed => (page_outcome::UNHASHED, None),
     };
     out.push(tag);

@@ -250,6 +250,7 @@ impl<'a> Reader<'a> {
             page_outcome::PRESENT => PageOutcome::Refused(Refusal::Present),
             page_outcome::GONE => PageOutcome::Refused(Refusal::Gone),
             page_outcome::DAMAGED => PageOutcome::Refused(Refusal::Damaged),
+            page_outcome::UNREAD => PageOutcome::Refused(Refusal::Unread),
             page_outcome::UNHASHED => PageOutcome::Unhashed,
             _ => return Err(Why::Corrupt),
         })
@@ -448,7 +449,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [4, 5, VERSION + 1] {
+        for other in [5, 6, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

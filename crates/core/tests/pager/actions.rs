@@ -349,7 +349,9 @@ impl Body {
     fn answer_read(&mut self, op: &Op, slots: SlotRange) {
         self.buffers -= slots.slots as usize;
         let failures = self.plan.read_failures;
-        let bad = slots.iter().any(|slot| self.bad(slot.0));
+        // A store may tell which pages it could not read, or only that it failed.
+        let whole = self.random.happens(500);
+        let bad = whole && slots.iter().any(|slot| self.bad(slot.0));
         let may_fail = |body: &mut Self| {
             let spent = |page: &PageNo| body.pages[page].read_failures >= READ_FAILURES_MAX;
             !op.pages.iter().any(spent) && body.random.happens(failures)
@@ -362,12 +364,18 @@ impl Body {
         }
         let mut outcomes = Vec::new();
         for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes(&op.action)) {
+            if self.bad(slot.0) {
+                self.truth(page).read_failures += 1;
+                outcomes.push(PageOutcome::Refused(Refusal::Unread));
+                continue;
+            }
             let content = self.store.content(slot);
             let spent = self.truth(page).read_failures >= READ_FAILURES_MAX;
             if !spent && self.random.happens(failures) {
                 self.truth(page).read_failures += 1;
                 assert_ne!(hash, hash_of(Content::MAX));
-                outcomes.push(PageOutcome::Refused(Refusal::Damaged));
+                let why = [Refusal::Damaged, Refusal::Unread][self.random.below(2)];
+                outcomes.push(PageOutcome::Refused(why));
                 continue;
             }
             assert_eq!(
