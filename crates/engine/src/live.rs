@@ -332,8 +332,14 @@ impl Live {
             Action::PageIn {
                 id, slots, pages, ..
             } => self.submit(id, slots, pages, Direction::PageIn),
-            Action::PageOut { id, slots, pages } => {
+            Action::PageOut {
+                id, slots, pages, ..
+            } => {
                 self.submit(id, slots, pages, Direction::PageOut);
+            }
+            Action::Dead { id, slots, .. } => {
+                self.store.forget(slots);
+                self.done(id, Outcome::Done);
             }
             Action::Wake { waiter, page } => self.wake(waiter, page),
             Action::Grow { slots } => self.grow(slots),

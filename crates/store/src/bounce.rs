@@ -231,6 +231,8 @@ impl<S: Store> Store for Bounced<S> {
 
     of_the_store_inside!(sizes);
 
+    of_the_store_inside!(forgetting);
+
     /// And the memory that was given: the buffer from when there is one, the area always.
     fn ram_bytes(&self) -> u64 {
         let rooms = [

@@ -103,6 +103,8 @@ impl<S: Store> Store for Counting<S> {
 
     of_the_store_inside!(sizes);
 
+    of_the_store_inside!(forgetting);
+
     of_the_store_inside!(ram);
 }
 

@@ -150,6 +150,8 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
 
     of_the_store_inside!(sizes);
 
+    of_the_store_inside!(forgetting);
+
     of_the_store_inside!(ram);
 }
 

@@ -28,6 +28,8 @@ pub enum Cause {
     Errno(i32),
     /// A page-in met the end of the store: these slots were never paged out to.
     EndOfStore,
+    /// A page-in met slots that hold nothing: they were never paged out to, or forgotten since.
+    Empty,
     /// The device kept taking fewer bytes than a page.
     NoProgress,
 }
@@ -38,7 +40,7 @@ impl StoreError {
     pub const fn errno(&self) -> Option<i32> {
         match self.cause {
             Cause::Errno(errno) => Some(errno),
-            Cause::EndOfStore | Cause::NoProgress => None,
+            Cause::EndOfStore | Cause::Empty | Cause::NoProgress => None,
         }
     }
 
@@ -79,6 +81,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Errno(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+            Self::Empty => f.write_str("nothing is in the slots"),
             Self::EndOfStore => f.write_str("end of the swap file"),
             Self::NoProgress => f.write_str("the device takes no whole page"),
         }

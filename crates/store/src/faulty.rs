@@ -357,6 +357,8 @@ impl<S: Store> Store for Faulty<S> {
 
     of_the_store_inside!(sizes);
 
+    of_the_store_inside!(forgetting);
+
     of_the_store_inside!(ram);
 }
 

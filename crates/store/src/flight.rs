@@ -158,14 +158,22 @@ impl Flight {
             self.span = tried / 2;
             return Step::Again;
         }
+        if self.give_up_page(cause) == Step::Done {
+            return Step::Done;
+        }
+        self.part();
+        self.span = 1;
+        Step::Again
+    }
+
+    /// The next page cannot be transferred.
+    pub(crate) fn give_up_page(&mut self, cause: Cause) -> Step {
         self.cause.get_or_insert(cause);
         self.failed.insert(self.passed);
         self.skip(1);
         if self.passed == self.slots.slots {
             return Step::Done;
         }
-        self.part();
-        self.span = 1;
         Step::Again
     }
 

@@ -1,7 +1,7 @@
 //! What a wrapper leaves to the store inside.
 
 /// Methods of [`Store`](crate::Store) that hand on to `self.store`: those that tell its sizes, those that wait for it,
-/// or what it has of RAM.
+/// the one that forgets slots, or what it has of RAM.
 macro_rules! of_the_store_inside {
     (sizes) => {
         fn depth(&self) -> usize {
@@ -14,6 +14,11 @@ macro_rules! of_the_store_inside {
 
         fn capacity_slots(&self) -> u32 {
             self.store.capacity_slots()
+        }
+    };
+    (forgetting) => {
+        fn forget(&mut self, slots: outpage_core::units::SlotRange) {
+            self.store.forget(slots);
         }
     };
     (ram) => {

@@ -187,6 +187,14 @@ pub trait Store {
     /// many were appended.
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize;
 
+    /// Nobody reads `slots` any more unless they are written again, and no request in flight names them: the store may let go of what
+    /// is in them, and a page-in of one may fail. Neither blocks nor allocates. [`UringStore`] and [`PoolStore`] keep the room in
+    /// their file, which was reserved so that a page-out finds it.
+    ///
+    /// # Panics
+    /// When the slots reach past [`Store::capacity_slots`].
+    fn forget(&mut self, slots: SlotRange);
+
     /// Blocks until `poll` has something, nothing is in flight, or `timeout_ns` nanoseconds have
     /// passed; returns whether `poll` has something. May return early.
     fn wait(&mut self, timeout_ns: u64) -> bool;
@@ -224,6 +232,9 @@ impl<S: Store + ?Sized> Store for Box<S> {
     }
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
         (**self).poll(out)
+    }
+    fn forget(&mut self, slots: SlotRange) {
+        (**self).forget(slots);
     }
     fn wait(&mut self, timeout_ns: u64) -> bool {
         (**self).wait(timeout_ns)
@@ -263,6 +274,11 @@ fn check_request(request: &Request<'_>, pages_max: u32, capacity_slots: u32) {
         request.frames.len(),
         slots.slots
     );
+    check_slots(slots, capacity_slots);
+}
+
+/// Asserts that there are such slots.
+fn check_slots(slots: SlotRange, capacity_slots: u32) {
     assert!(
         u64::from(slots.start.0) + u64::from(slots.slots) <= u64::from(capacity_slots),
         "slots {}..+{} reach past the capacity of {capacity_slots}",

@@ -5,9 +5,10 @@ use std::os::fd::RawFd;
 use outpage_core::units::{PAGE_BYTES, SlotRange};
 
 use crate::flight::{Flight, Step};
+use crate::raw::Memory;
 use crate::{
-    Allocation, BackendError, Completion, Config, Descriptors, Direction, Grow, Reopen, Request,
-    ReserveCause, ReserveError, Store, SubmitError, check_request,
+    Allocation, BackendError, Cause, Completion, Config, Descriptors, Direction, Grow, Reopen,
+    Request, ReserveCause, ReserveError, Store, SubmitError, check_request, check_slots,
 };
 
 /// When the bytes are copied. Completions come with the next `poll` either way.
@@ -21,10 +22,15 @@ pub enum CopyAt {
     Poll,
 }
 
-/// Slots in memory. As with a file, slots past the highest one paged out to cannot be paged in from.
+/// Slots in memory, which takes RAM for those that hold a page. What was never paged out to, or forgotten since, cannot be paged in from:
+/// [`Cause::EndOfStore`] past the highest slot ever paged out to, as with a file, and [`Cause::Empty`] below.
 pub struct MemoryStore {
-    slots: Vec<u8>,
-    /// Bytes up to the end of the highest slot paged out to.
+    slots: Memory,
+    /// The slots that hold a page, a bit each, and how many they are.
+    held: Vec<u64>,
+    pages: u64,
+    capacity_slots: u32,
+    /// The end of the highest slot paged out to.
     end: usize,
     copy_at: CopyAt,
     config: Config,
@@ -43,7 +49,7 @@ impl MemoryStore {
     /// A store of `capacity_slots` slots.
     ///
     /// # Panics
-    /// When `config` is out of range.
+    /// When `config` is out of range, or there is no room in the address space.
     #[must_use]
     pub fn new(capacity_slots: u32, copy_at: CopyAt, config: Config) -> Self {
         let config = config.check();
@@ -52,7 +58,11 @@ impl MemoryStore {
             copied: false,
         };
         Self {
-            slots: vec![0; capacity_slots as usize * PAGE_BYTES],
+            slots: Memory::new((capacity_slots as usize).max(1) * PAGE_BYTES)
+                .expect("room in the address space"),
+            held: vec![0; (capacity_slots as usize).div_ceil(64)],
+            pages: 0,
+            capacity_slots,
             end: 0,
             copy_at,
             config,
@@ -61,26 +71,32 @@ impl MemoryStore {
         }
     }
 
-    /// Copies operation `index` as far as there are slots.
+    /// Copies operation `index`, page by page, as far as there is something in the slots.
     fn copy(&mut self, index: usize) {
         self.ops[index].copied = true;
-        let flight = &mut self.ops[index].flight;
         loop {
-            let piece = flight.iovecs()[0];
+            let flight = &mut self.ops[index].flight;
+            let frame = flight.iovecs()[0].prefix(PAGE_BYTES);
             let start = flight.offset() as usize;
-            let bytes = match flight.direction {
-                Direction::PageOut => piece.len(),
-                Direction::PageIn => piece.len().min(self.end.saturating_sub(start)),
-            };
-            let slots = &mut self.slots[start..start + bytes];
-            match flight.direction {
-                Direction::PageIn => piece.prefix(bytes).fill(slots),
+            let bytes = start..start + PAGE_BYTES;
+            let slot = start / PAGE_BYTES;
+            let (word, bit) = (&mut self.held[slot / 64], 1 << (slot % 64));
+            let step = match flight.direction {
                 Direction::PageOut => {
-                    piece.copy_to(slots);
-                    self.end = self.end.max(start + bytes);
+                    frame.copy_to(&mut self.slots[bytes]);
+                    self.pages += u64::from(*word & bit == 0);
+                    *word |= bit;
+                    self.end = self.end.max(slot + 1);
+                    flight.advance(Ok(PAGE_BYTES))
                 }
-            }
-            if flight.advance(Ok(bytes)) == Step::Done {
+                Direction::PageIn if *word & bit != 0 => {
+                    frame.fill(&self.slots[bytes]);
+                    flight.advance(Ok(PAGE_BYTES))
+                }
+                Direction::PageIn if slot < self.end => flight.give_up_page(Cause::Empty),
+                Direction::PageIn => flight.give_up(Cause::EndOfStore),
+            };
+            if step == Step::Done {
                 return;
             }
         }
@@ -120,6 +136,19 @@ impl Store for MemoryStore {
         count
     }
 
+    fn forget(&mut self, slots: SlotRange) {
+        check_slots(slots, self.capacity_slots);
+        for slot in slots.iter() {
+            let (word, bit) = (&mut self.held[slot.0 as usize / 64], 1 << (slot.0 % 64));
+            self.pages -= u64::from(*word & bit != 0);
+            *word &= !bit;
+        }
+        let bytes = slots.start.byte_offset() as usize..slots.end().byte_offset() as usize;
+        if !bytes.is_empty() {
+            self.slots.give_back(bytes);
+        }
+    }
+
     fn wait(&mut self, _timeout_ns: u64) -> bool {
         self.active > 0
     }
@@ -141,11 +170,11 @@ impl Store for MemoryStore {
     }
 
     fn capacity_slots(&self) -> u32 {
-        (self.slots.len() / PAGE_BYTES) as u32
+        self.capacity_slots
     }
 
     fn ram_bytes(&self) -> u64 {
-        self.slots.len() as u64
+        self.pages * PAGE_BYTES as u64
     }
 }
 
@@ -171,5 +200,66 @@ impl Reopen for MemoryStore {
     fn reopen_after_fork(&mut self, _descriptors: Descriptors) -> Result<(), BackendError> {
         self.active = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Frame, Token};
+
+    /// RAM below the store's memory, by the kernel's word.
+    fn resident(store: &MemoryStore) -> usize {
+        let (mut pages, bytes) = (vec![0_u8; store.capacity_slots as usize], store.slots.len());
+        let base = store.slots.as_ptr();
+        // SAFETY: a byte for each page of the mapping.
+        #[allow(unsafe_code)]
+        let told = unsafe { libc::mincore(base.cast_mut().cast(), bytes, pages.as_mut_ptr()) };
+        assert_eq!(told, 0);
+        pages.iter().filter(|&page| page & 1 == 1).count() * PAGE_BYTES
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_ram_and_is_never_zeroes() {
+        let config = Config {
+            depth: 2,
+            request_pages_max: 16,
+        };
+        let mut store = MemoryStore::new(64, CopyAt::Submit, config);
+        assert_eq!((store.ram_bytes(), resident(&store)), (0, 0));
+        let memory = vec![[0_u64; PAGE_BYTES / 8]; 17].leak();
+        let start = memory.as_mut_ptr().expose_provenance();
+        let start = start.next_multiple_of(PAGE_BYTES);
+        // SAFETY: leaked, and used by nobody else.
+        #[allow(unsafe_code)]
+        let frames: Vec<_> = (0..16)
+            .map(|n| unsafe { Frame::new(start + n * PAGE_BYTES) })
+            .collect();
+        let carry_out = |store: &mut MemoryStore, direction| {
+            let request = Request {
+                token: Token(1),
+                direction,
+                slots: SlotRange::new(outpage_core::units::SlotNo(8), 16),
+                frames: &frames,
+            };
+            store.submit(&request).unwrap();
+            let mut out = Vec::with_capacity(1);
+            assert_eq!(store.poll(&mut out), 1);
+            out[0]
+        };
+        carry_out(&mut store, Direction::PageOut);
+        assert_eq!(
+            (store.ram_bytes(), resident(&store)),
+            (16 * 4096, 16 * 4096)
+        );
+        store.forget(SlotRange::new(outpage_core::units::SlotNo(10), 5));
+        store.forget(SlotRange::new(outpage_core::units::SlotNo(10), 4));
+        assert_eq!(
+            (store.ram_bytes(), resident(&store)),
+            (11 * 4096, 11 * 4096)
+        );
+        let read = carry_out(&mut store, Direction::PageIn);
+        assert_eq!(read.result.unwrap_err().cause, Cause::Empty);
+        assert_eq!(read.failed.iter().collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
     }
 }

@@ -20,7 +20,7 @@ use crate::flight::{Flight, Step};
 use crate::index_ring::{ToMany, ToOne};
 use crate::{
     Allocation, Backend, BackendError, Completion, Config, Descriptors, Direction, Grow, IoVec,
-    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, raw,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
 };
 
 /// Workers unless told otherwise. Each is one transfer at a time; at four, 4 KiB reads are well past
@@ -200,6 +200,10 @@ impl Store for PoolStore {
             self.signals_owed += 1;
         }
         out.len() - before
+    }
+
+    fn forget(&mut self, slots: SlotRange) {
+        check_slots(slots, self.capacity_slots());
     }
 
     fn wait(&mut self, timeout_ns: u64) -> bool {

@@ -21,7 +21,7 @@ use outpage_core::units::SlotRange;
 use crate::flight::{Flight, Step};
 use crate::{
     Allocation, Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Grow,
-    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, raw,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
 };
 
 /// `IORING_ENTER_GETEVENTS` (`linux/io_uring.h`): bring what has ended into the ring.
@@ -221,6 +221,10 @@ impl Store for UringStore {
         let count = self.done.len().min(out.capacity() - out.len());
         out.extend(self.done.drain(..count));
         count
+    }
+
+    fn forget(&mut self, slots: SlotRange) {
+        check_slots(slots, self.capacity_slots());
     }
 
     fn wait(&mut self, timeout_ns: u64) -> bool {

@@ -290,21 +290,63 @@ fn the_capacity_is_that_of_its_making(store: Box<dyn Store>) {
     assert_eq!(store.capacity_slots(), 256);
 }
 
+fn forgotten_slots_cost_no_others_and_can_be_written_again(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    (0..32).for_each(|n| pages.set(n, &page(n.into())));
+    carry_out(&mut store, Direction::PageOut, 100, &pages.frames(0..32)).unwrap();
+    let before = store.ram_bytes();
+    // In the midst, at both ends, nothing at all, and what was never written.
+    for (start, count) in [(104, 9), (100, 1), (131, 1), (110, 0), (0, 20), (255, 1)] {
+        store.forget(slots(start, count));
+    }
+    assert!(store.ram_bytes() <= before);
+    let dead = |slot: u32| [100, 131].contains(&slot) || (104..113).contains(&slot);
+    let read = |store: &mut Box<dyn Store>| {
+        (32..64).for_each(|n| pages.set(n, &page(9999)));
+        let frames = pages.frames(32..64);
+        store
+            .submit(&request(1, Direction::PageIn, 100, &frames))
+            .unwrap();
+        collect(store, 1)[0]
+    };
+    let ended = read(&mut store);
+    assert!(ended.failed.iter().all(|n| dead(100 + n)), "{ended:?}");
+    let good = |n: u32| pages.get(32 + n) == page(n.into());
+    assert!((0..32).all(|n| dead(100 + n) || good(n)));
+    // A page that is said to be there is what it was: never zeroes.
+    assert!((0..32).all(|n| ended.failed.contains(n) || good(n)));
+    carry_out(&mut store, Direction::PageOut, 104, &pages.frames(4..13)).unwrap();
+    for slot in [100, 131] {
+        carry_out(
+            &mut store,
+            Direction::PageOut,
+            slot,
+            &pages.frames([slot - 100]),
+        )
+        .unwrap();
+    }
+    assert_eq!(read(&mut store).result, Ok(()));
+    assert!((0..32).all(good));
+    let past = std::panic::AssertUnwindSafe(|| store.forget(slots(250, 7)));
+    assert!(std::panic::catch_unwind(past).is_err(), "past the capacity");
+}
+
 /// One step of the model test.
 #[derive(Clone, Debug)]
 struct Op {
-    direction: Direction,
+    /// `None`: the slots are forgotten.
+    direction: Option<Direction>,
     start: u32,
     count: u32,
     seed: u64,
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    (any::<bool>(), 0..60_u32, 1..24_u32, any::<u64>()).prop_map(|(out, start, count, seed)| {
-        let direction = if out {
-            Direction::PageOut
-        } else {
-            Direction::PageIn
+    (0..7, 0..60_u32, 1..24_u32, any::<u64>()).prop_map(|(what, start, count, seed)| {
+        let direction = match what {
+            0..3 => Some(Direction::PageOut),
+            3..6 => Some(Direction::PageIn),
+            _ => None,
         };
         Op {
             direction,
@@ -328,7 +370,7 @@ impl Model {
     fn step(&mut self, op: Op) {
         let overlaps = |other: &Op| {
             let apart = op.start + op.count <= other.start || other.start + other.count <= op.start;
-            !apart && (op.direction == Direction::PageOut || other.direction == Direction::PageOut)
+            !apart && [op.direction, other.direction] != [Some(Direction::PageIn); 2]
         };
         let many = self.in_flight.len() == self.store.depth();
         if many
@@ -337,6 +379,11 @@ impl Model {
         {
             self.drain();
         }
+        let Some(direction) = op.direction else {
+            self.store.forget(slots(op.start, op.count));
+            self.slots[op.start as usize..][..op.count as usize].fill(None);
+            return;
+        };
         let mut frames = Vec::new();
         for n in 0..op.count {
             let pick = op.seed.wrapping_mul(n as u64 * 2 + 3) % self.free.len() as u64;
@@ -344,40 +391,36 @@ impl Model {
         }
         for (n, &frame) in frames.iter().enumerate() {
             self.pages.set(frame, &page(op.seed ^ n as u64));
-            if op.direction == Direction::PageOut {
+            if direction == Direction::PageOut {
                 self.slots[op.start as usize + n] = Some(op.seed ^ n as u64);
             }
         }
         let addresses = self.pages.frames(frames.iter().copied());
         let token = self.in_flight.len() as u64;
         self.store
-            .submit(&request(token, op.direction, op.start, &addresses))
+            .submit(&request(token, direction, op.start, &addresses))
             .unwrap();
         self.in_flight.push((op, frames));
     }
 
+    /// What was written is there, page by page; what was not may fail.
     fn drain(&mut self) {
-        let end = self
-            .slots
-            .iter()
-            .rposition(Option::is_some)
-            .map_or(0, |last| last + 1);
         for completion in collect(&mut self.store, self.in_flight.len()) {
             let (op, frames) = &self.in_flight[completion.token.0 as usize];
-            if op.direction == Direction::PageOut {
+            assert_eq!(completion.result.is_err(), !completion.failed.is_empty());
+            if op.direction == Some(Direction::PageOut) {
                 assert_eq!(completion.result, Ok(()));
                 continue;
             }
-            // The end may have been elsewhere when the request was carried out.
-            match completion.result {
-                Ok(()) => assert!(op.start as usize + frames.len() <= end),
-                Err(error) => assert_eq!(error.cause, Cause::EndOfStore),
+            if let Err(error) = completion.result {
+                let good = op.count - completion.failed.count();
+                assert!(matches!(error.cause, Cause::EndOfStore | Cause::Empty));
+                assert_eq!(error.bytes_done, u64::from(good) * PAGE_BYTES as u64);
             }
-            if completion.result.is_ok() {
-                for (n, &frame) in frames.iter().enumerate() {
-                    if let Some(seed) = self.slots[op.start as usize + n] {
-                        assert!(self.pages.get(frame) == page(seed), "{op:?}, page {n}");
-                    }
+            for (n, &frame) in (0..).zip(frames) {
+                if let Some(seed) = self.slots[(op.start + n) as usize] {
+                    assert!(!completion.failed.contains(n), "{op:?}, page {n}");
+                    assert!(self.pages.get(frame) == page(seed), "{op:?}, page {n}");
                 }
             }
         }
@@ -422,6 +465,7 @@ macro_rules! conformance {
                 the_wake_descriptor_wakes_and_falls_silent
                 a_request_for_the_wrong_number_of_frames_is_a_bug
                 the_capacity_is_that_of_its_making
+                forgotten_slots_cost_no_others_and_can_be_written_again
             );
 
             #[test]

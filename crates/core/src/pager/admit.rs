@@ -71,7 +71,7 @@ impl Pager {
                 pages.len() == op.count() && pages.iter().all(read)
             }
             (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,
-            (Kind::Release | Kind::Poison, Outcome::Done) => true,
+            (Kind::Release | Kind::Dead | Kind::Poison, Outcome::Done) => true,
             _ => false,
         }
     }

@@ -285,6 +285,12 @@ impl<'a> Reader<'a> {
                 id,
                 slots: self.slots()?,
                 pages: self.pages(true)?,
+                after: self.after()?,
+            },
+            tag::DEAD => Action::Dead {
+                id,
+                slots: self.slots()?,
+                after: self.after()?,
             },
             tag::RELEASE => Action::Release {
                 id,
@@ -449,7 +455,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [5, 6, VERSION + 1] {
+        for other in [6, 7, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));
