@@ -7,6 +7,7 @@ mod common;
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use common::stores::*;
 use common::*;
 use outpage_store::*;
 
@@ -121,47 +122,15 @@ fn old_numbers_belong_to_others(mut store: Box<dyn SwapStore>) {
     wait();
 }
 
-fn stores() -> Vec<(&'static str, Box<dyn SwapStore>)> {
-    let pool = |depth| {
-        let config = Config { depth, ..CONFIG };
-        PoolStore::new(swap_file(256), config, 3, Box::new(StdSpawner)).unwrap()
-    };
-    let uring = || UringStore::new(swap_file(256), CONFIG).unwrap();
-    let rates = FaultRates::default();
-    vec![
-        ("uring", Box::new(uring())),
-        ("pool", Box::new(pool(8))),
-        (
-            "memory",
-            Box::new(MemoryStore::new(256, CopyAt::Poll, CONFIG)),
-        ),
-        (
-            "delayed uring",
-            Box::new(Delayed::new(uring(), Delay::Polls(2), || 0)),
-        ),
-        (
-            "bounced uring",
-            Box::new(Bounced::new(uring(), Pages::provider(64))),
-        ),
-        ("encrypted uring", Box::new(encrypted(uring(), 64, 64))),
-        (
-            "encrypted faulty pool without a buffer",
-            Box::new(encrypted(Faulty::new(pool(16), 1, rates), 0, 64)),
-        ),
-        (
-            "counting faulty pool",
-            Box::new(Counting::new(Faulty::new(pool(16), 1, rates))),
-        ),
-    ]
-}
+each_store!(swap_stores);
 
 fn main() {
-    for (name, store) in stores() {
-        both_go_on(store);
+    for (name, make) in swap_stores() {
+        both_go_on(make(256, CONFIG));
         println!("test both_go_on ({name}) ... ok");
     }
-    for (name, store) in stores() {
-        old_numbers_belong_to_others(store);
+    for (name, make) in swap_stores() {
+        old_numbers_belong_to_others(make(256, CONFIG));
         println!("test old_numbers_belong_to_others ({name}) ... ok");
     }
 }
