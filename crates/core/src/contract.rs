@@ -102,10 +102,11 @@ pub enum Outcome<'a> {
     /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], and of [`Action::PageIn`] where contents are compared: one outcome
     /// a page, in order.
     Pages(&'a [PageOutcome]),
-    /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Poison`]: all of it is done. Of
+    /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Dead`], [`Action::Poison`]: all of it is done. Of
     /// [`Action::PageIn`]: all pages are read and intact.
     Done,
-    /// Of [`Action::PageIn`] or [`Action::PageOut`]: the store failed.
+    /// Of [`Action::PageOut`]: the store failed; what is in the slots now is not known. Of [`Action::PageIn`]: as if each page were
+    /// answered by [`Refusal::Unread`].
     Failed(IoFailure),
 }
 
@@ -140,6 +141,8 @@ pub enum Refusal {
     Gone,
     /// Page-in: what was read has another hash than it must have.
     Damaged,
+    /// Page-in: the store could not read it.
+    Unread,
 }
 
 /// Why a transfer failed.
@@ -184,7 +187,7 @@ pub enum Action {
         absent_below: u8,
     },
     /// Read `slots` into free frames, and compare each page with its hash. What is intact is staged, the frames of the
-    /// rest are free again.
+    /// rest are free again: one page that cannot be read does not cost its neighbours.
     PageIn {
         /// To answer with.
         id: ActionId,
@@ -203,6 +206,8 @@ pub enum Action {
         slots: SlotRange,
         /// Which, in the order of the slots, with their hashes.
         pages: PageList,
+        /// The last [`Action::Dead`], if it is not answered yet: its slots may be these.
+        after: Option<ActionId>,
     },
     /// Free the frames of staged pages.
     Release {
@@ -211,6 +216,17 @@ pub enum Action {
         /// Which.
         pages: PageList,
         /// The release before this one, if it is not answered yet.
+        after: Option<ActionId>,
+    },
+    /// What is in `slots` is not read any more, by this process or one forked from it, unless it is written again: a store may let go
+    /// of it. Told a few times a second, in runs as long as can be had, among which slots may be that were told before or never
+    /// written. Nobody waits for it.
+    Dead {
+        /// To answer with.
+        id: ActionId,
+        /// Which. Others may be dead, too.
+        slots: SlotRange,
+        /// The one before this, if it is not answered yet.
         after: Option<ActionId>,
     },
     /// Whoever touches the page is to get a signal: its content is lost.
@@ -251,6 +267,7 @@ impl Action {
             | Self::PageIn { id, .. }
             | Self::PageOut { id, .. }
             | Self::Release { id, .. }
+            | Self::Dead { id, .. }
             | Self::Poison { id, .. } => Some(id),
             Self::Wake { .. } | Self::Grow { .. } | Self::Exhausted { .. } => None,
         }
@@ -262,6 +279,8 @@ impl Action {
         match *self {
             Self::ZeroFill { after, .. }
             | Self::PageIn { after, .. }
+            | Self::PageOut { after, .. }
+            | Self::Dead { after, .. }
             | Self::Release { after, .. } => after,
             _ => None,
         }

@@ -1,11 +1,14 @@
 //! The slots of one pager: allocation, and what forks keep alive.
 
+mod untold;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::page::Pages;
 use crate::slots::Slots;
 use crate::units::{SlotNo, SlotRange};
+use untold::Untold;
 
 /// Slots, by who may write them.
 pub struct SlotPool {
@@ -17,6 +20,8 @@ pub struct SlotPool {
     own: Vec<SlotRange>,
     kept: Bits,
     deferred: Vec<SlotNo>,
+    /// Where slots were given back since they were last told dead.
+    untold: Untold,
     used: usize,
     /// Whether there should be more slots, and whether slots came or went since that was asked.
     low: bool,
@@ -34,6 +39,7 @@ impl SlotPool {
             own: Vec::new(),
             kept: Bits::default(),
             deferred: Vec::new(),
+            untold: Untold::default(),
             used: 0,
             low: false,
             changed: true,
@@ -44,6 +50,7 @@ impl SlotPool {
     pub fn add(&mut self, range: SlotRange) {
         self.changed = true;
         self.free.add(range);
+        self.untold.reach(range.end());
         let at = self.own.partition_point(|own| own.start < range.start);
         self.own.insert(at, range);
         self.own.dedup_by(|next, own| {
@@ -108,6 +115,18 @@ impl SlotPool {
         self.changed = true;
     }
 
+    /// Slots can be allocated again: nobody of the family reads them.
+    fn give_back(&mut self, slots: SlotRange) {
+        self.free.free(slots);
+        self.untold.add(slots);
+    }
+
+    /// The next run of slots that nobody reads and that may be written, near slots that were given back since the last time. What a
+    /// child may read is not among them, nor what is the parent's. See [`Untold::next`].
+    pub fn next_dead(&mut self, look: &mut usize) -> Option<SlotRange> {
+        self.untold.next(look, &*self.free)
+    }
+
     /// The content in `slot` is not wanted any more.
     pub fn release(&mut self, slot: SlotNo) {
         self.used -= 1;
@@ -118,7 +137,7 @@ impl SlotPool {
         if self.kept.get(slot) {
             self.deferred.push(slot);
         } else {
-            self.free.free(SlotRange::new(slot, 1));
+            self.give_back(SlotRange::new(slot, 1));
         }
     }
 
@@ -133,7 +152,7 @@ impl SlotPool {
         if own && !kept {
             self.used -= range.slots as usize;
             self.changed = true;
-            self.free.free(range);
+            self.give_back(range);
         } else {
             range.iter().for_each(|slot| self.release(slot));
         }
@@ -162,7 +181,7 @@ impl SlotPool {
         self.changed = true;
         self.kept = Bits::default();
         for slot in core::mem::take(&mut self.deferred) {
-            self.free.free(SlotRange::new(slot, 1));
+            self.give_back(SlotRange::new(slot, 1));
         }
     }
 
@@ -173,6 +192,7 @@ impl SlotPool {
         self.own.clear();
         self.kept = Bits::default();
         self.deferred.clear();
+        self.untold = Untold::default();
     }
 
     /// Bytes of heap that were written to.
@@ -181,6 +201,7 @@ impl SlotPool {
         self.free.heap_bytes()
             + self.own.capacity() * size_of::<SlotRange>()
             + self.kept.words.len() * 8
+            + self.untold.heap_bytes()
             + self.deferred.capacity() * size_of::<SlotNo>()
     }
 }
@@ -194,8 +215,11 @@ struct Bits {
 impl Bits {
     /// Makes room for slots below `end`.
     fn reach(&mut self, end: usize) {
-        if self.words.len() * 64 < end {
-            self.words.resize(end.div_ceil(64), 0);
+        let words = end.div_ceil(64);
+        if self.words.len() < words {
+            // A store grows by many slots at a time: room for more would be wasted.
+            self.words.reserve_exact(words - self.words.len());
+            self.words.resize(words, 0);
         }
     }
 
@@ -207,5 +231,14 @@ impl Bits {
 
     fn set(&mut self, slot: SlotNo) {
         self.words[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
+    }
+
+    /// Takes a slot out; returns whether it was there.
+    fn take(&mut self, slot: SlotNo) -> bool {
+        let was = self.get(slot);
+        if was {
+            self.words[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        }
+        was
     }
 }

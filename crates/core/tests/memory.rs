@@ -101,6 +101,7 @@ impl Machine {
                     id: op,
                     slots,
                     pages,
+                    ..
                 } => {
                     for (page, slot) in pages.iter().zip(slots.iter()) {
                         self.in_slots[slot.0 as usize] = self.versions[page.index() as usize];
@@ -118,7 +119,9 @@ impl Machine {
                     // A demanded page is written anew once it is mapped.
                     (id, outcome) = (op, Outcome::Done);
                 }
-                Action::Release { id: op, .. } | Action::Poison { id: op, .. } => {
+                Action::Release { id: op, .. }
+                | Action::Dead { id: op, .. }
+                | Action::Poison { id: op, .. } => {
                     (id, outcome) = (op, Outcome::Done);
                 }
                 Action::Grow { .. } => {

@@ -34,12 +34,18 @@ impl Live {
         }
     }
 
+    /// Frames that the pager may not use: those set apart for copies and transfers, and what a store keeps in RAM beyond them.
+    pub(crate) fn set_aside(&self) -> usize {
+        let store = self.store.ram_bytes().div_ceil(PAGE_BYTES as u64);
+        self.pool.max(store as usize)
+    }
+
     /// The pager may use what is held. A process that got less than can work uses the least that
     /// can: what that exceeds is counted as overhead.
     pub(crate) fn apply_share(&mut self) {
         let held = self.session.held_pages() as usize;
         let frames = held
-            .saturating_sub(self.pool)
+            .saturating_sub(self.set_aside())
             .max(FRAMES_MIN)
             .min(self.frames_max);
         if frames != self.pager.limits().frames {
@@ -91,14 +97,16 @@ impl Live {
                 self.session.reap();
             }
         } else if held > target {
-            let keep = target.max((used + self.pool) as u64).max(FRAMES_MIN as u64);
+            let keep = target
+                .max((used + self.set_aside()) as u64)
+                .max(FRAMES_MIN as u64);
             if keep < held {
                 self.session.release(held - keep);
             }
         }
         let goal = (self.session.held_pages().min(target)) as usize;
         let frames = goal
-            .saturating_sub(self.pool)
+            .saturating_sub(self.set_aside())
             .max(FRAMES_MIN)
             .min(self.frames_max);
         if frames != self.pager.limits().frames {

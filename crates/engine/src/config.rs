@@ -195,6 +195,8 @@ store_faults! {
     write: u16,
     /// Transfers cut short.
     short: u16,
+    /// Reads of which one page fails (`EIO`).
+    page: u16,
     /// Reads with one bit wrong.
     flip: u16,
     /// Writes that say they succeeded and did not, in part.
@@ -210,7 +212,7 @@ impl std::str::FromStr for StoreFaults {
         let mut faults = Self::default();
         for part in text.split(',').filter(|p| !p.is_empty()) {
             part.split_once('=').and_then(|(key, value)| faults.set(key, value)).ok_or_else(|| {
-                format!("'{part}' is none of seed=N, read=N, write=N, short=N, flip=N, torn=N, full=N")
+                format!("'{part}' is none of seed=N, read=N, write=N, short=N, page=N, flip=N, torn=N, full=N")
             })?;
         }
         Ok(faults)

@@ -6,7 +6,9 @@ use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
-use outpage_store::{Completion, Direction, Frame, Request, Store, SubmitError, Token};
+use outpage_store::{
+    Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
+};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
@@ -17,7 +19,7 @@ use crate::call::Calls;
 use crate::frames::Place;
 use crate::placement::Placement;
 use crate::regions::Region;
-use crate::session::{EXTENT_BYTES, EXTENT_SLOTS, Session};
+use crate::session::{EXTENT_SLOTS, Session};
 use crate::threads::Kept;
 use crate::ticket::Needed;
 use crate::together::Together;
@@ -66,7 +68,7 @@ pub struct Live {
     /// The program's memory.
     pub world: World,
     /// Where paged-out bytes live.
-    pub store: Box<dyn Store + Send>,
+    pub store: Box<dyn SwapStore + Send>,
     /// The budget shared with the other processes of the tree.
     pub session: Session,
     /// What the program's threads ask for.
@@ -116,12 +118,17 @@ pub struct Live {
     pub(crate) pool: usize,
 }
 
+/// The slots of an extent.
+const fn slots_of(extent: u32) -> SlotRange {
+    SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS)
+}
+
 impl Live {
     /// With nothing managed yet.
     pub fn new(
         pager: Brain,
         world: World,
-        store: Box<dyn Store + Send>,
+        store: Box<dyn SwapStore + Send>,
         session: Session,
         calls: Arc<Calls>,
         frames_max: usize,
@@ -325,8 +332,14 @@ impl Live {
             Action::PageIn {
                 id, slots, pages, ..
             } => self.submit(id, slots, pages, Direction::PageIn),
-            Action::PageOut { id, slots, pages } => {
+            Action::PageOut {
+                id, slots, pages, ..
+            } => {
                 self.submit(id, slots, pages, Direction::PageOut);
+            }
+            Action::Dead { id, slots, .. } => {
+                self.store.forget(slots);
+                self.done(id, Outcome::Done);
             }
             Action::Wake { waiter, page } => self.wake(waiter, page),
             Action::Grow { slots } => self.grow(slots),
@@ -434,25 +447,24 @@ impl Live {
         let mut transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
         // Dropped before the pager hears of it, which can use the list again then.
         let pages = std::mem::take(&mut transfer.pages);
-        if let Err(error) = &completion.result {
-            let why = if error.is_no_space() {
-                IoFailure::NoSpace
-            } else {
-                IoFailure::Device
-            };
-            self.world.end_write(&transfer.places);
-            drop(pages);
-            self.done(id, Outcome::Failed(why));
-        } else if transfer.reading {
-            if transfer.places.len() == 1 && self.world.waiting.len() == 1 {
+        if transfer.reading {
+            let alone = transfer.places.len() == 1 && self.world.waiting.len() == 1;
+            if alone && completion.result.is_ok() {
                 let now = clock::now();
                 self.placement.read(Nanos(now.0 - transfer.since.0), now);
             }
-            self.read_done(id, pages, &transfer.places);
+            self.read_done(id, pages, &transfer.places, &completion.failed);
         } else {
             self.world.end_write(&transfer.places);
             drop(pages);
-            self.done(id, Outcome::Done);
+            self.done(
+                id,
+                match completion.result {
+                    Ok(()) => Outcome::Done,
+                    Err(error) if error.is_no_space() => Outcome::Failed(IoFailure::NoSpace),
+                    Err(_) => Outcome::Failed(IoFailure::Device),
+                },
+            );
         }
         let Transfer { mut places, .. } = transfer;
         places.clear();
@@ -460,9 +472,9 @@ impl Live {
     }
 
     /// What was read is compared with the hashes that came with the action.
-    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place]) {
+    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place], failed: &PageBits) {
         self.pages_done(id, |world, out| {
-            world.stage_intact(&pages, places, out);
+            world.stage_intact(&pages, places, failed, out);
             drop(pages);
         });
     }
@@ -476,11 +488,7 @@ impl Live {
                 self.session.lease_extent()
             });
             let reserved = leased.filter(|&extent| {
-                let offset = u64::from(extent) * EXTENT_BYTES;
-                let ok = self
-                    .store
-                    .swap_file()
-                    .is_none_or(|f| f.preallocate(offset..offset + EXTENT_BYTES).is_ok());
+                let ok = self.store.reserve(slots_of(extent)).is_ok();
                 if !ok {
                     self.session.release_extent(extent);
                 }
@@ -491,8 +499,8 @@ impl Live {
                 return;
             };
             self.leased.push(extent);
-            let range = SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS);
-            self.pager.handle(clock::now(), Event::Grown(range));
+            let grown = Event::Grown(slots_of(extent));
+            self.pager.handle(clock::now(), grown);
         }
     }
 

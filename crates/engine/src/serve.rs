@@ -256,8 +256,8 @@ impl Live {
     }
 
     /// Pages that may be locked: half of what transfers leave.
-    pub(crate) const fn lockable(&self) -> usize {
-        self.frames_max.saturating_sub(self.pool) / LOCKED_SHARE
+    pub(crate) fn lockable(&self) -> usize {
+        self.frames_max.saturating_sub(self.set_aside()) / LOCKED_SHARE
     }
 
     /// Bytes locked by `mlock`.

@@ -12,8 +12,8 @@ use outpage_core::pager::Pager;
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead};
 use outpage_store::{
-    Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, Store,
-    SwapFile, SwapFileError,
+    Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, SwapFile,
+    SwapFileError, SwapStore,
 };
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
@@ -412,7 +412,7 @@ fn open_store(
     file: SwapFile,
     cipher: Option<&'static Cipher>,
     mechanism: Mechanism,
-) -> Result<Box<dyn Store + Send>, StartError> {
+) -> Result<Box<dyn SwapStore + Send>, StartError> {
     let choice = match engine.config.store {
         StoreKind::Auto => Choice::Auto,
         StoreKind::Uring => Choice::Only(Backend::Uring),

@@ -4,8 +4,6 @@
 //! those meanwhile (`close_range(2)`), and open files of the program's under their numbers: to such a file nothing may be
 //! written, and it is not ours to close. So each copy is known by its file.
 
-use std::os::fd::AsRawFd;
-
 use outpage_sys::fd::{self, Fd, Identity};
 use outpage_sys::proc;
 use outpage_sys::process::{self, Tid};
@@ -44,7 +42,7 @@ impl Needed {
     pub(crate) fn of(live: &Live) -> Self {
         Self {
             session: Own::of(live.session.descriptor()),
-            swap: live.store.swap_file().and_then(|f| Own::of(f.as_raw_fd())),
+            swap: live.store.carried_fd().and_then(Own::of),
             device: live.device.as_ref().and_then(|d| Own::of(d.number())),
             proc: proc::directory().and_then(Own::of),
         }

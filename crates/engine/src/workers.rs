@@ -2,7 +2,7 @@
 
 use std::io;
 
-use outpage_store::{FaultRates, Faulty, Spawner, Store};
+use outpage_store::{FaultRates, Faulty, Spawner, SwapStore};
 use outpage_sys::thread::{self, Options};
 
 use crate::config::StoreFaults;
@@ -39,12 +39,16 @@ impl Spawner for Workers {
 }
 
 /// `store`, failing as often as `faults` says.
-pub fn with_faults(store: Box<dyn Store + Send>, faults: StoreFaults) -> Box<dyn Store + Send> {
+pub fn with_faults(
+    store: Box<dyn SwapStore + Send>,
+    faults: StoreFaults,
+) -> Box<dyn SwapStore + Send> {
     let rates = FaultRates {
         read_error: faults.read,
         write_error: faults.write,
         short_read: faults.short,
         short_write: faults.short,
+        bad_page: faults.page,
         bit_flip: faults.flip,
         torn_write: faults.torn,
         no_space: faults.full,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::{
-    Config, PoolStore, Spawner, Store, SwapFile, UringStore, WORKERS_DEFAULT, pool, uring,
+    Config, PoolStore, Spawner, SwapFile, SwapStore, UringStore, WORKERS_DEFAULT, pool, uring,
 };
 
 /// A way to do I/O on a swap file.
@@ -64,7 +64,7 @@ pub fn open(
     choice: Choice,
     config: Config,
     spawner: Box<dyn Spawner + Send>,
-) -> Result<Box<dyn Store + Send>, BackendError> {
+) -> Result<Box<dyn SwapStore + Send>, BackendError> {
     let pool = match choice {
         Choice::Only(backend) => backend == Backend::Pool,
         Choice::Auto => uring::probe().is_err(),

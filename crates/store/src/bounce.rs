@@ -11,14 +11,14 @@
 //! the contiguous memory, or in its frame.
 
 use crate::encrypted::Encryption;
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::room::{Lease, Room};
 use crate::slab::Slab;
 use crate::{
-    BackendError, Completion, Descriptors, Direction, Frame, FrameArea, Request, Store,
-    SubmitError, Token, check_request,
+    BackendError, Completion, Descriptors, Direction, Frame, FrameArea, PageBits, Reopen, Request,
+    Store, SubmitError, Token, check_request,
 };
-use outpage_core::units::SlotNo;
+use outpage_core::units::{PAGE_BYTES, SlotNo};
 
 /// Smaller requests go straight to their frames, for their pieces are few.
 const PAGES_MIN: u32 = 8;
@@ -147,11 +147,17 @@ impl<S: Store> Bounced<S> {
         }
     }
 
-    /// A request is over: if it is a page-in and `whole`, its frames are filled.
-    fn land(&mut self, index: u64, whole: bool) -> Token {
+    /// A request is over: if it is a page-in, its frames are filled, but for those of pages that `failed`.
+    fn land(&mut self, index: u64, failed: &PageBits) -> Token {
         let Flight { token, first, way } = self.flights.remove(index);
-        let targets = self.targets[index as usize].iter().filter(|_| whole);
-        for (at, (&frame, slot)) in targets.zip(first.0..).enumerate() {
+        let targets = self.targets[index as usize]
+            .iter()
+            .zip(first.0..)
+            .enumerate();
+        for (at, (&frame, slot)) in targets {
+            if failed.contains(at as u32) {
+                continue;
+            }
             let piece = self.piece(way, at).unwrap_or(frame);
             match &self.encrypted {
                 Some(encrypted) => encrypted.how.cipher.open(piece, frame, SlotNo(slot)),
@@ -202,7 +208,8 @@ impl<S: Store> Store for Bounced<S> {
         };
         let result = self.store.submit(&inner);
         if result.is_err() {
-            self.land(index, false);
+            self.targets[index as usize].clear();
+            self.land(index, &PageBits::NONE);
         }
         result
     }
@@ -211,7 +218,7 @@ impl<S: Store> Store for Bounced<S> {
         let before = out.len();
         let count = self.store.poll(out);
         for completion in &mut out[before..] {
-            completion.token = self.land(completion.token.0, completion.result.is_ok());
+            completion.token = self.land(completion.token.0, &completion.failed);
         }
         count
     }
@@ -223,6 +230,24 @@ impl<S: Store> Store for Bounced<S> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(forgetting);
+
+    /// And the memory that was given: the buffer from when there is one, the area always.
+    fn ram_bytes(&self) -> u64 {
+        let rooms = [
+            self.buffer.as_ref(),
+            self.encrypted.as_ref().map(|e| &e.area),
+        ];
+        let frames: u32 = rooms.into_iter().flatten().map(Room::frames).sum();
+        self.store.ram_bytes() + u64::from(frames) * PAGE_BYTES as u64
+    }
+}
+
+grows_inside!(Bounced);
+
+impl<S: Reopen> Reopen for Bounced<S> {
+    carried_inside!();
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();
@@ -236,7 +261,7 @@ impl<S: Store> Store for Bounced<S> {
 
 #[cfg(test)]
 mod tests {
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::SlotRange;
 
     use super::*;
     use crate::{Config, CopyAt, MemoryStore};

@@ -2,9 +2,9 @@
 
 use outpage_core::units::PAGE_BYTES;
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::{
-    BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Request, Store,
+    BackendError, Completion, Descriptors, Direction, REQUEST_PAGES_LIMIT, Reopen, Request, Store,
     SubmitError,
 };
 
@@ -20,6 +20,8 @@ pub struct Counts {
     pub pages: u64,
     /// Requests that ended with an error, counted at their completion.
     pub failed: u64,
+    /// Pages of those that were not transferred.
+    pub failed_pages: u64,
     /// Requests by size: bucket `i` counts those of `2^i..2^(i+1)` pages.
     pub histogram: [u64; HISTOGRAM_BUCKETS],
 }
@@ -83,11 +85,12 @@ impl<S: Store> Store for Counting<S> {
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
         let first = out.len();
         let count = self.store.poll(out);
-        for error in out[first..]
-            .iter()
-            .filter_map(|completion| completion.result.err())
-        {
-            self.of(error.direction).failed += 1;
+        for completion in &out[first..] {
+            if let Err(error) = completion.result {
+                let counts = self.of(error.direction);
+                counts.failed += 1;
+                counts.failed_pages += u64::from(completion.failed.count());
+            }
         }
         count
     }
@@ -99,6 +102,16 @@ impl<S: Store> Store for Counting<S> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(forgetting);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Counting);
+
+impl<S: Reopen> Reopen for Counting<S> {
+    carried_inside!();
 
     /// The totals go on from the parent's.
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {

@@ -2,11 +2,9 @@
 
 use std::os::fd::RawFd;
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::slab::Slab;
-use crate::{
-    BackendError, Completion, Descriptors, Request, Store, StoreError, SubmitError, Token,
-};
+use crate::{BackendError, Completion, Descriptors, Reopen, Request, Store, SubmitError, Token};
 
 /// A source of time; tests bring one that they set.
 pub trait Clock {
@@ -47,7 +45,7 @@ struct Flight {
     /// In polls or nanoseconds, as the delay.
     due: u64,
     /// Once the store inside is done.
-    result: Option<Result<(), StoreError>>,
+    ended: Option<Completion>,
 }
 
 impl<S: Store, C: Clock> Delayed<S, C> {
@@ -80,7 +78,7 @@ impl<S: Store, C: Clock> Delayed<S, C> {
     fn collect(&mut self) {
         self.store.poll(&mut self.scratch);
         for completion in self.scratch.drain(..) {
-            self.flights.get_mut(completion.token.0).result = Some(completion.result);
+            self.flights.get_mut(completion.token.0).ended = Some(completion);
         }
     }
 
@@ -88,7 +86,7 @@ impl<S: Store, C: Clock> Delayed<S, C> {
         let now = self.now();
         self.flights
             .iter_mut()
-            .any(|flight| flight.due <= now && flight.result.is_some())
+            .any(|flight| flight.due <= now && flight.ended.is_some())
     }
 }
 
@@ -102,7 +100,7 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
         let index = self.flights.insert(Flight {
             token: request.token,
             due,
-            result: None,
+            ended: None,
         });
         let inner = Request {
             token: Token(index),
@@ -120,14 +118,14 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
         self.collect();
         let (now, before) = (self.now(), out.len());
         while out.len() < out.capacity() {
-            let due = |flight: &Flight| flight.due <= now && flight.result.is_some();
+            let due = |flight: &Flight| flight.due <= now && flight.ended.is_some();
             let Some(flight) = self.flights.take_first(due) else {
                 break;
             };
-            let result = flight.result.expect("checked by `due`");
+            let ended = flight.ended.expect("checked by `due`");
             out.push(Completion {
                 token: flight.token,
-                result,
+                ..ended
             });
         }
         out.len() - before
@@ -135,11 +133,7 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
 
     fn wait(&mut self, timeout_ns: u64) -> bool {
         self.collect();
-        if self
-            .flights
-            .iter_mut()
-            .all(|flight| flight.result.is_none())
-        {
+        if self.flights.iter_mut().all(|flight| flight.ended.is_none()) {
             self.store.wait(timeout_ns);
             self.collect();
         }
@@ -155,6 +149,16 @@ impl<S: Store, C: Clock> Store for Delayed<S, C> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(forgetting);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Delayed, C);
+
+impl<S: Reopen, C> Reopen for Delayed<S, C> {
+    carried_inside!();
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

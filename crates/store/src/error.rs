@@ -14,11 +14,10 @@ pub struct StoreError {
     pub direction: Direction,
     /// The slots of the request.
     pub slots: SlotRange,
-    /// Bytes transferred before the failure, whole pages from the first slot on. The rest of the
-    /// slots (page-out) or frames (page-in) has unspecified content: a direct read past the end of a
-    /// file, for one, fills frames with zeroes that it then does not report.
+    /// Bytes transferred, in whole pages: [`crate::Completion::failed`] says which pages they are not. Those have unspecified content:
+    /// a direct read past the end of a file, for one, fills frames with zeroes that it then does not report.
     pub bytes_done: u64,
-    /// Why.
+    /// Why the first page failed that did.
     pub cause: Cause,
 }
 
@@ -29,6 +28,8 @@ pub enum Cause {
     Errno(i32),
     /// A page-in met the end of the store: these slots were never paged out to.
     EndOfStore,
+    /// A page-in met slots that hold nothing: they were never paged out to, or forgotten since.
+    Empty,
     /// The device kept taking fewer bytes than a page.
     NoProgress,
 }
@@ -39,7 +40,7 @@ impl StoreError {
     pub const fn errno(&self) -> Option<i32> {
         match self.cause {
             Cause::Errno(errno) => Some(errno),
-            Cause::EndOfStore | Cause::NoProgress => None,
+            Cause::EndOfStore | Cause::Empty | Cause::NoProgress => None,
         }
     }
 
@@ -80,6 +81,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Errno(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+            Self::Empty => f.write_str("nothing is in the slots"),
             Self::EndOfStore => f.write_str("end of the swap file"),
             Self::NoProgress => f.write_str("the device takes no whole page"),
         }
@@ -97,7 +99,7 @@ impl fmt::Display for StoreError {
         let (done, cause, remedy) = (self.bytes_done, self.cause, self.remedy());
         write!(
             f,
-            "{verb} slots {start}..{end} failed after {done} of {bytes} bytes: {cause}; {remedy}"
+            "{verb} slots {start}..{end} failed but for {done} of {bytes} bytes: {cause}; {remedy}"
         )
     }
 }
@@ -120,7 +122,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(
-            text.contains("page-out to slots 5..21 failed after 8192 of 65536 bytes"),
+            text.contains("page-out to slots 5..21 failed but for 8192 of 65536 bytes"),
             "{text}"
         );
         assert!(

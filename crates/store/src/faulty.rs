@@ -2,7 +2,7 @@
 //!
 //! **Fault model.** Reported faults: a page-in or page-out that fails with EIO before the first byte,
 //! a page-out that fails with ENOSPC before the first byte, a transfer that fails with EIO after some
-//! whole pages. Silent faults: a page-out that reports success but leaves the old bytes in the last
+//! whole pages, a page-in of which one page fails with EIO and its frame is scribbled on. Silent faults: a page-out that reports success but leaves the old bytes in the last
 //! slots (torn), a page-in with one wrong bit. Nothing is lost in other slots or frames, and
 //! completions are neither lost nor doubled.
 
@@ -11,15 +11,18 @@ use std::os::fd::RawFd;
 
 use outpage_core::units::{PAGE_BYTES, SlotRange};
 
-use crate::inside::of_the_store_inside;
+use crate::inside::{carried_inside, grows_inside, of_the_store_inside};
 use crate::slab::Slab;
 use crate::{
-    BackendError, Cause, Completion, Descriptors, Direction, Frame, Request, Store, StoreError,
-    SubmitError, Token,
+    BackendError, Cause, Completion, Descriptors, Direction, Frame, PageBits, Reopen, Request,
+    Store, StoreError, SubmitError, Token,
 };
 
 /// Bits in a page.
 const PAGE_BITS: usize = PAGE_BYTES * 8;
+
+/// What the frame of a bad page has in it, which nobody may take for its content.
+static SCRIBBLE: [u8; PAGE_BYTES] = [0xbd; PAGE_BYTES];
 
 /// How often each fault strikes, in requests of its direction out of 1000.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +37,8 @@ pub struct FaultRates {
     pub short_read: u16,
     /// A page-out fails with EIO after part of its pages, possibly none.
     pub short_write: u16,
+    /// One page of a page-in fails with EIO.
+    pub bad_page: u16,
     /// A page-out succeeds but part of its pages, at least the last, keep their old bytes.
     pub torn_write: u16,
     /// A page-in succeeds but one bit is wrong.
@@ -53,6 +58,8 @@ pub struct InjectedFaults {
     pub short_reads: u64,
     /// See [`FaultRates::short_write`].
     pub short_writes: u64,
+    /// See [`FaultRates::bad_page`].
+    pub bad_pages: u64,
     /// See [`FaultRates::torn_write`].
     pub torn_writes: u64,
     /// See [`FaultRates::bit_flip`].
@@ -78,10 +85,21 @@ struct Flight {
     token: Token,
     direction: Direction,
     slots: SlotRange,
-    /// Reported once the part that was passed on has ended well.
-    failure: Option<StoreError>,
-    /// The frame and the bit of it to get wrong.
-    flip: Option<(Frame, usize)>,
+    /// The pages that were passed on, from the first on.
+    passed: u32,
+    harm: Harm,
+}
+
+/// What is done to a request that the store inside carried out.
+#[derive(Clone, Copy)]
+enum Harm {
+    None,
+    /// It is said to have failed with this error after the pages that were passed on.
+    Fails(i32),
+    /// This bit of the frame is wrong.
+    Flips(Frame, usize),
+    /// The page, with this frame, is said to be bad.
+    Bad(u32, Frame),
 }
 
 /// The faults, by the number that keeps their dice apart.
@@ -94,6 +112,7 @@ enum Fault {
     Flip,
     /// Not a fault: where within the request one strikes.
     Place,
+    BadPage,
 }
 
 /// What becomes of a request.
@@ -103,6 +122,7 @@ enum Plan {
     Short { pages: u32 },
     Torn { pages: u32 },
     Flip { bit: usize },
+    BadPage { page: u32 },
 }
 
 impl<S: Store> Faulty<S> {
@@ -171,6 +191,8 @@ impl<S: Store> Faulty<S> {
             Plan::Flip {
                 bit: (place % (u64::from(pages) * PAGE_BITS as u64)) as usize,
             }
+        } else if !out && self.strikes(Fault::BadPage, rates.bad_page) {
+            Plan::BadPage { page: part }
         } else {
             Plan::Pass
         }
@@ -187,30 +209,25 @@ impl<S: Store> Faulty<S> {
             (Plan::Short { .. }, Direction::PageOut) => &mut injected.short_writes,
             (Plan::Torn { .. }, _) => &mut injected.torn_writes,
             (Plan::Flip { .. }, _) => &mut injected.bit_flips,
+            (Plan::BadPage { .. }, _) => &mut injected.bad_pages,
         };
         *counter += 1;
     }
 
     /// Passes the first `pages` pages on.
-    fn pass(
-        &mut self,
-        request: &Request<'_>,
-        pages: u32,
-        failure: Option<StoreError>,
-        flip: Option<(Frame, usize)>,
-    ) -> Result<(), SubmitError> {
+    fn pass(&mut self, request: &Request<'_>, passed: u32, harm: Harm) -> Result<(), SubmitError> {
         let (token, direction, slots) = (request.token, request.direction, request.slots);
         let index = self.flights.insert(Flight {
             token,
             direction,
             slots,
-            failure,
-            flip,
+            passed,
+            harm,
         });
         let part = Request {
             token: Token(index),
-            slots: SlotRange::new(slots.start, pages),
-            frames: &request.frames[..pages as usize],
+            slots: SlotRange::new(slots.start, passed),
+            frames: &request.frames[..passed as usize],
             ..*request
         };
         let result = self.store.submit(&part);
@@ -222,24 +239,53 @@ impl<S: Store> Faulty<S> {
 
     /// What the caller gets for a completion of the store.
     fn end(&mut self, completion: Completion) -> Completion {
-        let flight = self.flights.remove(completion.token.0);
-        let result = match (completion.result, flight.failure) {
-            // Also for a part of the request, the error names the whole of it.
-            (Err(error), _) => Err(StoreError {
-                slots: flight.slots,
-                ..error
-            }),
-            (Ok(()), Some(failure)) => Err(failure),
-            (Ok(()), None) => Ok(()),
+        let Flight {
+            token,
+            direction,
+            slots,
+            passed,
+            harm,
+        } = self.flights.remove(completion.token.0);
+        let (mut failed, mut cause) = (completion.failed, completion.result.err().map(|e| e.cause));
+        let harm = if cause.is_some() { Harm::None } else { harm };
+        match harm {
+            Harm::None => {}
+            Harm::Fails(errno) => cause = Some(Cause::Errno(errno)),
+            Harm::Flips(frame, bit) => frame.as_iovec().flip(bit),
+            Harm::Bad(page, frame) => {
+                frame.as_iovec().fill(&SCRIBBLE);
+                failed.insert(page);
+                cause = Some(Cause::Errno(libc::EIO));
+            }
+        }
+        let Some(cause) = cause else {
+            return Completion::whole(token);
         };
-        if let (Ok(()), Some((frame, bit))) = (result, flight.flip) {
-            debug_assert_eq!(flight.direction, Direction::PageIn);
-            frame.as_iovec().flip(bit);
-        }
-        Completion {
-            token: flight.token,
-            result,
-        }
+        // Also for a part of the request, the error names the whole of it.
+        failed.merge(&PageBits::of(passed..slots.slots));
+        ended(token, direction, slots, failed, cause)
+    }
+}
+
+/// The end of a request of which some pages failed.
+fn ended(
+    token: Token,
+    direction: Direction,
+    slots: SlotRange,
+    failed: PageBits,
+    cause: Cause,
+) -> Completion {
+    let good = slots.slots - failed.count();
+    let error = StoreError {
+        direction,
+        slots,
+        bytes_done: u64::from(good) * PAGE_BYTES as u64,
+        cause,
+    };
+    Completion {
+        token,
+        result: Err(error),
+        failed,
     }
 }
 
@@ -250,30 +296,30 @@ impl<S: Store> Store for Faulty<S> {
             return Err(SubmitError::Full);
         }
         let (direction, slots) = (request.direction, request.slots);
-        let error = |errno, pages: u32| StoreError {
-            direction,
-            slots,
-            bytes_done: u64::from(pages) * PAGE_BYTES as u64,
-            cause: Cause::Errno(errno),
-        };
         let plan = self.plan(request);
-        let (pages, failure, flip) = match plan {
-            Plan::Pass => (slots.slots, None, None),
-            Plan::Fail(errno) => (0, Some(error(errno, 0)), None),
-            Plan::Short { pages } => (pages, Some(error(libc::EIO, pages)), None),
-            Plan::Torn { pages } => (pages, None, None),
+        let (passed, harm) = match plan {
+            Plan::Pass => (slots.slots, Harm::None),
+            Plan::Fail(errno) => (0, Harm::Fails(errno)),
+            Plan::Short { pages } => (pages, Harm::Fails(libc::EIO)),
+            Plan::Torn { pages } => (pages, Harm::None),
             Plan::Flip { bit } => {
                 let frame = request.frames[bit / PAGE_BITS];
-                (slots.slots, None, Some((frame, bit % PAGE_BITS)))
+                (slots.slots, Harm::Flips(frame, bit % PAGE_BITS))
+            }
+            Plan::BadPage { page } => {
+                let frame = request.frames[page as usize];
+                (slots.slots, Harm::Bad(page, frame))
             }
         };
-        if pages > 0 {
-            self.pass(request, pages, failure, flip)?;
+        if passed > 0 {
+            self.pass(request, passed, harm)?;
         } else {
-            let result = failure.map_or(Ok(()), Err);
-            self.done.push_back(Completion {
-                token: request.token,
-                result,
+            self.done.push_back(match harm {
+                Harm::Fails(errno) => {
+                    let (failed, cause) = (PageBits::of(0..slots.slots), Cause::Errno(errno));
+                    ended(request.token, direction, slots, failed, cause)
+                }
+                _ => Completion::whole(request.token),
             });
         }
         self.count(&plan, direction);
@@ -310,6 +356,16 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     of_the_store_inside!(sizes);
+
+    of_the_store_inside!(forgetting);
+
+    of_the_store_inside!(ram);
+}
+
+grows_inside!(Faulty);
+
+impl<S: Reopen> Reopen for Faulty<S> {
+    carried_inside!();
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
         self.flights.clear();

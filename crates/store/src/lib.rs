@@ -1,14 +1,15 @@
 //! Swap stores: where the bytes of paged-out pages live, behind one completion-based trait.
 //!
 //! A store is driven by one thread. [`Store::submit`] starts a transfer, [`Store::poll`] hands over
-//! what has ended, in any order; neither blocks nor allocates. Stores: [`UringStore`] and
+//! what has ended, in any order; neither blocks nor allocates. Making sure of room ([`Grow`]) and following forks ([`Reopen`]) are
+//! traits of their own; [`SwapStore`] is what has all three. Stores: [`UringStore`] and
 //! [`PoolStore`] over a [`SwapFile`], [`MemoryStore`]. Wrappers around any store: [`Bounced`],
 //! [`Faulty`], [`Delayed`], [`Counting`].
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
-//! allocation after construction, except in [`Store::reopen_after_fork`]: a store runs inside
-//! threads that the C library does not know. A page-in that could not be read whole is an error;
-//! bytes are never made up.
+//! allocation after construction, except in [`Reopen::reopen_after_fork`]: a store runs inside
+//! threads that the C library does not know. A page of a page-in that could not be read
+//! whole is told as failed; bytes are never made up.
 #![deny(unsafe_code)]
 
 mod backend;
@@ -21,17 +22,20 @@ mod faulty;
 mod filesystem;
 mod flight;
 mod frame;
+mod growth;
 mod index_ring;
 mod inside;
 mod memory;
+mod page_bits;
 mod pool;
 mod raw;
+mod reopen;
 mod room;
 mod slab;
 mod swapfile;
 mod uring;
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 use outpage_core::units::SlotRange;
 
@@ -44,8 +48,11 @@ pub use error::{Cause, StoreError};
 pub use faulty::{FaultRates, Faulty, InjectedFaults};
 pub use filesystem::Filesystem;
 pub use frame::{Frame, FrameArea, IoVec};
+pub use growth::{Grow, ReserveCause, ReserveError};
 pub use memory::{CopyAt, MemoryStore};
+pub use page_bits::PageBits;
 pub use pool::{PoolStore, Spawner, StdSpawner, TransferFn, WORKERS_DEFAULT};
+pub use reopen::{Descriptors, Reopen};
 pub use swapfile::{Allocation, SwapFile, SwapFileError, Warning};
 pub use uring::UringStore;
 
@@ -81,13 +88,28 @@ pub struct Request<'a> {
     pub frames: &'a [Frame],
 }
 
-/// The end of one request.
+/// The end of one request, and how each of its pages fared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The token of the request.
     pub token: Token,
-    /// Every page transferred, or what went wrong.
+    /// Every page transferred, or what went wrong first.
     pub result: Result<(), StoreError>,
+    /// The pages that were not transferred, by their place in the request: none if and only if `result` is `Ok`. What their slots
+    /// (page-out) or frames (page-in) hold is not specified; the other pages are good.
+    pub failed: PageBits,
+}
+
+impl Completion {
+    /// All pages were transferred.
+    #[must_use]
+    pub const fn whole(token: Token) -> Self {
+        Self {
+            token,
+            result: Ok(()),
+            failed: PageBits::NONE,
+        }
+    }
 }
 
 /// Why a request was not taken.
@@ -105,16 +127,6 @@ impl std::fmt::Display for SubmitError {
 }
 
 impl std::error::Error for SubmitError {}
-
-/// The file descriptors that a forked child finds.
-#[derive(Debug)]
-pub enum Descriptors {
-    /// The child's table is a copy of the one the store was used with: its old numbers are valid.
-    Copied,
-    /// The child's table is another one, where the old numbers may belong to somebody else: they
-    /// are forgotten, not closed, and this is the swap file (a store without one closes it).
-    Replaced(OwnedFd),
-}
 
 /// Sizes that are fixed at construction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,6 +187,14 @@ pub trait Store {
     /// many were appended.
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize;
 
+    /// Nobody reads `slots` any more unless they are written again, and no request in flight names them: the store may let go of what
+    /// is in them, and a page-in of one may fail. Neither blocks nor allocates. [`UringStore`] and [`PoolStore`] keep the room in
+    /// their file, which was reserved so that a page-out finds it.
+    ///
+    /// # Panics
+    /// When the slots reach past [`Store::capacity_slots`].
+    fn forget(&mut self, slots: SlotRange);
+
     /// Blocks until `poll` has something, nothing is in flight, or `timeout_ns` nanoseconds have
     /// passed; returns whether `poll` has something. May return early.
     fn wait(&mut self, timeout_ns: u64) -> bool;
@@ -195,19 +215,16 @@ pub trait Store {
     /// How many slots there are: slots `0..capacity_slots()`.
     fn capacity_slots(&self) -> u32;
 
-    /// The swap file below, to reserve space in; `None` for stores without one.
-    fn swap_file(&self) -> Option<&SwapFile> {
-        None
-    }
-
-    /// Makes the store usable in a forked child, which owns none of the parent's requests: nothing is
-    /// in flight afterwards. Must be the first call in the child; a child that does not make it must
-    /// not use the store, nor drop it. May allocate and start threads.
-    ///
-    /// # Errors
-    /// What the new ring or pool met. The child must then neither use the store nor drop it.
-    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError>;
+    /// RAM in which the store has pages, in bytes: those that it keeps, and areas that transfers go through, whether in use or
+    /// not. Whoever bounds a program's RAM takes it off. 0 for [`UringStore`] and [`PoolStore`], whose transfers go straight between
+    /// frames and the disk. Frames of requests are the caller's, and tables count as little as those of the caller's do.
+    fn ram_bytes(&self) -> u64;
 }
+
+/// What a pager needs: a store that it can page to, that makes sure of room first and follows forks.
+pub trait SwapStore: Store + Grow + Reopen {}
+
+impl<S: Store + Grow + Reopen + ?Sized> SwapStore for S {}
 
 impl<S: Store + ?Sized> Store for Box<S> {
     fn submit(&mut self, request: &Request<'_>) -> Result<(), SubmitError> {
@@ -215,6 +232,9 @@ impl<S: Store + ?Sized> Store for Box<S> {
     }
     fn poll(&mut self, out: &mut Vec<Completion>) -> usize {
         (**self).poll(out)
+    }
+    fn forget(&mut self, slots: SlotRange) {
+        (**self).forget(slots);
     }
     fn wait(&mut self, timeout_ns: u64) -> bool {
         (**self).wait(timeout_ns)
@@ -234,11 +254,8 @@ impl<S: Store + ?Sized> Store for Box<S> {
     fn capacity_slots(&self) -> u32 {
         (**self).capacity_slots()
     }
-    fn swap_file(&self) -> Option<&SwapFile> {
-        (**self).swap_file()
-    }
-    fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
-        (**self).reopen_after_fork(descriptors)
+    fn ram_bytes(&self) -> u64 {
+        (**self).ram_bytes()
     }
 }
 
@@ -257,6 +274,11 @@ fn check_request(request: &Request<'_>, pages_max: u32, capacity_slots: u32) {
         request.frames.len(),
         slots.slots
     );
+    check_slots(slots, capacity_slots);
+}
+
+/// Asserts that there are such slots.
+fn check_slots(slots: SlotRange, capacity_slots: u32) {
     assert!(
         u64::from(slots.start.0) + u64::from(slots.slots) <= u64::from(capacity_slots),
         "slots {}..+{} reach past the capacity of {capacity_slots}",

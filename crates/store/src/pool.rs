@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use outpage_core::units::SlotRange;
+
 use crate::flight::{Flight, Step};
 use crate::index_ring::{ToMany, ToOne};
 use crate::{
-    Backend, BackendError, Completion, Config, Descriptors, Direction, IoVec, Request, Store,
-    StoreError, SubmitError, SwapFile, check_request, raw,
+    Allocation, Backend, BackendError, Completion, Config, Descriptors, Direction, Grow, IoVec,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
 };
 
 /// Workers unless told otherwise. Each is one transfer at a time; at four, 4 KiB reads are well past
@@ -71,7 +73,7 @@ pub struct PoolStore {
 }
 
 struct Shared {
-    ops: Box<[UnsafeCell<Op>]>,
+    ops: Box<[UnsafeCell<Flight>]>,
     queue: ToMany,
     done: ToOne,
     /// Changes when work was queued or the store is dropped; idle workers sleep on it.
@@ -81,11 +83,6 @@ struct Shared {
     fd: RawFd,
     event: RawFd,
     transfer: TransferFn,
-}
-
-struct Op {
-    flight: Flight,
-    result: Result<(), StoreError>,
 }
 
 // SAFETY: an operation is accessed by whoever holds its index alone; the rings hand indices over with
@@ -178,8 +175,8 @@ impl Store for PoolStore {
         );
         let index = self.free.pop().ok_or(SubmitError::Full)?;
         // SAFETY: an index from `free` is nobody else's.
-        let op = unsafe { &mut *self.shared.ops[index as usize].get() };
-        op.flight.start(request);
+        let flight = unsafe { &mut *self.shared.ops[index as usize].get() };
+        flight.start(request);
         self.shared.queue.push(index);
         self.shared.bell.fetch_add(1, Ordering::Release);
         raw::futex_wake(&self.shared.bell, 1);
@@ -197,15 +194,16 @@ impl Store for PoolStore {
                 break;
             };
             // SAFETY: an index from `done` is the owner's.
-            let op = unsafe { &*self.shared.ops[index as usize].get() };
-            out.push(Completion {
-                token: op.flight.token,
-                result: op.result,
-            });
+            let flight = unsafe { &*self.shared.ops[index as usize].get() };
+            out.push(flight.completion());
             self.free.push(index);
             self.signals_owed += 1;
         }
         out.len() - before
+    }
+
+    fn forget(&mut self, slots: SlotRange) {
+        check_slots(slots, self.capacity_slots());
     }
 
     fn wait(&mut self, timeout_ns: u64) -> bool {
@@ -245,8 +243,20 @@ impl Store for PoolStore {
         self.file.capacity_slots()
     }
 
-    fn swap_file(&self) -> Option<&SwapFile> {
-        Some(&self.file)
+    fn ram_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Grow for PoolStore {
+    fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        self.file.reserve(slots)
+    }
+}
+
+impl Reopen for PoolStore {
+    fn carried_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
     }
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
@@ -284,10 +294,7 @@ impl Drop for PoolStore {
 impl Shared {
     fn new(file: &SwapFile, event: &OwnedFd, config: Config, transfer: TransferFn) -> Self {
         let depth = usize::from(config.depth);
-        let op = || Op {
-            flight: Flight::new(config.request_pages_max),
-            result: Ok(()),
-        };
+        let op = || Flight::new(config.request_pages_max);
         Self {
             ops: (0..depth).map(|_| UnsafeCell::new(op())).collect(),
             queue: ToMany::new(depth),
@@ -307,8 +314,8 @@ impl Shared {
             let bell = self.bell.load(Ordering::Acquire);
             if let Some(index) = self.queue.pop() {
                 // SAFETY: an index from the queue belongs to the worker that took it.
-                let op = unsafe { &mut *self.ops[index as usize].get() };
-                op.result = self.carry_out(&mut op.flight);
+                let flight = unsafe { &mut *self.ops[index as usize].get() };
+                self.carry_out(flight);
                 self.done.push(index);
                 raw::eventfd_add(self.event);
             } else if self.stop.load(Ordering::Acquire) {
@@ -319,12 +326,12 @@ impl Shared {
         }
     }
 
-    fn carry_out(&self, flight: &mut Flight) -> Result<(), StoreError> {
+    fn carry_out(&self, flight: &mut Flight) {
         loop {
             let (offset, iovecs) = (flight.offset(), flight.iovecs());
             let moved = (self.transfer)(self.fd, flight.direction, offset, iovecs);
-            if let Step::Done(result) = flight.advance(moved) {
-                return result;
+            if flight.advance(moved) == Step::Done {
+                return;
             }
         }
     }
@@ -353,7 +360,7 @@ pub(crate) fn probe() -> Result<(), BackendError> {
 
 #[cfg(test)]
 mod tests {
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::{PAGE_BYTES, SlotNo};
 
     use super::*;
     use crate::{Frame, Token};

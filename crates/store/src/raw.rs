@@ -4,8 +4,10 @@
 //! cancellation points, which look into a thread descriptor that a raw thread does not have.
 #![allow(unsafe_code)] // system calls
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::AtomicU32;
 
 use crate::{Direction, IoVec};
@@ -145,5 +147,67 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<()
         if result != Err(libc::EINTR) {
             return result.map(drop);
         }
+    }
+}
+
+/// Memory of this process alone, zero at first. What was never written, or given back since, takes no RAM.
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its memory, as a box does.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// `bytes` bytes, at least one.
+    pub(crate) fn new(bytes: usize) -> Result<Self, i32> {
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        let anywhere = ptr::null_mut::<u8>();
+        // SAFETY: a new mapping, where the kernel has room for it.
+        let mapped =
+            unsafe { libc::syscall(libc::SYS_mmap, anywhere, bytes, access, kind, -1, 0_usize) };
+        let base = ptr::with_exposed_provenance_mut(checked(mapped)?);
+        let base = NonNull::new(base).ok_or(libc::ENOMEM)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Gives whole pages back: they are zero afterwards.
+    ///
+    /// # Panics
+    /// When the range is not within the memory.
+    pub(crate) fn give_back(&mut self, range: std::ops::Range<usize>) {
+        let pages = self[range].as_mut_ptr_range();
+        let bytes = pages.end as usize - pages.start as usize;
+        // SAFETY: pages of this mapping's own, to which nobody has a reference.
+        let given =
+            unsafe { libc::syscall(libc::SYS_madvise, pages.start, bytes, libc::MADV_DONTNEED) };
+        assert_eq!(checked(given), Ok(0), "whole pages of one mapping");
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped as long as `self` is, and written through `self` alone.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping, which nobody uses any more.
+        unsafe { libc::syscall(libc::SYS_munmap, self.base.as_ptr(), self.bytes) };
     }
 }

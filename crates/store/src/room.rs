@@ -38,6 +38,11 @@ impl Room {
         room
     }
 
+    /// Frames there are, in use or not.
+    pub(crate) const fn frames(&self) -> u32 {
+        self.area.frames()
+    }
+
     /// Nobody has any of it.
     pub(crate) fn clear(&mut self) {
         self.taken = match self.area.frames() / self.unit_pages {

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use outpage_core::units::PAGE_SHIFT;
+use outpage_core::units::{PAGE_SHIFT, SlotRange};
 
 use crate::filesystem::{Filesystem, Verdict};
-use crate::{Descriptors, raw};
+use crate::{Descriptors, ReserveCause, ReserveError, raw};
 
 /// Names tried for a file that cannot be made without one.
 const NAMES_MAX: u32 = 100;
@@ -168,52 +168,69 @@ impl SwapFile {
     /// `NoSpace`, `TooLarge`, `Io`. The file keeps the size it had, and what a growth had reserved so
     /// far is given back.
     pub fn preallocate(&self, range: Range<u64>) -> Result<Allocation, SwapFileError> {
-        let too_large = || SwapFileError::TooLarge {
-            origin: self.origin.clone(),
-            end_bytes: range.end,
-            cap_bytes: self.cap_bytes,
-        };
-        if range.end > self.cap_bytes {
-            return Err(too_large());
+        let (end_bytes, wanted_bytes) = (range.end, range.end.saturating_sub(range.start));
+        self.allocate(range).map_err(|cause| {
+            let origin = self.origin.clone();
+            match cause {
+                ReserveCause::NoSpace { available_bytes } => SwapFileError::NoSpace {
+                    origin,
+                    wanted_bytes,
+                    available_bytes,
+                },
+                ReserveCause::TooLarge { cap_bytes } => SwapFileError::TooLarge {
+                    origin,
+                    end_bytes,
+                    cap_bytes,
+                },
+                ReserveCause::Call { call, errno } => SwapFileError::Io {
+                    origin,
+                    call,
+                    errno,
+                },
+            }
+        })
+    }
+
+    /// [`Self::preallocate`] for `slots`; does not allocate.
+    pub(crate) fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        let start = slots.start.byte_offset();
+        let end = start + (u64::from(slots.slots) << PAGE_SHIFT);
+        self.allocate(start..end)
+            .map_err(|cause| ReserveError { slots, cause })
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<Allocation, ReserveCause> {
+        let cap_bytes = self.cap_bytes;
+        if range.end > cap_bytes {
+            return Err(ReserveCause::TooLarge { cap_bytes });
         }
         if range.is_empty() {
             return Ok(Allocation::Reserved);
         }
-        let file = File::from(
-            self.fd
-                .try_clone()
-                .map_err(|e| self.io_error("fcntl", &e))?,
-        );
-        let old_bytes = file
-            .metadata()
-            .map_err(|e| self.io_error("fstat", &e))?
-            .len();
-        let wanted_bytes = range.end - range.start;
-        let errno = match raw::allocate(self.fd.as_fd(), range.start, wanted_bytes) {
+        let failed = |call| {
+            move |error: io::Error| {
+                let errno = error.raw_os_error().unwrap_or(0);
+                ReserveCause::Call { call, errno }
+            }
+        };
+        let file = File::from(self.fd.try_clone().map_err(failed("fcntl"))?);
+        let old_bytes = file.metadata().map_err(failed("fstat"))?.len();
+        let errno = match raw::allocate(self.fd.as_fd(), range.start, range.end - range.start) {
             Ok(()) => return Ok(Allocation::Reserved),
             Err(libc::EOPNOTSUPP) => {
                 let end = range.end.max(old_bytes);
-                file.set_len(end)
-                    .map_err(|e| self.io_error("ftruncate", &e))?;
+                file.set_len(end).map_err(failed("ftruncate"))?;
                 return Ok(Allocation::Unsupported);
             }
             Err(errno) => errno,
         };
-        file.set_len(old_bytes)
-            .map_err(|e| self.io_error("ftruncate", &e))?;
-        let origin = self.origin.clone();
+        file.set_len(old_bytes).map_err(failed("ftruncate"))?;
         Err(match errno {
-            libc::ENOSPC | libc::EDQUOT => {
-                let available_bytes = self.available_bytes().unwrap_or(0);
-                SwapFileError::NoSpace {
-                    origin,
-                    wanted_bytes,
-                    available_bytes,
-                }
-            }
-            libc::EFBIG => too_large(),
-            errno => SwapFileError::Io {
-                origin,
+            libc::ENOSPC | libc::EDQUOT => ReserveCause::NoSpace {
+                available_bytes: raw::filesystem(self.fd.as_fd()).map_or(0, |(_, bytes)| bytes),
+            },
+            libc::EFBIG => ReserveCause::TooLarge { cap_bytes },
+            errno => ReserveCause::Call {
                 call: "fallocate",
                 errno,
             },
@@ -283,15 +300,6 @@ impl SwapFile {
     pub(crate) fn follow_fork(&mut self, descriptors: Descriptors) {
         if let Descriptors::Replaced(fd) = descriptors {
             let _not_ours = std::mem::replace(&mut self.fd, fd).into_raw_fd();
-        }
-    }
-
-    fn io_error(&self, call: &'static str, error: &io::Error) -> SwapFileError {
-        let errno = error.raw_os_error().unwrap_or(0);
-        SwapFileError::Io {
-            origin: self.origin.clone(),
-            call,
-            errno,
         }
     }
 }

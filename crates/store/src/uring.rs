@@ -16,11 +16,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, types};
+use outpage_core::units::SlotRange;
 
 use crate::flight::{Flight, Step};
 use crate::{
-    Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Request, Store,
-    SubmitError, SwapFile, check_request, raw,
+    Allocation, Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Grow,
+    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
 };
 
 /// `IORING_ENTER_GETEVENTS` (`linux/io_uring.h`): bring what has ended into the ring.
@@ -37,7 +38,7 @@ const FLAGS: [(bool, bool); 3] = [(true, true), (false, true), (false, false)];
 /// It belongs to the thread that submits first (`IORING_SETUP_SINGLE_ISSUER`) and to that thread's
 /// table of file descriptors. Dropping it waits for the requests in flight.
 pub struct UringStore {
-    /// `None` after a failed [`Store::reopen_after_fork`].
+    /// `None` after a failed [`Reopen::reopen_after_fork`].
     ring: Option<Ring>,
     file: SwapFile,
     config: Config,
@@ -120,8 +121,7 @@ impl UringStore {
             self.pushed += 1;
             self.hand_over();
         } else {
-            let cause = Cause::Errno(self.broken.unwrap_or(libc::EBADF));
-            self.end(index, Err(self.ops[usize::from(index)].flight.error(cause)));
+            self.fail(index, self.broken.unwrap_or(libc::EBADF));
         }
     }
 
@@ -151,18 +151,22 @@ impl UringStore {
         for index in 0..self.config.depth {
             let op = &self.ops[usize::from(index)];
             if op.active && op.sequence >= self.taken {
-                self.end(index, Err(op.flight.error(Cause::Errno(errno))));
+                self.fail(index, errno);
             }
         }
     }
 
-    fn end(&mut self, index: u16, result: Result<(), crate::StoreError>) {
+    /// What is left of an operation fails.
+    fn fail(&mut self, index: u16, errno: i32) {
+        let flight = &mut self.ops[usize::from(index)].flight;
+        flight.give_up(Cause::Errno(errno));
+        self.end(index);
+    }
+
+    fn end(&mut self, index: u16) {
         let op = &mut self.ops[usize::from(index)];
         op.active = false;
-        self.done.push_back(Completion {
-            token: op.flight.token,
-            result,
-        });
+        self.done.push_back(op.flight.completion());
         self.free.push(index);
     }
 
@@ -181,7 +185,7 @@ impl UringStore {
             };
             match self.ops[usize::from(index)].flight.advance(moved) {
                 Step::Again => self.push(index),
-                Step::Done(result) => self.end(index, result),
+                Step::Done => self.end(index),
             }
         }
     }
@@ -219,6 +223,10 @@ impl Store for UringStore {
         count
     }
 
+    fn forget(&mut self, slots: SlotRange) {
+        check_slots(slots, self.capacity_slots());
+    }
+
     fn wait(&mut self, timeout_ns: u64) -> bool {
         let deadline = Instant::now() + Duration::from_nanos(timeout_ns);
         loop {
@@ -254,8 +262,20 @@ impl Store for UringStore {
         self.file.capacity_slots()
     }
 
-    fn swap_file(&self) -> Option<&SwapFile> {
-        Some(&self.file)
+    fn ram_bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl Grow for UringStore {
+    fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        self.file.reserve(slots)
+    }
+}
+
+impl Reopen for UringStore {
+    fn carried_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
     }
 
     fn reopen_after_fork(&mut self, descriptors: Descriptors) -> Result<(), BackendError> {
@@ -409,7 +429,7 @@ pub(crate) fn probe() -> Result<(), BackendError> {
 mod tests {
     use std::alloc::{Layout, alloc_zeroed};
 
-    use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+    use outpage_core::units::{PAGE_BYTES, SlotNo};
 
     use super::*;
     use crate::{Frame, Token};
@@ -457,13 +477,7 @@ mod tests {
             while store.poll(&mut out) == 0 {
                 raw::yield_now();
             }
-            assert_eq!(
-                out,
-                [Completion {
-                    token: Token(7),
-                    result: Ok(())
-                }]
-            );
+            assert_eq!(out, [Completion::whole(Token(7))]);
         }
         let mut bytes = [0; PAGE_BYTES];
         piece.copy_to(&mut bytes);

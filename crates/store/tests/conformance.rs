@@ -2,8 +2,7 @@
 
 mod common;
 
-use std::cell::Cell;
-
+use common::stores::*;
 use common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
@@ -13,77 +12,6 @@ const CONFIG: Config = Config {
     depth: 8,
     request_pages_max: 64,
 };
-
-fn pool(slots: u32, config: Config) -> PoolStore {
-    PoolStore::new(swap_file(slots), config, 3, Box::new(StdSpawner)).unwrap()
-}
-
-fn bounced<S: Store>(store: S, frames: u32) -> Bounced<S> {
-    Bounced::new(store, Pages::provider(frames))
-}
-
-fn uring(slots: u32, config: Config) -> UringStore {
-    UringStore::new(swap_file(slots), config).unwrap()
-}
-
-/// A disk that is interrupted, not ready and short of breath in turn. Moves whole and broken pages.
-///
-/// Each thread has its own turns: with turns in common, threads in step could leave one of them all the
-/// interruptions, until its request fails as it should.
-fn short_of_breath(
-    fd: i32,
-    direction: Direction,
-    offset: u64,
-    iovecs: &[IoVec],
-) -> Result<usize, i32> {
-    thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
-    let moved = match CALLS.replace(CALLS.get() + 1) % 5 {
-        0 => return Err(libc::EINTR),
-        1 => return Err(libc::EAGAIN),
-        2 => 1000,
-        3 => PAGE_BYTES,
-        _ => 2 * PAGE_BYTES + 512,
-    };
-    let first = iovecs[0];
-    let moved = moved.min(first.len());
-    let base = std::ptr::with_exposed_provenance_mut::<libc::c_void>(first.base());
-    // Partial pages are for files without O_DIRECT, so they go through a buffer here.
-    let mut buffer = vec![0_u8; moved.next_multiple_of(PAGE_BYTES) + PAGE_BYTES];
-    let start = buffer.as_ptr().align_offset(PAGE_BYTES);
-    let aligned = &mut buffer[start..start + moved.next_multiple_of(PAGE_BYTES)];
-    // SAFETY: the buffer holds all that is moved to or from it; the frame is valid for `moved`
-    // bytes. A page-out of part of a page writes the whole of it from the frame, as the frame goes on.
-    let result = unsafe {
-        match direction {
-            Direction::PageIn => {
-                let n = libc::pread(
-                    fd,
-                    aligned.as_mut_ptr().cast(),
-                    aligned.len(),
-                    offset as i64,
-                );
-                base.copy_from_nonoverlapping(
-                    aligned.as_ptr().cast(),
-                    moved.min(n.max(0) as usize),
-                );
-                n
-            }
-            Direction::PageOut => {
-                let all = aligned.len();
-                aligned
-                    .as_mut_ptr()
-                    .cast::<libc::c_void>()
-                    .copy_from_nonoverlapping(base, all);
-                libc::pwrite(fd, aligned.as_ptr().cast(), all, offset as i64)
-            }
-        }
-    };
-    if result < 0 {
-        Err(libc::EIO)
-    } else {
-        Ok(moved.min(result as usize))
-    }
-}
 
 fn round_trip_with_scattered_frames(mut store: Box<dyn Store>) {
     let pages = Pages::new(64);
@@ -286,28 +214,67 @@ fn a_request_for_the_wrong_number_of_frames_is_a_bug(mut store: Box<dyn Store>) 
     assert!(panics(slots(254, 4), &frames), "past the capacity of 256");
 }
 
-fn the_cap_of_the_swap_file_is_the_capacity(store: Box<dyn Store>) {
+fn the_capacity_is_that_of_its_making(store: Box<dyn Store>) {
     assert_eq!(store.capacity_slots(), 256);
-    if let Some(file) = store.swap_file() {
-        assert_eq!(file.capacity_slots(), 256);
+}
+
+fn forgotten_slots_cost_no_others_and_can_be_written_again(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    (0..32).for_each(|n| pages.set(n, &page(n.into())));
+    carry_out(&mut store, Direction::PageOut, 100, &pages.frames(0..32)).unwrap();
+    let before = store.ram_bytes();
+    // In the midst, at both ends, nothing at all, and what was never written.
+    for (start, count) in [(104, 9), (100, 1), (131, 1), (110, 0), (0, 20), (255, 1)] {
+        store.forget(slots(start, count));
     }
+    assert!(store.ram_bytes() <= before);
+    let dead = |slot: u32| [100, 131].contains(&slot) || (104..113).contains(&slot);
+    let read = |store: &mut Box<dyn Store>| {
+        (32..64).for_each(|n| pages.set(n, &page(9999)));
+        let frames = pages.frames(32..64);
+        store
+            .submit(&request(1, Direction::PageIn, 100, &frames))
+            .unwrap();
+        collect(store, 1)[0]
+    };
+    let ended = read(&mut store);
+    assert!(ended.failed.iter().all(|n| dead(100 + n)), "{ended:?}");
+    let good = |n: u32| pages.get(32 + n) == page(n.into());
+    assert!((0..32).all(|n| dead(100 + n) || good(n)));
+    // A page that is said to be there is what it was: never zeroes.
+    assert!((0..32).all(|n| ended.failed.contains(n) || good(n)));
+    carry_out(&mut store, Direction::PageOut, 104, &pages.frames(4..13)).unwrap();
+    for slot in [100, 131] {
+        carry_out(
+            &mut store,
+            Direction::PageOut,
+            slot,
+            &pages.frames([slot - 100]),
+        )
+        .unwrap();
+    }
+    assert_eq!(read(&mut store).result, Ok(()));
+    assert!((0..32).all(good));
+    let past = std::panic::AssertUnwindSafe(|| store.forget(slots(250, 7)));
+    assert!(std::panic::catch_unwind(past).is_err(), "past the capacity");
 }
 
 /// One step of the model test.
 #[derive(Clone, Debug)]
 struct Op {
-    direction: Direction,
+    /// `None`: the slots are forgotten.
+    direction: Option<Direction>,
     start: u32,
     count: u32,
     seed: u64,
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    (any::<bool>(), 0..60_u32, 1..24_u32, any::<u64>()).prop_map(|(out, start, count, seed)| {
-        let direction = if out {
-            Direction::PageOut
-        } else {
-            Direction::PageIn
+    (0..7, 0..60_u32, 1..24_u32, any::<u64>()).prop_map(|(what, start, count, seed)| {
+        let direction = match what {
+            0..3 => Some(Direction::PageOut),
+            3..6 => Some(Direction::PageIn),
+            _ => None,
         };
         Op {
             direction,
@@ -331,7 +298,7 @@ impl Model {
     fn step(&mut self, op: Op) {
         let overlaps = |other: &Op| {
             let apart = op.start + op.count <= other.start || other.start + other.count <= op.start;
-            !apart && (op.direction == Direction::PageOut || other.direction == Direction::PageOut)
+            !apart && [op.direction, other.direction] != [Some(Direction::PageIn); 2]
         };
         let many = self.in_flight.len() == self.store.depth();
         if many
@@ -340,6 +307,11 @@ impl Model {
         {
             self.drain();
         }
+        let Some(direction) = op.direction else {
+            self.store.forget(slots(op.start, op.count));
+            self.slots[op.start as usize..][..op.count as usize].fill(None);
+            return;
+        };
         let mut frames = Vec::new();
         for n in 0..op.count {
             let pick = op.seed.wrapping_mul(n as u64 * 2 + 3) % self.free.len() as u64;
@@ -347,40 +319,36 @@ impl Model {
         }
         for (n, &frame) in frames.iter().enumerate() {
             self.pages.set(frame, &page(op.seed ^ n as u64));
-            if op.direction == Direction::PageOut {
+            if direction == Direction::PageOut {
                 self.slots[op.start as usize + n] = Some(op.seed ^ n as u64);
             }
         }
         let addresses = self.pages.frames(frames.iter().copied());
         let token = self.in_flight.len() as u64;
         self.store
-            .submit(&request(token, op.direction, op.start, &addresses))
+            .submit(&request(token, direction, op.start, &addresses))
             .unwrap();
         self.in_flight.push((op, frames));
     }
 
+    /// What was written is there, page by page; what was not may fail.
     fn drain(&mut self) {
-        let end = self
-            .slots
-            .iter()
-            .rposition(Option::is_some)
-            .map_or(0, |last| last + 1);
         for completion in collect(&mut self.store, self.in_flight.len()) {
             let (op, frames) = &self.in_flight[completion.token.0 as usize];
-            if op.direction == Direction::PageOut {
+            assert_eq!(completion.result.is_err(), !completion.failed.is_empty());
+            if op.direction == Some(Direction::PageOut) {
                 assert_eq!(completion.result, Ok(()));
                 continue;
             }
-            // The end may have been elsewhere when the request was carried out.
-            match completion.result {
-                Ok(()) => assert!(op.start as usize + frames.len() <= end),
-                Err(error) => assert_eq!(error.cause, Cause::EndOfStore),
+            if let Err(error) = completion.result {
+                let good = op.count - completion.failed.count();
+                assert!(matches!(error.cause, Cause::EndOfStore | Cause::Empty));
+                assert_eq!(error.bytes_done, u64::from(good) * PAGE_BYTES as u64);
             }
-            if completion.result.is_ok() {
-                for (n, &frame) in frames.iter().enumerate() {
-                    if let Some(seed) = self.slots[op.start as usize + n] {
-                        assert!(self.pages.get(frame) == page(seed), "{op:?}, page {n}");
-                    }
+            for (n, &frame) in (0..).zip(frames) {
+                if let Some(seed) = self.slots[(op.start + n) as usize] {
+                    assert!(!completion.failed.contains(n), "{op:?}, page {n}");
+                    assert!(self.pages.get(frame) == page(seed), "{op:?}, page {n}");
                 }
             }
         }
@@ -405,14 +373,96 @@ fn behaves_like_a_list_of_slots(make: fn(u32, Config) -> Box<dyn Store>) {
     });
 }
 
+fn the_first_and_the_last_slots_are_slots_like_others(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    (0..64).for_each(|n| pages.set(n, &page(n.into())));
+    for (start, count) in [(0, 1), (255, 1), (192, 64), (0, 64), (254, 2)] {
+        (0..count).for_each(|n| pages.set(n, &page(u64::from(start + n))));
+        let frames = pages.frames(0..count);
+        carry_out(&mut store, Direction::PageOut, start, &frames).unwrap();
+        (0..count).for_each(|n| pages.set(n, &page(9999)));
+        carry_out(&mut store, Direction::PageIn, start, &frames).unwrap();
+        assert!((0..count).all(|n| pages.get(n) == page(u64::from(start + n))));
+    }
+    carry_out(&mut store, Direction::PageIn, 0, &pages.frames([7])).unwrap();
+    assert!(pages.get(7) == page(0), "the last slots are not the first");
+}
+
+fn what_was_written_last_is_what_is_read(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    for round in 0..20_u32 {
+        let (start, count) = (round % 3, 1 + round * 7 % 24);
+        (0..count).for_each(|n| pages.set(n, &page(u64::from(round * 100 + n))));
+        carry_out(
+            &mut store,
+            Direction::PageOut,
+            start,
+            &pages.frames(0..count),
+        )
+        .unwrap();
+        // Page-ins of one slot may be under way together.
+        for n in 0..4 {
+            let frames = pages.frames(32..32 + count);
+            let frames = if n == 0 {
+                &frames
+            } else {
+                &pages.frames([60 + n])
+            };
+            store
+                .submit(&request(n.into(), Direction::PageIn, start, frames))
+                .unwrap();
+        }
+        assert!(collect(&mut store, 4).iter().all(|c| c.result.is_ok()));
+        assert!((0..count).all(|n| pages.get(32 + n) == page(u64::from(round * 100 + n))));
+        assert!((61..64).all(|n| pages.get(n) == page(u64::from(round * 100))));
+    }
+}
+
+fn requests_that_fail_are_not_in_flight_any_more(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    for round in 1..=20 {
+        for n in 0..8 {
+            assert_eq!(store.in_flight(), n as usize);
+            let frames = pages.frames(n * 8..n * 8 + 8);
+            store
+                .submit(&request(n.into(), Direction::PageIn, n * 8, &frames))
+                .unwrap();
+        }
+        assert_eq!(store.in_flight(), store.depth());
+        let ended = collect(&mut store, 8);
+        assert_eq!(store.in_flight(), 0, "round {round}");
+        for completion in ended {
+            assert_eq!(completion.failed, PageBits::of(0..8));
+            assert_eq!(completion.result.unwrap_err().bytes_done, 0);
+        }
+    }
+}
+
+fn ram_is_told_and_bounded(mut store: Box<dyn Store>) {
+    let pages = Pages::new(64);
+    let empty = store.ram_bytes();
+    assert_eq!(empty % PAGE_BYTES as u64, 0);
+    let write = |store: &mut Box<dyn Store>, start| {
+        carry_out(store, Direction::PageOut, start, &pages.frames(0..64)).unwrap();
+        store.ram_bytes()
+    };
+    let once = write(&mut store, 0);
+    assert_eq!(write(&mut store, 0), once, "the same slots, the same RAM");
+    let kept = write(&mut store, 64) - once;
+    assert!(kept == 0 || kept == 64 * PAGE_BYTES as u64, "{kept}");
+    store.forget(slots(0, 256));
+    // Buffers stay.
+    assert_eq!(store.ram_bytes(), once - kept);
+}
+
 macro_rules! conformance {
-    ($($store:ident: $make:expr;)*) => {$(
+    ($($store:ident: $has:ident, $make:expr;)*) => {$(
         mod $store {
             use super::*;
 
             fn make(slots: u32, config: Config) -> Box<dyn Store> {
-                let make: fn(u32, Config) -> Box<dyn Store> = $make;
-                make(slots, config)
+                let make: fn(u32, Config) -> Box<dyn $has> = $make;
+                Box::new(make(slots, config))
             }
             conformance!(@tests
                 round_trip_with_scattered_frames
@@ -424,7 +474,12 @@ macro_rules! conformance {
                 waiting_for_nothing_returns
                 the_wake_descriptor_wakes_and_falls_silent
                 a_request_for_the_wrong_number_of_frames_is_a_bug
-                the_cap_of_the_swap_file_is_the_capacity
+                the_capacity_is_that_of_its_making
+                forgotten_slots_cost_no_others_and_can_be_written_again
+                the_first_and_the_last_slots_are_slots_like_others
+                what_was_written_last_is_what_is_read
+                requests_that_fail_are_not_in_flight_any_more
+                ram_is_told_and_bounded
             );
 
             #[test]
@@ -441,46 +496,43 @@ macro_rules! conformance {
     )*};
 }
 
-conformance! {
-    uring_store: |slots, config| Box::new(uring(slots, config));
-    pool_store: |slots, config| Box::new(pool(slots, config));
-    pool_with_short_transfers: |slots, config| Box::new(
-        PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath)
-            .unwrap()
-    );
-    memory_at_submit: |slots, config| Box::new(MemoryStore::new(slots, CopyAt::Submit, config));
-    memory_at_poll: |slots, config| Box::new(MemoryStore::new(slots, CopyAt::Poll, config));
-    delayed_uring: |slots, config| Box::new(
-        Delayed::new(uring(slots, config), Delay::Polls(3), || 0)
-    );
-    faultless_faulty_pool: |slots, config| Box::new(
-        Faulty::new(pool(slots, config), 1, FaultRates::default())
-    );
-    bounced_uring: |slots, config| Box::new(bounced(uring(slots, config), 512));
-    // Some requests find room, others do not.
-    bounced_pool_of_little_room: |slots, config| Box::new(bounced(pool(slots, config), 24));
-    bounced_memory: |slots, config| Box::new(
-        bounced(MemoryStore::new(slots, CopyAt::Poll, config), 64)
-    );
-    bounced_pool_with_short_transfers: |slots, config| Box::new(bounced(
-        PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath)
-            .unwrap(),
-        512,
-    ));
-    encrypted_uring: |slots, config| Box::new(encrypted(uring(slots, config), 512, 64));
-    // Page-outs go through the area, page-ins are decrypted where they are.
-    encrypted_pool_without_a_buffer: |slots, config| Box::new(encrypted(pool(slots, config), 0, 96));
-    encrypted_pool_of_little_room: |slots, config| Box::new(encrypted(pool(slots, config), 24, 64));
-    encrypted_delayed_faulty_memory: |slots, config| {
-        let memory = MemoryStore::new(slots, CopyAt::Poll, config);
-        let delayed = Delayed::new(memory, Delay::Polls(3), || 0);
-        Box::new(encrypted(Faulty::new(delayed, 1, FaultRates::default()), 0, 64))
+each_store!(conformance);
+each_store!(swap_stores);
+
+#[test]
+fn room_is_reserved_up_to_the_capacity() {
+    for (name, make) in swap_stores() {
+        let mut store = make(256, CONFIG);
+        for range in [slots(0, 256), slots(255, 1), slots(3, 0), slots(10, 20)] {
+            assert!(store.reserve(range).is_ok(), "{name}: {range:?}");
+        }
+        let error = store.reserve(slots(250, 7)).unwrap_err();
+        let cap_bytes = 256 * PAGE_BYTES as u64;
+        assert_eq!(error.cause, ReserveCause::TooLarge { cap_bytes }, "{name}");
+        let bytes = 7 * PAGE_BYTES as u64;
+        assert_eq!((error.slots, error.bytes()), (slots(250, 7), bytes));
+        assert!(
+            error.to_string().contains("slots 250..257, 28672 bytes"),
+            "{error}"
+        );
+        let pages = Pages::new(1);
+        pages.set(0, &page(7));
+        carry_out(&mut store, Direction::PageOut, 255, &pages.frames([0])).unwrap();
+    }
+}
+
+#[test]
+fn ram_is_that_of_pages_and_of_areas() {
+    let pages = Pages::new(64);
+    let ram = |store: &mut dyn Store| {
+        let before = store.ram_bytes() / PAGE_BYTES as u64;
+        carry_out(store, Direction::PageOut, 0, &pages.frames(0..40)).unwrap();
+        (before, store.ram_bytes() / PAGE_BYTES as u64)
     };
-    faulty_encrypted_pool_with_short_transfers: |slots, config| {
-        let pool = PoolStore::with_transfer(swap_file(slots), config, 2, Box::new(StdSpawner), short_of_breath);
-        Box::new(Faulty::new(encrypted(pool.unwrap(), 512, 64), 1, FaultRates::default()))
-    };
-    counting_memory: |slots, config| Box::new(
-        Counting::new(MemoryStore::new(slots, CopyAt::Poll, config))
-    );
+    assert_eq!(ram(&mut uring(64, CONFIG)), (0, 0));
+    assert_eq!(ram(&mut pool(64, CONFIG)), (0, 0));
+    assert_eq!(ram(&mut memory(64, CONFIG)), (0, 40));
+    assert_eq!(ram(&mut bounced(pool(64, CONFIG), 96)), (0, 96));
+    assert_eq!(ram(&mut encrypted(pool(64, CONFIG), 96, 70)), (70, 166));
+    assert_eq!(ram(&mut encrypted(memory(64, CONFIG), 0, 70)), (70, 110));
 }

@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::os::fd::AsRawFd;
-
 use common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
@@ -19,8 +17,8 @@ fn plain() -> PoolStore {
 }
 
 /// The content of a slot, past the store.
-fn raw(store: &impl Store, slot: u32) -> Page {
-    let fd = store.swap_file().unwrap().as_raw_fd();
+fn raw(store: &impl Reopen, slot: u32) -> Page {
+    let fd = store.carried_fd().unwrap();
     let page = Pages::new(1);
     let at = std::ptr::with_exposed_provenance_mut(page.frame(0).address());
     // SAFETY: reads into a page of this function's own, aligned as O_DIRECT wants it.
@@ -30,7 +28,7 @@ fn raw(store: &impl Store, slot: u32) -> Page {
 }
 
 /// Blocks of `slot` that are a block of any of `pages`.
-fn told(store: &impl Store, slot: u32, pages: &[Page]) -> usize {
+fn told(store: &impl Reopen, slot: u32, pages: &[Page]) -> usize {
     let known: std::collections::HashSet<&[u8]> = pages.iter().flat_map(|p| p.chunks(16)).collect();
     let raw = raw(store, slot);
     raw.chunks(16).filter(|block| known.contains(block)).count()

@@ -5,8 +5,9 @@
 mod common;
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use common::stores::*;
 use common::*;
 use outpage_store::*;
 
@@ -35,7 +36,7 @@ fn forked(child: impl FnOnce()) -> impl FnOnce() {
 }
 
 /// Writes slots, then forks with requests in flight.
-fn both_go_on(mut store: Box<dyn Store>) {
+fn both_go_on(mut store: Box<dyn SwapStore>) {
     let pages = Pages::new(64);
     (0..16).for_each(|n| pages.set(n, &page(n.into())));
     carry_out(&mut store, Direction::PageOut, 0, &pages.frames(0..8)).unwrap();
@@ -72,7 +73,7 @@ fn both_go_on(mut store: Box<dyn Store>) {
     assert!(collect(&mut store, 4).iter().all(|c| c.result.is_ok()));
     carry_out(&mut store, Direction::PageIn, 8, &pages.frames(32..40)).unwrap();
     assert!((0..8).all(|n| pages.get(32 + n) == page(u64::from(n) + 8)));
-    if store.swap_file().is_some() {
+    if store.carried_fd().is_some() {
         carry_out(&mut store, Direction::PageIn, 100, &pages.frames(32..44)).unwrap();
         assert!(
             [0, 1, 10, 11]
@@ -83,7 +84,7 @@ fn both_go_on(mut store: Box<dyn Store>) {
 }
 
 /// Reads what the parent wrote before the fork, writes two slots from `start` on.
-fn read_and_write(store: &mut Box<dyn Store>, pages: &Pages, start: u32) {
+fn read_and_write(store: &mut Box<dyn SwapStore>, pages: &Pages, start: u32) {
     carry_out(store, Direction::PageIn, 0, &pages.frames(20..28)).unwrap();
     assert!((0..8).all(|n| pages.get(20 + n) == page(n.into())));
     (50..52).for_each(|n| pages.set(n, &page(77)));
@@ -91,11 +92,11 @@ fn read_and_write(store: &mut Box<dyn Store>, pages: &Pages, start: u32) {
 }
 
 /// A child whose table of descriptors is not the store's: the old numbers are other files there.
-fn old_numbers_belong_to_others(mut store: Box<dyn Store>) {
+fn old_numbers_belong_to_others(mut store: Box<dyn SwapStore>) {
     let pages = Pages::new(64);
     (0..8).for_each(|n| pages.set(n, &page(n.into())));
     carry_out(&mut store, Direction::PageOut, 0, &pages.frames(0..8)).unwrap();
-    let file = store.swap_file().map(AsRawFd::as_raw_fd);
+    let file = store.carried_fd();
     let numbers: Vec<_> = file.into_iter().chain(store.wake_fd()).collect();
     let wait = forked(|| {
         // SAFETY: the child arranges its own table; the store is told.
@@ -121,47 +122,15 @@ fn old_numbers_belong_to_others(mut store: Box<dyn Store>) {
     wait();
 }
 
-fn stores() -> Vec<(&'static str, Box<dyn Store>)> {
-    let pool = |depth| {
-        let config = Config { depth, ..CONFIG };
-        PoolStore::new(swap_file(256), config, 3, Box::new(StdSpawner)).unwrap()
-    };
-    let uring = || UringStore::new(swap_file(256), CONFIG).unwrap();
-    let rates = FaultRates::default();
-    vec![
-        ("uring", Box::new(uring())),
-        ("pool", Box::new(pool(8))),
-        (
-            "memory",
-            Box::new(MemoryStore::new(256, CopyAt::Poll, CONFIG)),
-        ),
-        (
-            "delayed uring",
-            Box::new(Delayed::new(uring(), Delay::Polls(2), || 0)),
-        ),
-        (
-            "bounced uring",
-            Box::new(Bounced::new(uring(), Pages::provider(64))),
-        ),
-        ("encrypted uring", Box::new(encrypted(uring(), 64, 64))),
-        (
-            "encrypted faulty pool without a buffer",
-            Box::new(encrypted(Faulty::new(pool(16), 1, rates), 0, 64)),
-        ),
-        (
-            "counting faulty pool",
-            Box::new(Counting::new(Faulty::new(pool(16), 1, rates))),
-        ),
-    ]
-}
+each_store!(swap_stores);
 
 fn main() {
-    for (name, store) in stores() {
-        both_go_on(store);
+    for (name, make) in swap_stores() {
+        both_go_on(make(256, CONFIG));
         println!("test both_go_on ({name}) ... ok");
     }
-    for (name, store) in stores() {
-        old_numbers_belong_to_others(store);
+    for (name, make) in swap_stores() {
+        old_numbers_belong_to_others(make(256, CONFIG));
         println!("test old_numbers_belong_to_others ({name}) ... ok");
     }
 }

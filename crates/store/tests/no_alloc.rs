@@ -7,6 +7,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use common::stores::*;
 use common::*;
 use outpage_store::*;
 
@@ -31,9 +32,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-fn allocations_of_traffic(mut store: Box<dyn Store>) -> u64 {
+fn allocations_of_traffic(mut store: Box<dyn SwapStore>) -> u64 {
     let pages = Pages::new(256);
-    let frames = pages.frames((0..128).map(|n| n * 2));
+    let frames = pages.frames((0..64).map(|n| n * 2));
     let mut out = Vec::with_capacity(64);
     let mut traffic = |rounds: u32| {
         for round in 0..rounds {
@@ -43,9 +44,9 @@ fn allocations_of_traffic(mut store: Box<dyn Store>) -> u64 {
                 Direction::PageIn
             };
             for n in 0..8 {
-                let frames = &frames[n as usize * 16..][..16];
+                let frames = &frames[n as usize * 8..][..8];
                 store
-                    .submit(&request(n, out_of, n as u32 * 16, frames))
+                    .submit(&request(n, out_of, n as u32 * 8, frames))
                     .unwrap();
             }
             while store.in_flight() > 0 {
@@ -53,6 +54,8 @@ fn allocations_of_traffic(mut store: Box<dyn Store>) -> u64 {
                 out.clear();
                 store.poll(&mut out);
             }
+            store.reserve(slots(64, 64)).unwrap();
+            store.forget(slots(64, 64));
         }
     };
     // The pool's threads allocate when they start.
@@ -65,44 +68,25 @@ fn allocations_of_traffic(mut store: Box<dyn Store>) -> u64 {
 fn main() {
     let config = Config {
         depth: 8,
-        request_pages_max: 16,
+        request_pages_max: 8,
     };
-    let uring = || UringStore::new(swap_file(128), config).unwrap();
-    let rates = FaultRates {
-        write_error: 100,
-        short_write: 100,
-        bit_flip: 100,
-        ..FaultRates::default()
-    };
-    let pool = PoolStore::new(swap_file(128), config, 3, Box::new(StdSpawner)).unwrap();
-    let stores: [(&str, Box<dyn Store>); 8] = [
-        ("uring", Box::new(uring())),
-        ("pool", Box::new(pool)),
-        (
-            "memory",
-            Box::new(MemoryStore::new(128, CopyAt::Poll, config)),
-        ),
-        (
-            "faulty delayed uring",
-            Box::new(Faulty::new(
-                Delayed::new(uring(), Delay::Polls(2), || 0),
-                1,
-                rates,
-            )),
-        ),
-        (
-            "bounced uring",
-            Box::new(Bounced::new(uring(), Pages::provider(64))),
-        ),
-        ("encrypted uring", Box::new(encrypted(uring(), 64, 64))),
-        (
-            "encrypted uring without a buffer",
-            Box::new(encrypted(uring(), 0, 128)),
-        ),
-        ("counting", Box::new(Counting::new(uring()))),
-    ];
-    for (name, store) in stores {
+    for (name, make) in swap_stores() {
+        let store = make(128, config);
         assert_eq!(allocations_of_traffic(store), 0, "{name}");
         println!("test no allocation ({name}) ... ok");
     }
+    let rates = FaultRates {
+        write_error: 100,
+        short_write: 100,
+        short_read: 100,
+        bad_page: 100,
+        bit_flip: 100,
+        ..FaultRates::default()
+    };
+    let faulty = Faulty::new(delayed(uring(128, config)), 1, rates);
+    let traffic = allocations_of_traffic(Box::new(encrypted(faulty, 64, 64)));
+    assert_eq!(traffic, 0, "encrypted faulty delayed uring");
+    println!("test no allocation (encrypted faulty delayed uring) ... ok");
 }
+
+each_store!(swap_stores);

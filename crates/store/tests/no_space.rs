@@ -30,13 +30,14 @@ fn inner(name: &str, mut before: Command) -> Command {
     before
 }
 
-fn stores(slots: u32, place: &Path) -> impl Iterator<Item = Box<dyn Store>> {
+fn stores(slots: u32, place: &Path) -> impl Iterator<Item = Box<dyn SwapStore>> {
     [Backend::Uring, Backend::Pool]
         .into_iter()
         .map(move |backend| {
             let file = SwapFile::create_in(place, u64::from(slots) * PAGE).unwrap();
             let choice = Choice::Only(backend);
-            open(file, choice, Config::default(), Box::new(StdSpawner)).unwrap() as Box<dyn Store>
+            open(file, choice, Config::default(), Box::new(StdSpawner)).unwrap()
+                as Box<dyn SwapStore>
         })
 }
 
@@ -77,13 +78,9 @@ fn inner_file_size_limit() {
         );
         carry_out(&mut store, Direction::PageIn, 8, &pages.frames([9, 8])).unwrap();
         assert!(pages.get(9) == page(0) && pages.get(8) == page(2));
-        let growth = store
-            .swap_file()
-            .unwrap()
-            .preallocate(0..20 * PAGE)
-            .unwrap_err();
+        let growth = store.reserve(slots(0, 20)).unwrap_err();
         assert!(
-            matches!(growth, SwapFileError::TooLarge { .. }),
+            matches!(growth.cause, ReserveCause::TooLarge { .. }),
             "{growth:?}"
         );
     }
@@ -145,25 +142,18 @@ fn inner_full_disk() {
         let pages = Pages::new(1024);
         (0..1024).for_each(|n| pages.set(n, &page(n.into())));
         let frames = pages.frames(0..1024);
-        let file = store.swap_file().unwrap();
-        let available = file.available_bytes().unwrap();
-        assert!((4 << 20..8 << 20).contains(&available), "{available}");
-        let error = file.preallocate(0..16 << 20).unwrap_err();
-        let text = error.to_string();
-        let SwapFileError::NoSpace {
-            wanted_bytes,
-            available_bytes,
-            ..
-        } = error
-        else {
+        let mut refused = || store.reserve(slots(0, 4096)).unwrap_err();
+        let error = refused();
+        let ReserveCause::NoSpace { available_bytes } = error.cause else {
             panic!("{error:?}")
         };
-        assert_eq!(
-            (wanted_bytes, available_bytes),
-            (16 << 20, available),
-            "all was given back"
-        );
+        assert!((4 << 20..8 << 20).contains(&available_bytes), "{error:?}");
+        assert_eq!((error.slots, error.bytes()), (slots(0, 4096), 16 << 20));
+        assert_eq!(refused(), error, "all was given back");
+        let file = SwapFile::create_in(place, 4096 * PAGE).unwrap();
+        let text = file.preallocate(0..16 << 20).unwrap_err().to_string();
         assert!(text.contains(&place.display().to_string()), "{text}");
+        drop(file);
 
         carry_out(&mut store, Direction::PageOut, 0, &frames).unwrap();
         let error = carry_out(&mut store, Direction::PageOut, 1024, &frames).unwrap_err();

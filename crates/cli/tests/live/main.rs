@@ -84,7 +84,7 @@ fn torture_with_children(case: &Case) {
 
 /// Errors that pass cost no byte.
 fn torture_with_store_faults(case: &Case) {
-    let faults = ["--faults", "seed=7,read=5,write=5,short=5,flip=2"];
+    let faults = ["--faults", "seed=7,read=5,write=5,short=5,page=20,flip=2"];
     let done = case.torture(&faults, &["-s", "5", "-o", ALONE]);
     done.paged_well().within_limit();
     assert!(

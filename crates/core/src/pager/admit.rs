@@ -45,14 +45,14 @@ impl Pager {
         let read = |page: &PageOutcome| {
             matches!(
                 page,
-                PageOutcome::Done | PageOutcome::Refused(Refusal::Damaged)
+                PageOutcome::Done | PageOutcome::Refused(Refusal::Damaged | Refusal::Unread)
             )
         };
         match (op.kind, outcome) {
             (Kind::ZeroFill | Kind::Map, Outcome::Pages(pages)) => {
                 one_a_page(pages, |page| match page {
                     PageOutcome::Done => true,
-                    PageOutcome::Refused(why) => *why != Refusal::Damaged,
+                    PageOutcome::Refused(why) => !of_reads(*why),
                     PageOutcome::Detached { .. } | PageOutcome::Unhashed => false,
                 })
             }
@@ -61,7 +61,7 @@ impl Pager {
                 pages.len() as u64 == op.run.pages
                     && pages.iter().all(|page| match page {
                         PageOutcome::Detached { .. } => true,
-                        PageOutcome::Refused(why) => *why != Refusal::Damaged,
+                        PageOutcome::Refused(why) => !of_reads(*why),
                         PageOutcome::Unhashed => bits,
                         PageOutcome::Done => false,
                     })
@@ -71,8 +71,13 @@ impl Pager {
                 pages.len() == op.count() && pages.iter().all(read)
             }
             (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,
-            (Kind::Release | Kind::Poison, Outcome::Done) => true,
+            (Kind::Release | Kind::Dead | Kind::Poison, Outcome::Done) => true,
             _ => false,
         }
     }
+}
+
+/// Whether only a page-in is refused so.
+const fn of_reads(why: Refusal) -> bool {
+    matches!(why, Refusal::Damaged | Refusal::Unread)
 }

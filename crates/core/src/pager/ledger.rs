@@ -22,6 +22,12 @@ use crate::stats::Stats;
 use crate::swap_cache::Objects;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
+/// Words of 64 slots that one look for dead slots goes over, or as many times 64 in which nothing was given back: some microseconds. A
+/// choice, for there are ten looks a second.
+const DEAD_LOOK: usize = 1024;
+/// Runs of slots that are told dead at a time. A choice: the store is called for each.
+const DEAD_RUNS_MAX: usize = 64;
+
 /// What the drivers and their parts share.
 pub(super) struct Ledger {
     pub pages: Pages,
@@ -300,8 +306,13 @@ impl Ledger {
         self.stats.page_out_writes += 1;
         self.stats.write_sizes[count.ilog2() as usize] += 1;
         self.stats.write_pages.count(count);
-        let pages = self.ops.told(id);
-        self.actions.push_back(Action::PageOut { id, slots, pages });
+        let (pages, after) = (self.ops.told(id), self.ops.dead());
+        self.actions.push_back(Action::PageOut {
+            id,
+            slots,
+            pages,
+            after,
+        });
     }
 
     /// Asks for the release whose pages were gathered, if there is one.
@@ -312,6 +323,19 @@ impl Ledger {
         }
     }
 
+    /// Tells which slots are dead, as far as one look goes.
+    pub fn tell_dead(&mut self) {
+        let mut look = DEAD_LOOK;
+        for _ in 0..DEAD_RUNS_MAX {
+            let Some(slots) = self.slots.next_dead(&mut look) else {
+                return;
+            };
+            let id = self.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
+            let told = self.ops.tells_dead(id, slots);
+            self.actions.push_back(told);
+        }
+    }
+
     /// Whether an unanswered action touches `range`.
     pub fn busy(&self, range: PageRange) -> bool {
         let overlaps = |run: PageRange| {
@@ -319,7 +343,7 @@ impl Ledger {
                 && range.start.raw() < run.start.raw() + run.pages
         };
         self.ops.iter().any(|op| match op.kind {
-            Kind::Free => false,
+            Kind::Free | Kind::Dead => false,
             Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
             Kind::PageIn | Kind::PageOut | Kind::Release => {
                 op.pages().iter().any(|&p| range.contains(p))

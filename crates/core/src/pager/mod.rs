@@ -21,7 +21,7 @@ mod watermarks;
 
 use alloc::boxed::Box;
 
-use crate::contract::{Access, Action, Body, Event};
+use crate::contract::{Access, Action, Body, Event, Outcome};
 use crate::limits::Limits;
 use crate::page::{Bit, DIRTY, Pages, Queue, State};
 use crate::pageout::PageOut;
@@ -36,6 +36,7 @@ use crate::units::{Nanos, PageNo, PageRange, SlotNo};
 use ahead::Ahead;
 use daemon::PageDaemon;
 use ledger::Ledger;
+use ops::Kind;
 use watermarks::{Around, Watermarks};
 
 /// What a pager is made of.
@@ -163,9 +164,22 @@ impl Pager {
     pub fn handle(&mut self, now: Nanos, event: Event<'_>) {
         let ledger = &mut self.ledger;
         ledger.now = now;
+        // Nothing follows from it: no page and no frame comes of slots that are told dead.
+        if let Event::Done { id, outcome } = event
+            && ledger.ops[id].kind == Kind::Dead
+        {
+            assert!(
+                matches!(outcome, Outcome::Done),
+                "{outcome:?} of dead slots"
+            );
+            return ledger.ops.finish(id);
+        }
         match &mut self.driver {
             Driver::Watermarks(driver) => driver.handle(ledger, event),
             Driver::Daemon(driver) => driver.handle(ledger, event),
+        }
+        if matches!(event, Event::Tick) {
+            ledger.tell_dead();
         }
         ledger.stats.frames_peak = ledger.stats.frames_peak.max(ledger.frames_used() as u64);
     }

@@ -94,6 +94,7 @@ pub(super) enum Kind {
     PageIn,
     PageOut,
     Release,
+    Dead,
     Poison,
 }
 
@@ -122,6 +123,10 @@ pub(super) struct Ops {
     unanswered: usize,
     /// The last release, as long as it is unanswered: what takes frames waits for it.
     last_release: Option<ActionId>,
+    /// The last that told slots dead, as long as it is unanswered: what writes to slots waits for it.
+    last_dead: Option<ActionId>,
+    /// Those of them that are unanswered.
+    dead: usize,
 }
 
 impl Ops {
@@ -134,11 +139,18 @@ impl Ops {
             others: Vec::with_capacity(16),
             unanswered: 0,
             last_release: None,
+            last_dead: None,
+            dead: 0,
         }
     }
 
     pub(super) const fn unanswered(&self) -> usize {
         self.unanswered
+    }
+
+    /// Whether none is under way that a page or a frame could come of.
+    pub(super) const fn at_rest(&self) -> bool {
+        self.unanswered == self.dead
     }
 
     /// All places, those without an action too, whose kind is [`Kind::Free`].
@@ -202,6 +214,18 @@ impl Ops {
         Action::Release { id, pages, after }
     }
 
+    /// The action that whatever writes to slots has to wait for.
+    pub(super) const fn dead(&self) -> Option<ActionId> {
+        self.last_dead
+    }
+
+    /// Tells that `slots` are dead.
+    pub(super) fn tells_dead(&mut self, id: ActionId, slots: SlotRange) -> Action {
+        let after = self.last_dead.replace(id);
+        self.dead += 1;
+        Action::Dead { id, slots, after }
+    }
+
     #[inline]
     pub(super) fn finish(&mut self, id: ActionId) {
         let op = &mut self.all[id.0 as usize];
@@ -217,6 +241,10 @@ impl Ops {
         }
         if self.last_release == Some(id) {
             self.last_release = None;
+        }
+        if kind == Kind::Dead {
+            self.dead -= 1;
+            self.last_dead = self.last_dead.filter(|&last| last != id);
         }
         self.free.push(id.0);
         self.unanswered -= 1;

@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (6, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (8, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,9 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 5 lacked which settings of read-ahead were set, and kept
-/// numbers for those of all policies.
-pub const VERSION: u16 = 6;
+/// The version that is written, and the only one that is read: version 7 knew of no dead slots.
+pub const VERSION: u16 = 8;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -172,6 +171,7 @@ mod tag {
     pub const WAKE: u8 = 0x48;
     pub const GROW: u8 = 0x49;
     pub const EXHAUSTED: u8 = 0x4a;
+    pub const DEAD: u8 = 0x4b;
     pub const END: u8 = 0x7f;
 }
 
@@ -196,6 +196,7 @@ mod page_outcome {
     pub const GONE: u8 = 6;
     pub const DAMAGED: u8 = 7;
     pub const UNHASHED: u8 = 8;
+    pub const UNREAD: u8 = 9;
 }
 
 /// Writes a trace: appends whole entries to the bytes that it is given.
@@ -289,6 +290,7 @@ impl Recorder {
             Action::PageIn { id, .. } => (tag::PAGE_IN, id.0),
             Action::PageOut { id, .. } => (tag::PAGE_OUT, id.0),
             Action::Release { id, .. } => (tag::RELEASE, id.0),
+            Action::Dead { id, .. } => (tag::DEAD, id.0),
             Action::Poison { id, .. } => (tag::POISON, id.0),
             Action::Wake { waiter, .. } => (tag::WAKE, waiter.0),
             Action::Grow { slots } => (tag::GROW, slots),
@@ -316,14 +318,20 @@ impl Recorder {
                 pages,
                 after,
                 ..
+            }
+            | Action::PageOut {
+                slots,
+                pages,
+                after,
+                ..
             } => {
                 put_slots(out, *slots);
                 self.hashed(out, pages);
                 put_after(out, *after);
             }
-            Action::PageOut { slots, pages, .. } => {
+            Action::Dead { slots, after, .. } => {
                 put_slots(out, *slots);
-                self.hashed(out, pages);
+                put_after(out, *after);
             }
             Action::Release { pages, after, .. } => {
                 self.pages(out, pages);
@@ -408,6 +416,7 @@ fn put_page_outcome(out: &mut Vec<u8>, outcome: PageOutcome) {
         PageOutcome::Refused(Refusal::Present) => (page_outcome::PRESENT, None),
         PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
         PageOutcome::Refused(Refusal::Damaged) => (page_outcome::DAMAGED, None),
+        PageOutcome::Refused(Refusal::Unread) => (page_outcome::UNREAD, None),
         PageOutcome::Unhashed => (page_outcome::UNHASHED, None),
     };
     out.push(tag);

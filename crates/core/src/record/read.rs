@@ -250,6 +250,7 @@ impl<'a> Reader<'a> {
             page_outcome::PRESENT => PageOutcome::Refused(Refusal::Present),
             page_outcome::GONE => PageOutcome::Refused(Refusal::Gone),
             page_outcome::DAMAGED => PageOutcome::Refused(Refusal::Damaged),
+            page_outcome::UNREAD => PageOutcome::Refused(Refusal::Unread),
             page_outcome::UNHASHED => PageOutcome::Unhashed,
             _ => return Err(Why::Corrupt),
         })
@@ -284,6 +285,12 @@ impl<'a> Reader<'a> {
                 id,
                 slots: self.slots()?,
                 pages: self.pages(true)?,
+                after: self.after()?,
+            },
+            tag::DEAD => Action::Dead {
+                id,
+                slots: self.slots()?,
+                after: self.after()?,
             },
             tag::RELEASE => Action::Release {
                 id,
@@ -448,7 +455,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [4, 5, VERSION + 1] {
+        for other in [6, 7, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

@@ -37,6 +37,11 @@ impl Bits {
         self.mark(range, true);
     }
 
+    /// As [`super::Slots::free_word`].
+    pub(super) fn free_word(&self, word: u32) -> u64 {
+        self.words.get(word as usize).copied().unwrap_or(0)
+    }
+
     pub(super) const fn available(&self) -> u32 {
         self.available
     }

@@ -108,6 +108,14 @@ impl Blist {
         (leaves as u64 * u64::from(self.end) / u64::from(self.capacity.max(1))) as usize
     }
 
+    /// As [`super::Slots::free_word`].
+    #[must_use]
+    pub fn free_word(&self, word: u32) -> u64 {
+        let leaf = |at: usize| self.leaves.get(at).map_or(0, |&leaf| u64::from(leaf));
+        let low = word as usize * 2;
+        leaf(low) | leaf(low + 1) << LEAF_SLOTS
+    }
+
     /// Makes `range` usable: its slots become free. The swap file grows by such extents.
     ///
     /// # Panics

@@ -63,6 +63,10 @@ impl Slots for Linux {
         self.bits.available()
     }
 
+    fn free_word(&self, word: u32) -> u64 {
+        self.bits.free_word(word)
+    }
+
     fn heap_bytes(&self) -> usize {
         self.bits.heap_bytes()
     }

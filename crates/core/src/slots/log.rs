@@ -57,6 +57,10 @@ impl Slots for Log {
         self.bits.available()
     }
 
+    fn free_word(&self, word: u32) -> u64 {
+        self.bits.free_word(word)
+    }
+
     fn heap_bytes(&self) -> usize {
         self.bits.heap_bytes()
     }

@@ -15,6 +15,9 @@ use alloc::boxed::Box;
 
 use crate::units::SlotRange;
 
+/// Slots of which [`Slots::free_word`] tells at once.
+pub const FREE_WORD_SLOTS: u32 = u64::BITS;
+
 /// A slot allocator. After construction none of it allocates heap memory.
 pub trait Slots: Send {
     /// Takes `slots` consecutive free slots; `None` when there is no such run.
@@ -27,6 +30,8 @@ pub trait Slots: Send {
     fn available(&self) -> u32;
     /// Bytes of heap that it has written to.
     fn heap_bytes(&self) -> usize;
+    /// Which of slots `64 * word..64 * (word + 1)` are free: a bit each, from the lowest on; none where there are no slots.
+    fn free_word(&self, word: u32) -> u64;
     /// Whether the file should grow, with `used` slots in use and writes of `chunk` pages.
     fn wants_room(&self, used: u32, chunk: u32) -> bool {
         let _ = used;
@@ -49,6 +54,9 @@ impl Slots for Blist {
     }
     fn heap_bytes(&self) -> usize {
         Self::heap_bytes(self)
+    }
+    fn free_word(&self, word: u32) -> u64 {
+        Self::free_word(self, word)
     }
 }
 

@@ -138,13 +138,15 @@ impl Machine {
                 Action::PageIn {
                     id, slots, pages, ..
                 } => self.transfer(id, slots, &pages, false),
-                Action::PageOut { id, slots, pages } => self.transfer(id, slots, &pages, true),
+                Action::PageOut {
+                    id, slots, pages, ..
+                } => self.transfer(id, slots, &pages, true),
                 Action::Wake { waiter, page } => {
                     let (wanted, access) = self.waiting.remove(&waiter.0).expect("waits");
                     assert_eq!(wanted, page);
                     self.touch_as(waiter.0, page, access);
                 }
-                Action::Poison { id, .. } => {
+                Action::Poison { id, .. } | Action::Dead { id, .. } => {
                     let outcome = Outcome::Done;
                     self.pager
                         .handle(Nanos(self.now), Event::Done { id, outcome });

@@ -50,6 +50,7 @@ impl Body {
             | Action::Map { id, .. }
             | Action::Detach { id, .. }
             | Action::Release { id, .. }
+            | Action::Dead { id, .. }
             | Action::Poison { id, .. } => {
                 let at = self.take(id, action);
                 if at_once {
@@ -87,6 +88,7 @@ impl Body {
                 self.expect_absent(run, absent_below);
             }
             Action::Poison { page, .. } => self.expect_lost(page),
+            Action::Dead { slots, .. } => self.store.expect_dead(slots),
             _ => {}
         }
         assert!(self.ops.iter().all(|other| other.id != id), "{id:?} reused");
@@ -125,6 +127,7 @@ impl Body {
             }
             Action::PageIn { slots, .. } => self.buffers += slots.slots as usize,
             Action::Poison { page, .. } => self.poison(page),
+            Action::Dead { slots, .. } => self.store.forget(slots),
             Action::PageOut { .. } => {}
             _ => self.ops[at].done = Some(self.carry_out(&action)),
         }
@@ -300,7 +303,9 @@ impl Body {
         match op.action {
             Action::PageIn { slots, .. } => self.answer_read(&op, slots),
             Action::PageOut { slots, .. } => self.answer_write(&op, slots),
-            Action::Release { .. } | Action::Poison { .. } => self.done(op.id, Outcome::Done),
+            Action::Release { .. } | Action::Dead { .. } | Action::Poison { .. } => {
+                self.done(op.id, Outcome::Done);
+            }
             action => {
                 let outcomes = op.done.expect("it was carried out");
                 self.note(&action, &outcomes);
@@ -349,7 +354,9 @@ impl Body {
     fn answer_read(&mut self, op: &Op, slots: SlotRange) {
         self.buffers -= slots.slots as usize;
         let failures = self.plan.read_failures;
-        let bad = slots.iter().any(|slot| self.bad(slot.0));
+        // A store may tell which pages it could not read, or only that it failed.
+        let whole = self.random.happens(500);
+        let bad = whole && slots.iter().any(|slot| self.bad(slot.0));
         let may_fail = |body: &mut Self| {
             let spent = |page: &PageNo| body.pages[page].read_failures >= READ_FAILURES_MAX;
             !op.pages.iter().any(spent) && body.random.happens(failures)
@@ -362,12 +369,18 @@ impl Body {
         }
         let mut outcomes = Vec::new();
         for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes(&op.action)) {
+            if self.bad(slot.0) {
+                self.truth(page).read_failures += 1;
+                outcomes.push(PageOutcome::Refused(Refusal::Unread));
+                continue;
+            }
             let content = self.store.content(slot);
             let spent = self.truth(page).read_failures >= READ_FAILURES_MAX;
             if !spent && self.random.happens(failures) {
                 self.truth(page).read_failures += 1;
                 assert_ne!(hash, hash_of(Content::MAX));
-                outcomes.push(PageOutcome::Refused(Refusal::Damaged));
+                let why = [Refusal::Damaged, Refusal::Unread][self.random.below(2)];
+                outcomes.push(PageOutcome::Refused(why));
                 continue;
             }
             assert_eq!(
@@ -410,8 +423,9 @@ impl Body {
     /// Giving up is right only if no frame can be had in any way.
     fn check_exhausted(&mut self, swap_full: bool) {
         self.exhausted = true;
+        let idle = |op: &Op| matches!(op.action, Action::Dead { .. });
         assert!(
-            self.ops.is_empty() && self.grow.is_none(),
+            self.ops.iter().all(idle) && self.grow.is_none(),
             "answers are due"
         );
         let broken = self.write_failures >= 64;

@@ -3,6 +3,7 @@
 mod actions;
 mod any;
 mod body;
+mod dead;
 mod distress;
 mod eviction;
 mod plan;

@@ -22,6 +22,9 @@ pub struct Store {
     bound: BTreeMap<PageNo, SlotNo>,
     owner: BTreeMap<SlotNo, PageNo>,
     granted: u32,
+    /// Slots that were told dead, and in how many runs.
+    pub told_dead: BTreeSet<SlotNo>,
+    pub told_runs: u64,
 }
 
 impl Store {
@@ -105,6 +108,26 @@ impl Store {
     pub fn lose(&mut self, page: PageNo) {
         self.retired.extend(self.slot(page));
         self.unbind(page);
+    }
+
+    /// Slots that are told dead: this process's to write, and nobody's to read.
+    pub fn expect_dead(&mut self, slots: SlotRange) {
+        assert!(slots.slots > 0);
+        for slot in slots.iter() {
+            assert!(self.own.contains(&slot), "{slot:?} is not this process's");
+            assert_eq!(self.owner.get(&slot), None, "{slot:?} is in use");
+            assert!(!self.kept.contains_key(&slot), "a child needs {slot:?}");
+            assert!(!self.retired.contains(&slot), "{slot:?} failed before");
+        }
+        self.told_dead.extend(slots.iter());
+        self.told_runs += 1;
+    }
+
+    /// Lets go of dead slots: whoever reads one before it is written again finds nothing.
+    pub fn forget(&mut self, slots: SlotRange) {
+        for slot in slots.iter() {
+            self.content.remove(&slot);
+        }
     }
 
     pub fn keep_for_child(&mut self) {

@@ -98,7 +98,10 @@ impl Body {
                 assert!(intact, "the hash that was told at the detach");
                 self.reads.push_back((id, slots));
             }
-            Action::PageOut { id, .. } | Action::Release { id, .. } | Action::Poison { id, .. } => {
+            Action::PageOut { id, .. }
+            | Action::Release { id, .. }
+            | Action::Dead { id, .. }
+            | Action::Poison { id, .. } => {
                 self.done(id, Outcome::Done);
             }
             Action::Wake { page, .. } => self.woken.push(page),

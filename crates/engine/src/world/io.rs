@@ -3,7 +3,7 @@
 use outpage_core::contract::{PageList, PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo};
-use outpage_store::Frame;
+use outpage_store::{Frame, PageBits};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Stop};
 
@@ -119,19 +119,31 @@ impl World {
         }
     }
 
-    /// Of the pages that were read into `places`, stages those that have their hashes; `out` says which. The frames
-    /// of the others are free.
-    pub fn stage_intact(&mut self, pages: &PageList, places: &[Place], out: &mut Vec<PageOutcome>) {
+    /// Of the pages that were read into `places`, but for those that `failed`, stages those that have their hashes; `out` says
+    /// which. The frames of the others are free.
+    pub fn stage_intact(
+        &mut self,
+        pages: &PageList,
+        places: &[Place],
+        failed: &PageBits,
+        out: &mut Vec<PageOutcome>,
+    ) {
         out.clear();
-        let expected = pages.iter().zip(pages.hashes());
-        for ((&page, &hash), &place) in expected.zip(places) {
-            if self.hasher.page(self.frames.content(place)) == hash {
+        let expected = pages.iter().zip(pages.hashes()).zip(places);
+        for (((&page, &hash), &place), at) in expected.zip(0..) {
+            let outcome = if failed.contains(at) {
+                PageOutcome::Refused(Refusal::Unread)
+            } else if self.hasher.page(self.frames.content(place)) == hash {
+                PageOutcome::Done
+            } else {
+                PageOutcome::Refused(Refusal::Damaged)
+            };
+            if outcome == PageOutcome::Done {
                 self.stage_read(page, place);
-                out.push(PageOutcome::Done);
             } else {
                 self.frames.set_free(place);
-                out.push(PageOutcome::Refused(Refusal::Damaged));
             }
+            out.push(outcome);
         }
         debug_assert_eq!(out.len(), places.len(), "a hash for each page");
     }

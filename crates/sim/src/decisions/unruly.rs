@@ -288,7 +288,9 @@ impl Body<'_> {
             Action::PageIn {
                 id, slots, pages, ..
             } => self.begin(id, false, pages, slots),
-            Action::PageOut { id, slots, pages } => self.begin(id, true, pages, slots),
+            Action::PageOut {
+                id, slots, pages, ..
+            } => self.begin(id, true, pages, slots),
             Action::Release { id, pages, .. } => {
                 for page in pages.iter() {
                     let content = self.staged.remove(page);
@@ -300,6 +302,12 @@ impl Body<'_> {
                 self.lost.insert(page);
                 self.truth.remove(&page);
                 self.done(id, Outcome::Done);
+            }
+            // It takes no time: what is decided afterwards is the same without it.
+            Action::Dead { id, .. } => {
+                let outcome = Outcome::Done;
+                let done = Event::Done { id, outcome };
+                self.pager.handle(Nanos(self.now), done);
             }
             Action::Wake { waiter, .. } => self.threads[waiter.0 as usize].waits = false,
             Action::Grow { .. } => self.grow(),

@@ -32,14 +32,17 @@ impl World {
                 Action::PageIn {
                     id, slots, pages, ..
                 } => self.submit(id, slots, Op::Read, &pages),
-                Action::PageOut { id, slots, pages } => self.submit(id, slots, Op::Write, &pages),
+                Action::PageOut {
+                    id, slots, pages, ..
+                } => self.submit(id, slots, Op::Write, &pages),
                 Action::Release { id, pages, .. } => {
                     pages.iter().for_each(|&page| self.ahead.released(page));
                     // So that the pager can use the list again.
                     drop(pages);
                     self.done(id, Outcome::Done);
                 }
-                Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                // A disk has no use for it.
+                Action::Dead { id, .. } | Action::Poison { id, .. } => self.done(id, Outcome::Done),
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),
                 Action::Exhausted { swap_full } => {

@@ -1,6 +1,8 @@
 //! What the tests of the stores share: frames, page contents, a place for swap files.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod stores;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io::Write;
 use std::path::PathBuf;

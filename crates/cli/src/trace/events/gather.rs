@@ -296,7 +296,10 @@ impl Gatherer {
             }
             Action::Release { .. } => self.wasted(pages),
             Action::Wake { waiter, .. } => self.wake(waiter),
-            Action::Poison { .. } | Action::Grow { .. } | Action::Exhausted { .. } => {}
+            Action::Dead { .. }
+            | Action::Poison { .. }
+            | Action::Grow { .. }
+            | Action::Exhausted { .. } => {}
         }
     }
 
@@ -453,6 +456,7 @@ pub mod tests {
             id: id(1),
             slots,
             pages: PageList::new(vec![of_first(9)], vec![ContentHash::default()]),
+            after: None,
         };
         recorder.action(&write, out);
         recorder.event(

@@ -100,7 +100,9 @@ impl Machine {
     fn drive(&mut self) {
         while let Some(action) = self.pager.poll_action() {
             match action {
-                Action::PageOut { id, slots, pages } => {
+                Action::PageOut {
+                    id, slots, pages, ..
+                } => {
                     self.written.push(pages.to_vec());
                     self.to.push(slots);
                     self.held.push(id);

@@ -271,7 +271,7 @@ fn write_due(ledger: &Ledger, transfers: &Transfers) -> usize {
 
 /// Nothing is under way from which frames could come.
 fn at_rest(ledger: &Ledger) -> bool {
-    ledger.ops.unanswered() == 0 && !ledger.growing
+    ledger.ops.at_rest() && !ledger.growing
 }
 
 /// Pages that must go, whatever was earned: `batch` beyond those over the limit when there are

@@ -41,25 +41,28 @@ fn a_page_without_a_frame_is_not_read() {
 }
 
 #[test]
-fn of_what_was_read_the_awaited_page_is_mapped_and_a_damaged_one_read_again() {
-    let (mut ledger, told) = read(0);
-    let Action::PageIn { id, pages, .. } = &told[0] else {
-        panic!("{told:?}");
-    };
-    let last = page(15);
-    let outcomes: Vec<_> = pages
-        .iter()
-        .map(|&page| match page == last {
-            true => PageOutcome::Refused(Refusal::Damaged),
-            false => PageOutcome::Done,
-        })
-        .collect();
-    let rescue = Rescue::new(0);
-    transfers("bsd", 0).paged_in(&mut ledger, &mut eviction(), &rescue, *id, Some(&outcomes));
-    assert_eq!(ledger.pages.state_of(page(10)), State::Mapping);
-    assert_eq!(ledger.pages.state_of(last), State::Reading);
-    assert_eq!(lists(&actions(&mut ledger)), [[last]]);
-    assert_eq!(ledger.stats.checksum_errors, 1);
+fn of_what_was_read_the_awaited_page_is_mapped_and_a_bad_one_read_again() {
+    for (why, counted) in [(Refusal::Damaged, (2, 0)), (Refusal::Unread, (0, 1))] {
+        let (mut ledger, told) = read(0);
+        let Action::PageIn { id, pages, .. } = &told[0] else {
+            panic!("{told:?}");
+        };
+        let bad = [page(14), page(15)];
+        let outcomes: Vec<_> = pages
+            .iter()
+            .map(|page| match bad.contains(page) {
+                true => PageOutcome::Refused(why),
+                false => PageOutcome::Done,
+            })
+            .collect();
+        let rescue = Rescue::new(0);
+        transfers("bsd", 0).paged_in(&mut ledger, &mut eviction(), &rescue, *id, Some(&outcomes));
+        assert_eq!(ledger.pages.state_of(page(10)), State::Mapping);
+        assert_eq!(ledger.pages.count(State::Reading), 2);
+        assert_eq!(lists(&actions(&mut ledger)), [[bad[0]], [bad[1]]]);
+        let stats = &ledger.stats;
+        assert_eq!((stats.checksum_errors, stats.read_errors), counted);
+    }
 }
 
 /// A dirty page is collected and written by itself; the write.

@@ -90,7 +90,7 @@ impl Transfers {
         verdict.is_some()
     }
 
-    /// Pages were read; a damaged one is as good as unread. Without `outcomes` all are intact.
+    /// Pages were read; a damaged one is as good as one that was not. Without `outcomes` all are intact.
     pub fn paged_in(
         &self,
         ledger: &mut Ledger,
@@ -105,12 +105,15 @@ impl Transfers {
             "one outcome a page"
         );
         let mut awaited = count;
+        let unread = |o: &PageOutcome| *o == PageOutcome::Refused(Refusal::Unread);
+        let failed = outcomes.is_some_and(|outcomes| outcomes.iter().any(unread));
+        ledger.stats.read_errors += u64::from(failed);
         for at in 0..count {
             let (id, page) = ledger.ops[op].page(at);
             match outcomes.map_or(PageOutcome::Done, |outcomes| outcomes[at]) {
                 PageOutcome::Done => {}
-                PageOutcome::Refused(Refusal::Damaged) => {
-                    ledger.stats.checksum_errors += 1;
+                PageOutcome::Refused(why @ (Refusal::Damaged | Refusal::Unread)) => {
+                    ledger.stats.checksum_errors += u64::from(why == Refusal::Damaged);
                     let tries = ledger.ops[op].tries;
                     ledger.read_again(id, tries);
                     continue;
