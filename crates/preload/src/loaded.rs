@@ -13,6 +13,9 @@ use crate::raw;
 /// Smallest data segment that is made anonymous; smaller ones are part of the stated overhead.
 const SEGMENT_BYTES_MIN: usize = 1 << 20;
 
+/// Where a program's addresses end, in bytes: 47 bits, but for whoever asks for more.
+const ADDRESSES_END: usize = 1 << 47;
+
 /// Address ranges, half-open.
 type Ranges = Vec<(usize, usize)>;
 
@@ -116,9 +119,10 @@ fn loaded_later() -> Ranges {
     out
 }
 
-/// Length of the ELF object mapped at `start`, .bss included; `None` if there is none.
+/// Length of the library mapped at `start`, .bss included; `None` if there is none.
 ///
-/// Read through the kernel: another thread may be unloading it.
+/// A program maps other ELF files as well, and damaged ones: what the loader would not load passes for no library, lest the
+/// memory behind it pass for one. Read through the kernel: another thread may be unloading it.
 fn elf_span_bytes(start: usize) -> Option<usize> {
     /// Program headers looked at; libraries have about ten.
     const HEADERS_MAX: usize = 32;
@@ -127,16 +131,27 @@ fn elf_span_bytes(start: usize) -> Option<usize> {
     // SAFETY: as above.
     let mut headers: [libc::Elf64_Phdr; HEADERS_MAX] = unsafe { core::mem::zeroed() };
     let known = read_own(start, &mut header) && header.e_ident[..4] == *b"\x7fELF";
-    if !known || !read_own(start + header.e_phoff as usize, &mut headers) {
+    let table = start.checked_add(header.e_phoff as usize)?;
+    if !known || header.e_type != libc::ET_DYN || !read_own(table, &mut headers) {
         return None;
     }
     let count = HEADERS_MAX.min(header.e_phnum.into());
-    let loads = headers[..count]
-        .iter()
-        .filter(|header| header.p_type == libc::PT_LOAD);
-    let end = loads.clone().map(|h| h.p_vaddr + h.p_memsz).max()?;
-    let low = loads.map(|h| h.p_vaddr).min()?;
-    Some((end as usize).next_multiple_of(PAGE_BYTES) - page_down(low as usize))
+    let bytes = span_bytes(&headers[..count])?;
+    (start.checked_add(bytes)? <= ADDRESSES_END).then_some(bytes)
+}
+
+/// Bytes from the first page of what `headers` have loaded to its last; `None` if that is nothing, or no range.
+fn span_bytes(headers: &[libc::Elf64_Phdr]) -> Option<usize> {
+    let (mut low, mut high) = (usize::MAX, 0);
+    for load in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
+        let start = load.p_vaddr as usize;
+        low = low.min(page_down(start));
+        high = high.max(start.checked_add(load.p_memsz as usize)?);
+    }
+    let bytes = high
+        .checked_next_multiple_of(PAGE_BYTES)?
+        .checked_sub(low)?;
+    (bytes > 0).then_some(bytes)
 }
 
 /// Copies the value at `address` of this process's memory; `false` if it is not (wholly) there.
@@ -204,3 +219,6 @@ fn replace_by_copy(start: usize, len: usize) {
         unsafe { raw::munmap(copy as usize, len) };
     }
 }
+
+#[cfg(test)]
+mod tests;
