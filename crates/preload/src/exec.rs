@@ -148,6 +148,23 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
     found
 }
 
+/// What [`build`] needs: entries of the array, and bytes of the text.
+///
+/// # Safety
+/// `found` is of an environment that is still there.
+unsafe fn room(found: &Found, own: &[u8]) -> (usize, usize) {
+    let mut list_bytes = 0;
+    if !found.preload.is_null() && !found.has_shim {
+        // SAFETY: an entry of the environment.
+        list_bytes += own.len() + unsafe { bytes(found.preload) }.len() - PRELOAD.len() + 2;
+    }
+    if !found.asan.is_null() && !found.has_order {
+        // SAFETY: an entry of the environment.
+        list_bytes += unsafe { bytes(found.asan) }.len() + ANY_ORDER.len() + 2;
+    }
+    (found.count + CARRIED_MAX + 3, list_bytes)
+}
+
 /// Makes `call` with an environment that has what `envp` lacks; `envp` itself if it lacks nothing.
 pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize {
     trace::count(trace::Hook::Exec);
@@ -163,16 +180,8 @@ pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize
     if found.has_shim && found.has_limit && found.has_order {
         return call(envp);
     }
-    let mut list_bytes = 0;
-    if !found.preload.is_null() && !found.has_shim {
-        // SAFETY: an entry of the environment.
-        list_bytes += own_text.len() + unsafe { bytes(found.preload) }.len() - PRELOAD.len() + 2;
-    }
-    if !found.asan.is_null() && !found.has_order {
-        // SAFETY: an entry of the environment.
-        list_bytes += unsafe { bytes(found.asan) }.len() + ANY_ORDER.len() + 2;
-    }
-    let pointers = found.count + CARRIED_MAX + 3;
+    // SAFETY: found in the environment above.
+    let (pointers, list_bytes) = unsafe { room(&found, own_text) };
     if pointers <= ON_STACK && list_bytes <= TEXT_ON_STACK {
         let mut array = [MaybeUninit::<*const c_char>::uninit(); ON_STACK];
         let mut text = [MaybeUninit::<u8>::uninit(); TEXT_ON_STACK];
@@ -268,3 +277,6 @@ unsafe fn build(envp: Strings, found: &Found, array: *mut *const c_char, mut tex
     }
     push(core::ptr::null());
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ const PROGRAM_HEADER_BYTES: usize = 56;
 enum Look {
     /// The shim follows, or nothing is known.
     Fine,
-    /// Why it does not, to follow "PROGRAM is ".
+    /// Why it does not.
     Unmanaged(&'static str),
     /// A script; this is its interpreter, ended by a zero.
     Script([u8; HEAD_BYTES]),
@@ -38,6 +38,16 @@ pub fn tell(dir: i32, path: *const c_char, flags: i32) {
     if !matches!(mode::current(), Mode::Direct | Mode::Managed) {
         return;
     }
+    if let Some(what) = unmanaged(dir, path, flags) {
+        // SAFETY: the kernel has read the name without a fault.
+        let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or("");
+        let name = if name.is_empty() { "the program" } else { name };
+        process::say(&["outpage: ", name, " is ", what, ": it runs without a limit"]);
+    }
+}
+
+/// Why the shim cannot follow into `path`, or into what interprets it, to follow "PROGRAM is ".
+fn unmanaged(dir: i32, path: *const c_char, flags: i32) -> Option<&'static str> {
     let mut look = look(dir, path, flags);
     for _ in 1..FILES_MAX {
         let Look::Script(interpreter) = look else {
@@ -45,11 +55,9 @@ pub fn tell(dir: i32, path: *const c_char, flags: i32) {
         };
         look = self::look(libc::AT_FDCWD, interpreter.as_ptr().cast(), 0);
     }
-    if let Look::Unmanaged(what) = look {
-        // SAFETY: the kernel has read the name without a fault.
-        let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or("");
-        let name = if name.is_empty() { "the program" } else { name };
-        process::say(&["outpage: ", name, " is ", what, ": it runs without a limit"]);
+    match look {
+        Look::Unmanaged(what) => Some(what),
+        Look::Fine | Look::Script(_) => None,
     }
 }
 
@@ -190,3 +198,6 @@ fn is_loader(path: *const c_char) -> bool {
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     file.starts_with(b"ld-linux") || file.starts_with(b"ld.so")
 }
+
+#[cfg(test)]
+mod tests;
