@@ -2,23 +2,18 @@
 //!
 //! Their memory comes and goes unseen, so it cannot be paged; and their runtimes patch libc as well.
 
-use core::arch::{asm, global_asm};
-
-global_asm!(
-    ".weak __asan_init",
-    ".weak __hwasan_init",
-    ".weak __tsan_init",
-    ".weak __msan_init",
-    ".weak __lsan_init",
-);
+use core::arch::asm;
 
 /// The address of a function that a runtime has, as the loader resolved it; 0 without that runtime.
+///
+/// Each object file that names the function has to say that it may be missing, so that is said here.
 macro_rules! address {
     ($name:literal) => {{
         let address: usize;
         // SAFETY: reads this library's own table of addresses.
         unsafe {
-            asm!(concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"), out(reg) address,
+            asm!(concat!(".weak ", $name),
+                 concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"), out(reg) address,
                  options(nostack, pure, readonly, preserves_flags));
         }
         address
@@ -37,3 +32,6 @@ pub fn name() -> Option<&'static str> {
     let present = runtimes.into_iter().find(|(address, _)| *address != 0);
     present.map(|(_, name)| name)
 }
+
+#[cfg(test)]
+mod tests;
