@@ -223,3 +223,6 @@ fn locked<R>(work: impl FnOnce(&mut [u8]) -> R) -> R {
     futex::wake(&LIST.state, 1, Scope::Process);
     result
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,3 +226,6 @@ pub fn forget_other_threads() {
         slot.owner.store(0, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+pub mod tests;

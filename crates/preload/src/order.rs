@@ -61,3 +61,6 @@ impl Drop for Order {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

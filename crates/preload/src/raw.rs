@@ -94,3 +94,6 @@ pub fn set_signals(mask: &u64, before: Option<&mut u64>) {
     // SAFETY: both pointers are valid for the 8 bytes of the kernel's signal set.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
+
+#[cfg(test)]
+pub mod tests;

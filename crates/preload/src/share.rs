@@ -149,3 +149,6 @@ fn raise(session: &Session, pages: u64) -> Result<u64, SessionError> {
     session.check()?;
     Ok(session.held_pages())
 }
+
+#[cfg(test)]
+mod tests;
