@@ -111,6 +111,8 @@ fn files_that_the_loader_would_not_load_are_no_libraries() {
         0xfe00,
     ] {
         assert_eq!(span_of(&object(kind, &loads)), None, "type {kind}");
+        let small = object(kind, &[(LOAD, 0, 0x1000)]);
+        assert_eq!(span_of(&small), None, "type {kind}");
     }
     // Nor has a library's span room behind where it lies.
     assert_eq!(
