@@ -42,7 +42,7 @@ impl Bench {
         }
         let frames = Frames::new(pages).unwrap();
         let (start, len) = frames.span();
-        own.register(start, len, Mode::write_protect()).unwrap();
+        uffd.register(start, len, Mode::write_protect()).unwrap();
         uffd.register(area.start(), area.len(), Mode::missing())
             .unwrap();
         let (pagemap, memory) = (Pagemap::open().unwrap(), Memory::open().unwrap());
