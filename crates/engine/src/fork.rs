@@ -102,7 +102,7 @@ impl Engine {
 fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let left_out = live.world.regions.all().iter().filter(|r| r.not_forked);
+    let left_out = live.world.regions.all().filter(|r| r.not_forked);
     let mapped = left_out.filter_map(|region| {
         let len = region.end - region.start;
         // What lies there already is the program's.
@@ -275,7 +275,7 @@ fn begin_child(
 fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
     live.world.regions.let_all_leave();
-    let regions: Vec<_> = live.world.regions.all().to_vec();
+    let regions: Vec<_> = live.world.regions.all().copied().collect();
     // All of them first: what follows may map pages anywhere.
     for region in regions.iter().filter(|region| !region.not_forked) {
         live.register_in_child(region)?;
@@ -302,7 +302,7 @@ impl Live {
             libc::MADV_DONTFORK
         };
         let mut result = Ok(());
-        for region in self.world.regions.all().iter().filter(|r| !r.not_forked) {
+        for region in self.world.regions.all().filter(|r| !r.not_forked) {
             let given = map::madvise(region.start, region.end - region.start, advice);
             result = result.and(given);
         }

@@ -131,7 +131,7 @@ impl Live {
         self.drive();
         let mut lost = 0;
         // What moved meanwhile may be where was looked already.
-        while !self.world.regions.all().is_empty() {
+        while self.world.regions.all().next().is_some() {
             lost += self.give_back(0..ALL, |_| Ok(())).unwrap_or(0);
         }
         lost

@@ -272,7 +272,7 @@ impl Live {
 
     /// Bytes locked by `mlock`.
     pub(crate) fn locked_bytes(&self) -> usize {
-        let locked = self.world.regions.all().iter().filter(|r| r.locked);
+        let locked = self.world.regions.all().filter(|r| r.locked);
         locked.map(|r| r.end - r.start).sum()
     }
 
@@ -282,7 +282,6 @@ impl Live {
             .world
             .regions
             .all()
-            .iter()
             .filter(|r| r.pins > 0)
             .map(|r| r.end - r.start)
             .sum::<usize>()
