@@ -301,3 +301,85 @@ impl Calls {
             .for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_arrives_as_it_was_made() {
+        let (addr, len) = (0x7f00_0000_1000, 0x5000);
+        let (prot, flags, advice) = (-1, libc::MREMAP_MAYMOVE, libc::MADV_FREE);
+        let calls = [
+            Call::Take {
+                addr,
+                len,
+                prot,
+                fresh: true,
+            },
+            Call::Remapped {
+                old: addr,
+                old_len: len,
+                new: addr + len,
+                new_len: 2 * len,
+                flags,
+            },
+            Call::Replaced { addr, len },
+            Call::MappingAt { addr },
+            Call::Madvise { addr, len, advice },
+            Call::Mprotect { addr, len, prot },
+            Call::Mlock { addr, len },
+            Call::Munlock { addr, len },
+            Call::Pin { addr, len },
+            Call::Unpin { addr, len },
+            Call::ForkPrepare {
+                stack: addr,
+                tls: len,
+            },
+            Call::ThreadBegins { tid: u32::MAX },
+            Call::ThreadEnds { tid: 7 },
+            Call::KeepWord { addr },
+            Call::Unbind {
+                tid: 7,
+                lasting: true,
+            },
+            Call::Bind { tid: 7 },
+            Call::Manage { addr, len },
+            Call::TakeBack { addr, len },
+            Call::Close,
+            Call::Outlive,
+            Call::Ending,
+        ];
+        for call in calls {
+            assert_eq!(Call::decode(call.encode()), call);
+        }
+    }
+
+    /// Without a userfaultfd the bells ring for nobody, as when the pager has ended.
+    #[test]
+    fn calls_that_nobody_answers_return() {
+        let calls = Calls::new().unwrap();
+        calls.close();
+        for _ in 0..2 * SLOTS {
+            assert_eq!(calls.post(Call::Close), -(libc::ESHUTDOWN as isize));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_before_the_end_counts() {
+        let calls = Calls::new().unwrap();
+        std::thread::scope(|threads| {
+            let caller = threads.spawn(|| calls.post(Call::Outlive));
+            let posted = loop {
+                let posted = (0..SLOTS).find(|&slot| calls.take(slot).is_some());
+                if let Some(slot) = posted {
+                    break slot;
+                }
+            };
+            assert_eq!(calls.take(posted), Some(Call::Outlive));
+            calls.answer(posted, 5);
+            calls.close();
+            assert_eq!(caller.join().unwrap(), 5);
+        });
+    }
+}

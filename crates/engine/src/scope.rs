@@ -285,3 +285,29 @@ impl Drop for Scope {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_of_regions_is_the_one_that_counts_and_is_told_once() {
+        let failing = Failing::new(Reach::Regions);
+        assert_eq!(failing.take(), None);
+        failing.fail(Failure::SwapFull);
+        failing.fail(Failure::NoVictims);
+        assert_eq!(failing.take(), Some(Failure::SwapFull));
+        assert_eq!(failing.take(), None);
+    }
+
+    #[test]
+    fn an_ended_scope_says_why_and_what_it_cost() {
+        let ended = Ended {
+            failure: Failure::Os("start a thread", Errno::ENOMEM),
+            pages_lost: 3,
+        };
+        let text = ScopeError::Ended(ended).to_string();
+        assert!(text.contains("cannot start a thread"), "{text}");
+        assert!(text.ends_with("; 3 pages are lost"), "{text}");
+    }
+}

@@ -11,6 +11,7 @@ use outpage_engine::OpenStore;
 use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind};
 use outpage_engine::scope::{Failure, Scope, ScopeError};
 use outpage_sys::map;
+use outpage_sys::own;
 use outpage_sys::pagemap::{PageFlags, Pagemap};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Features, Uffd, Wanted};
@@ -343,7 +344,7 @@ fn comes_back(mechanism: Mechanism) -> Result<(), String> {
     let mut before = None;
     for cycle in 0..6 {
         one_cycle(mechanism, cycle)?;
-        let left = (threads(), descriptors(), own_mappings());
+        let left = (threads(), descriptors(), own_bytes(), file_mappings());
         // What is kept for good is there after the first two.
         if cycle == 1 {
             before = Some(left);
@@ -480,24 +481,18 @@ fn descriptors() -> usize {
     entries("/proc/self/fd")
 }
 
-/// Mappings of an engine's own, but those of the arena, which keeps what it has.
-fn own_mappings() -> usize {
-    let arena = ARENA.mapped_bytes();
+/// Bytes mapped for engines, but those of the arena, which keeps what it has.
+fn own_bytes() -> usize {
+    let mut bytes = 0;
+    own::for_each(|start, end| bytes += end - start);
+    bytes - ARENA.mapped_bytes()
+}
+
+/// Mappings of sessions and rings, and of whatever else has a descriptor and is no file on a disk.
+fn file_mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
-    let bytes: usize = maps
-        .lines()
-        .filter(|line| line.contains("outpage"))
-        .map(|line| {
-            let range = line
-                .split(' ')
-                .next()
-                .and_then(|range| range.split_once('-'));
-            let (start, end) = range.expect("a range");
-            let number = |text| usize::from_str_radix(text, 16).expect("an address");
-            number(end) - number(start)
-        })
-        .sum();
-    bytes.saturating_sub(arena)
+    let named = |line: &&str| line.contains("/memfd:") || line.contains("anon_inode:");
+    maps.lines().filter(named).count()
 }
 
 fn resident_bytes() -> u64 {
