@@ -6,6 +6,7 @@ use outpage_core::contract::Event;
 use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageRange};
 use outpage_sys::maps::{self, Entry, Kind};
 use outpage_sys::pagemap::PageFlags;
+use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::live::Live;
@@ -30,6 +31,31 @@ pub(crate) fn is_ours(entry: &Entry<'_>, statics: usize) -> bool {
     named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics)
 }
 
+/// The end of `len` bytes from `addr` on, if they are whole pages.
+pub(crate) fn whole_pages(addr: usize, len: usize) -> Result<usize, Errno> {
+    let end = addr.checked_add(len).ok_or(Errno::EINVAL)?;
+    let whole = [addr, len].iter().all(|n| n.is_multiple_of(PAGE_BYTES));
+    (whole && len > 0).then_some(end).ok_or(Errno::EINVAL)
+}
+
+/// The mappings that `start..end` consists of, cut to it, and their protections.
+///
+/// # Errors
+/// `EINVAL` where it is not private anonymous memory of the program's throughout; those of reading the list.
+fn mappings_of(start: usize, end: usize) -> Result<Vec<(usize, usize, i32)>, Errno> {
+    let (mut found, mut at) = (Vec::new(), start);
+    let statics = own::statics();
+    maps::for_each(&mut vec![0; LIST_BYTES], |entry| {
+        let usable = entry.is_private_anonymous() && !is_ours(entry, statics);
+        if usable && entry.start <= at && at < entry.end && at < end {
+            found.push((at, entry.end.min(end), entry.prot));
+            at = entry.end;
+        }
+        ControlFlow::Continue(())
+    })?;
+    (at >= end).then_some(found).ok_or(Errno::EINVAL)
+}
+
 impl Live {
     /// Manages every private anonymous mapping of the process but the pager's own.
     ///
@@ -41,7 +67,7 @@ impl Live {
         let mut found = Vec::with_capacity(1024);
         let mut buffer = vec![0; LIST_BYTES];
         let mut file_end = 0;
-        let statics = crate::start::statics();
+        let statics = own::statics();
         maps::for_each(&mut buffer, |entry| {
             let small_bss = entry.start == file_end && entry.len() < MAPPING_BYTES;
             if entry.is_private_anonymous() && !is_ours(entry, statics) && !small_bss {
@@ -75,6 +101,41 @@ impl Live {
         }
         self.drive();
         Ok(())
+    }
+
+    /// Manages `addr..addr + len`, all of which is private anonymous memory and nobody's yet.
+    ///
+    /// # Errors
+    /// Those of [`crate::scope::Scope::manage`]; nothing of it is managed then.
+    pub(crate) fn manage(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+        let end = whole_pages(addr, len)?;
+        self.attend_to_changes();
+        if self.manages_any(addr, len) {
+            return Err(Errno::EEXIST);
+        }
+        let mappings = mappings_of(addr, end)?;
+        for (i, &(start, end, prot)) in mappings.iter().enumerate() {
+            if let Err(error) = self.take_over(start, end, prot, false) {
+                for &(start, end, _) in &mappings[..i] {
+                    self.let_go(start, end);
+                }
+                return Err(error);
+            }
+        }
+        for (start, end, _) in mappings {
+            self.adopt(start, end);
+        }
+        self.drive();
+        Ok(())
+    }
+
+    /// Undoes [`Self::take_over`], before any page of it was told of.
+    fn let_go(&mut self, start: usize, end: usize) {
+        let _ = self.world.uffd.unregister(start, end - start);
+        let _ = map::madvise(start, end - start, libc::MADV_DOFORK);
+        let mut parts = std::mem::take(&mut self.scratch);
+        self.world.regions.remove(start, end, &mut parts);
+        self.scratch = parts;
     }
 
     /// Tells the pager which pages of a region are there already.

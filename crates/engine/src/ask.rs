@@ -12,8 +12,8 @@ use outpage_sys::map;
 use outpage_sys::raw::Errno;
 
 use crate::call::Call;
+use crate::engine::Engine;
 use crate::serve::page_up;
-use crate::start::Engine;
 
 fn value(result: Result<usize, Errno>) -> isize {
     result.map_or_else(|error| -(error.number() as isize), |v| v as isize)

@@ -4,11 +4,10 @@ use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES};
-use outpage_sys::{clock, process};
+use outpage_sys::clock;
 
-use crate::contiguous;
 use crate::live::Live;
-use crate::start::fatal;
+use crate::scope::{Failure, Reach};
 use crate::world::Mechanism;
 use outpage_stats::Counts;
 
@@ -30,7 +29,7 @@ impl Live {
     /// are written anyway; there a second copy gained nothing.
     pub(crate) fn set_apart(&mut self) {
         if self.world.mechanism == Mechanism::Move {
-            self.pool = contiguous::set_apart(self.session.held_pages());
+            self.pool = self.apart.set_apart(self.session.held_pages());
         }
     }
 
@@ -66,7 +65,9 @@ impl Live {
         self.pager.handle(now, Event::Tick);
         self.drive();
         self.trim();
-        self.shared.look(now);
+        if self.world.failing.reach() == Reach::Process {
+            self.shared.look(now);
+        }
         self.check_mappings(now);
         self.publish();
         self.pager.flush(true);
@@ -75,8 +76,7 @@ impl Live {
     /// What the processes share divides the limit and the swap file: without it nothing is certain.
     fn require_whole_session(&self) {
         if let Err(error) = self.session.check() {
-            let (pid, why) = (process::pid().to_string(), error.to_string());
-            fatal(&["outpage: ", &pid, ": ", &why, "; the program ends"]);
+            self.world.failing.fail(Failure::Session(error));
         }
     }
 

@@ -4,7 +4,7 @@
 //! and touches the slot's doorbell page, whose missing fault the pager reads among the others. So
 //! calls and faults are served in one order, by one thread, and no lock is needed.
 
-use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Area};
@@ -73,6 +73,12 @@ pub enum Call {
     Bind { tid: u32 },
     /// A process that shares the memory is about to be made, which may be there when this one is gone: so shall the pager.
     Outlive,
+    /// These whole pages of private anonymous memory, mapped and touched or not, are managed from now on. `-EEXIST` where some are.
+    Manage { addr: usize, len: usize },
+    /// Ends that: all pages are in the program, and stay. Gives the number of those that are lost.
+    TakeBack { addr: usize, len: usize },
+    /// The same for all that is managed, and the pager ends.
+    Close,
     /// The process ends in order: its event log, if it keeps one, is whole.
     Ending,
 }
@@ -113,6 +119,9 @@ impl Call {
             Self::KeepWord { addr } => [15, addr, 0, 0, 0, 0],
             Self::Unbind { tid, lasting } => [16, tid as usize, lasting.into(), 0, 0, 0],
             Self::Bind { tid } => [17, tid as usize, 0, 0, 0, 0],
+            Self::Manage { addr, len } => [18, addr, len, 0, 0, 0],
+            Self::TakeBack { addr, len } => [19, addr, len, 0, 0, 0],
+            Self::Close => [20, 0, 0, 0, 0, 0],
         }
     }
 
@@ -159,6 +168,9 @@ impl Call {
                 lasting: b != 0,
             },
             17 => Self::Bind { tid: a as u32 },
+            18 => Self::Manage { addr: a, len: b },
+            19 => Self::TakeBack { addr: a, len: b },
+            20 => Self::Close,
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -182,6 +194,8 @@ struct Slot {
 pub struct Calls {
     slots: Vec<Slot>,
     bells: Area,
+    /// Nobody answers any more.
+    closed: AtomicBool,
 }
 
 impl Calls {
@@ -198,6 +212,7 @@ impl Calls {
         Ok(Self {
             slots: (0..SLOTS).map(slot).collect(),
             bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)?,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -214,7 +229,7 @@ impl Calls {
         (offset < self.bells.len()).then_some(offset / PAGE_BYTES)
     }
 
-    /// On the program's thread: posts `call`, rings, waits for the pager, returns its answer.
+    /// On the program's thread: posts `call`, rings, waits for the pager, returns its answer; `-ESHUTDOWN` when the pager has ended.
     pub fn post(&self, call: Call) -> isize {
         let index = self.claim();
         let slot = &self.slots[index];
@@ -223,6 +238,10 @@ impl Calls {
         }
         slot.state.store(POSTED, Ordering::Release);
         while slot.state.load(Ordering::Acquire) != ANSWERED {
+            if self.closed.load(Ordering::Acquire) {
+                slot.state.store(IDLE, Ordering::Release);
+                return -(libc::ESHUTDOWN as isize);
+            }
             // The read faults, and the pager answers the fault when the call is done.
             std::hint::black_box(self.bells.bytes(index * PAGE_BYTES, 1)[0]);
             if slot.state.load(Ordering::Acquire) != ANSWERED {
@@ -269,11 +288,98 @@ impl Calls {
         self.slots[index].state.store(ANSWERED, Ordering::Release);
     }
 
+    /// On the pager's thread, which answers no more: who waits goes on when the bells leave the userfaultfd.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
     /// In a forked child: calls of the parent's other threads are nobody's, and the caller's own
     /// (the fork) is over.
     pub fn reset(&self) {
         self.slots
             .iter()
             .for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_arrives_as_it_was_made() {
+        let (addr, len) = (0x7f00_0000_1000, 0x5000);
+        let (prot, flags, advice) = (-1, libc::MREMAP_MAYMOVE, libc::MADV_FREE);
+        let calls = [
+            Call::Take {
+                addr,
+                len,
+                prot,
+                fresh: true,
+            },
+            Call::Remapped {
+                old: addr,
+                old_len: len,
+                new: addr + len,
+                new_len: 2 * len,
+                flags,
+            },
+            Call::Replaced { addr, len },
+            Call::MappingAt { addr },
+            Call::Madvise { addr, len, advice },
+            Call::Mprotect { addr, len, prot },
+            Call::Mlock { addr, len },
+            Call::Munlock { addr, len },
+            Call::Pin { addr, len },
+            Call::Unpin { addr, len },
+            Call::ForkPrepare {
+                stack: addr,
+                tls: len,
+            },
+            Call::ThreadBegins { tid: u32::MAX },
+            Call::ThreadEnds { tid: 7 },
+            Call::KeepWord { addr },
+            Call::Unbind {
+                tid: 7,
+                lasting: true,
+            },
+            Call::Bind { tid: 7 },
+            Call::Manage { addr, len },
+            Call::TakeBack { addr, len },
+            Call::Close,
+            Call::Outlive,
+            Call::Ending,
+        ];
+        for call in calls {
+            assert_eq!(Call::decode(call.encode()), call);
+        }
+    }
+
+    /// Without a userfaultfd the bells ring for nobody, as when the pager has ended.
+    #[test]
+    fn calls_that_nobody_answers_return() {
+        let calls = Calls::new().unwrap();
+        calls.close();
+        for _ in 0..2 * SLOTS {
+            assert_eq!(calls.post(Call::Close), -(libc::ESHUTDOWN as isize));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_before_the_end_counts() {
+        let calls = Calls::new().unwrap();
+        std::thread::scope(|threads| {
+            let caller = threads.spawn(|| calls.post(Call::Outlive));
+            let posted = loop {
+                let posted = (0..SLOTS).find(|&slot| calls.take(slot).is_some());
+                if let Some(slot) = posted {
+                    break slot;
+                }
+            };
+            assert_eq!(calls.take(posted), Some(Call::Outlive));
+            calls.answer(posted, 5);
+            calls.close();
+            assert_eq!(caller.join().unwrap(), 5);
+        });
     }
 }

@@ -17,6 +17,7 @@ use outpage_sys::{clock, map, process};
 
 use crate::live::Live;
 use crate::regions::Region;
+use crate::scope::{Failure, Reach};
 
 /// How long faults may come where nothing is known before that is no race any more.
 const ASTRAY_MAX: Nanos = Nanos(5_000_000_000);
@@ -148,10 +149,9 @@ impl Live {
             let gone = self.world.pagemap.page(address);
             let gone = gone.is_ok_and(|flags| flags.empty());
             if resident && gone && !self.went_since(address) {
-                crate::start::fatal(&[
-                    "outpage: memory was moved onto a page at the moment at which that was thrown away, and a page of it is lost; ",
-                    "the program ends",
-                ]);
+                let why = "is lost: memory was moved there at the moment at which what had been there was thrown away";
+                self.world.failing.fail(Failure::Page(address, why));
+                self.world.signal(address);
             }
         }
     }
@@ -340,19 +340,21 @@ impl Live {
         if self.world.regions.at(start).is_some() || self.astray.0 != start {
             self.astray = (start, now);
         } else if now.0 - self.astray.1.0 > ASTRAY_MAX.0 {
-            let at = format!("{start:#x}");
-            crate::start::fatal(&[
-                "outpage: a page at ",
-                &at,
-                " is managed and nothing is known of it; the program ends",
-            ]);
+            let why = "is managed, and nothing is known of it";
+            self.world.failing.fail(Failure::Page(start, why));
         }
+    }
+
+    /// Whether a fault at `start`, where nothing is known, was on its way when the page went back to the program.
+    fn was_given_back(&self, start: usize) -> bool {
+        let world = &self.world;
+        world.failing.reach() == Reach::Regions && world.uffd.is_registered(start) == Some(false)
     }
 
     /// A fault in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
     pub(crate) fn stray(&mut self, address: usize) {
         let start = address & !(PAGE_BYTES - 1);
-        if self.world.change_at(address).is_none() {
+        if self.world.change_at(address).is_none() && !self.was_given_back(start) {
             self.find(start);
             self.is_astray(start);
         }

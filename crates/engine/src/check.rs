@@ -9,11 +9,12 @@ use std::ops::ControlFlow;
 use outpage_core::units::Nanos;
 use outpage_sys::maps::{Entry, List};
 use outpage_sys::raw::Errno;
-use outpage_sys::{clock, map};
+use outpage_sys::{clock, map, own};
 
 use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
 use crate::live::{Live, TICK};
 use crate::regions::{Region, Regions};
+use crate::scope::Reach;
 
 /// Of the pager's time, one part in so many goes into looking: reading the list takes 0.5 us a mapping.
 const SHARE: u64 = 100;
@@ -132,7 +133,8 @@ impl Live {
 
     /// Looks at all mappings.
     pub(crate) fn check_now(&mut self) {
-        self.look_at(|entry| entry.len() >= MAPPING_BYTES);
+        let whole = self.world.failing.reach() == Reach::Process;
+        self.look_at(|entry| whole && entry.len() >= MAPPING_BYTES);
     }
 
     /// Manages what is mapped at `address`, where a fault was met though nothing is known there.
@@ -150,7 +152,7 @@ impl Live {
         let mut found = std::mem::take(&mut self.check.found);
         list.resize(LIST_BYTES, 0);
         found.clear();
-        let statics = crate::start::statics();
+        let statics = own::statics();
         let uffd = &self.world.uffd;
         let mut comparison = Comparison {
             regions: &self.world.regions,

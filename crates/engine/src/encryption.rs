@@ -1,7 +1,7 @@
 //! Whether this process's pages are encrypted in the swap file, and with which key.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use outpage_store::{Cipher, KEY_BYTES};
 use outpage_sys::raw::Errno;
@@ -67,14 +67,12 @@ pub fn decide(wish: Encrypt) -> Result<Decision, EncryptionError> {
     }
 }
 
-/// This process's cipher. In locked RAM, for it is as good as the key.
-static CIPHER: OnceLock<Locked<Cipher>> = OnceLock::new();
-
-/// The cipher that `wish` leads to, with the session's key if it has one, else with one of this process's own.
+/// The cipher that `wish` leads to, with the session's key if it has one, else with one of the engine's own. In locked RAM, for it is
+/// as good as the key.
 pub(crate) fn cipher(
     wish: Encrypt,
     session: &Session,
-) -> Result<Option<&'static Cipher>, EncryptionError> {
+) -> Result<Option<Arc<Locked<Cipher>>>, EncryptionError> {
     match decide(wish)? {
         Decision::Encrypted => {}
         Decision::Plain => return Ok(None),
@@ -95,11 +93,11 @@ pub(crate) fn cipher(
         secret::random(&mut *key).map_err(EncryptionError::Random)?;
     }
     let cipher = Locked::new(|| Cipher::new(&key)).map_err(EncryptionError::Locked)?;
-    Ok(Some(CIPHER.get_or_init(|| cipher)))
+    Ok(Some(Arc::new(cipher)))
 }
 
 /// In a forked child, whose memory is not locked: what it has of its parent's cipher.
-pub(crate) fn lock_again() -> Result<(), EncryptionError> {
-    let locked = CIPHER.get().map_or(Ok(()), Locked::lock_again);
+pub(crate) fn lock_again(cipher: Option<&Locked<Cipher>>) -> Result<(), EncryptionError> {
+    let locked = cipher.map_or(Ok(()), Locked::lock_again);
     locked.map_err(EncryptionError::Locked)
 }

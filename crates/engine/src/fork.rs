@@ -8,6 +8,7 @@
 
 use std::mem;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use outpage_core::contract::Event;
@@ -24,16 +25,13 @@ use outpage_sys::{clock, map, maps, proc};
 
 use crate::adopt::LIST_BYTES;
 use crate::call::Call;
-use crate::contiguous;
 use crate::encryption;
+use crate::engine::{Begin, Engine, Shared};
 use crate::live::Live;
 use crate::placement::Placement;
 use crate::regions::Region;
-use crate::releaser::Releaser;
 use crate::session::{Session, SessionError};
-use crate::start::{
-    self, Begin, Engine, StartError, fatal, keep_only, open_uffds, os, owned, register_own,
-};
+use crate::start::{self, StartError, fatal, keep_only, open_uffds, os, owned, register_own};
 use crate::ticket::{Arrived, DESCRIPTORS, Needed, Ticket};
 use crate::world::Mechanism;
 
@@ -44,35 +42,35 @@ impl Engine {
     ///
     /// # Errors
     /// A negative error number of fork(2): the memory cannot be handed to a child now. Nothing rests then.
-    pub fn fork_prepare(&'static self, stack: usize, tls: usize) -> Result<Ticket, isize> {
+    pub fn fork_prepare(&self, stack: usize, tls: usize) -> Result<Ticket, isize> {
         match self.call(Call::ForkPrepare { stack, tls }) {
             0 => Ok(self.ticket()),
             refused => Err(refused),
         }
     }
 
-    fn ticket(&'static self) -> Ticket {
-        let parked = self.parked.lock();
+    fn ticket(&self) -> Ticket {
+        let parked = self.shared.parked.lock();
         let Ok(Some(live)) = parked.as_deref() else {
             fatal(&["outpage: the pager did not come to rest for a fork; the program ends"]);
         };
-        let pager = Tid(self.tid.load(Ordering::SeqCst));
+        let pager = Tid(self.shared.tid.load(Ordering::SeqCst));
         Ticket::new(pager, live.fork_needs, live.fork_member)
     }
 
     /// In the parent, after the fork returned `pid` (or a negative error): the pager goes on.
     pub fn fork_parent(&self, ticket: Ticket, pid: i32) {
         ticket.give_back();
-        self.forked_pid.store(pid, Ordering::SeqCst);
-        self.gate.fetch_add(1, Ordering::SeqCst);
-        futex::wake(&self.gate, 1, Scope::Process);
+        self.shared.forked_pid.store(pid, Ordering::SeqCst);
+        self.shared.gate.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.shared.gate, 1, Scope::Process);
     }
 
     /// In the child, before anything else touches memory: gives it a pager.
-    pub fn fork_child(&'static self, ticket: Ticket) {
+    pub fn fork_child(&self, ticket: Ticket) {
         own::after_fork_in_child();
         process::outlives(None);
-        let live = self.parked.lock().ok().and_then(|mut p| p.take());
+        let live = self.shared.parked.lock().ok().and_then(|mut p| p.take());
         let Some(live) = live else {
             fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
         };
@@ -80,7 +78,7 @@ impl Engine {
         // The pager's thread owns the copies in its table; those in this one are to go.
         let copies = ticket.numbers();
         let holes = keep_out(&live);
-        let launched = self.launch(Begin::Child(live, ticket));
+        let launched = self.shared.launch(Begin::Child(live, ticket));
         copies
             .into_iter()
             .flatten()
@@ -104,7 +102,7 @@ impl Engine {
 fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let left_out = live.world.regions.all().iter().filter(|r| r.not_forked);
+    let left_out = live.world.regions.all().filter(|r| r.not_forked);
     let mapped = left_out.filter_map(|region| {
         let len = region.end - region.start;
         // What lies there already is the program's.
@@ -144,7 +142,7 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
 }
 
 /// On the pager's thread: rests until the fork is over.
-pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+pub(crate) fn park(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Box<Live> {
     if let Err(error) = come_to_rest(&mut live) {
         let _ = live.give_to_children(false);
         live.let_fork_keeps_go();
@@ -156,17 +154,17 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     live.pager.flush(true);
     live.fork_member = live.session.begin_fork().ok();
     live.fork_needs = Needed::of(&live);
-    let forks_so_far = engine.gate.load(Ordering::SeqCst);
+    let forks_so_far = shared.gate.load(Ordering::SeqCst);
     live.calls.answer(slot, 0);
-    if let Ok(mut parked) = engine.parked.lock() {
+    if let Ok(mut parked) = shared.parked.lock() {
         // From the moment the bell is resolved until the gate opens, nothing may change here:
         // the process may be copied at any instant.
         parked.insert(live).resolve_bell(slot);
     }
-    while engine.gate.load(Ordering::SeqCst) == forks_so_far {
-        futex::wait(&engine.gate, forks_so_far, None, Scope::Process);
+    while shared.gate.load(Ordering::SeqCst) == forks_so_far {
+        futex::wait(&shared.gate, forks_so_far, None, Scope::Process);
     }
-    let mut live = engine
+    let mut live = shared
         .parked
         .lock()
         .ok()
@@ -175,7 +173,7 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
     live.attend_to_changes();
     live.keep_from_children();
     live.let_fork_keeps_go();
-    let pid = engine.forked_pid.load(Ordering::SeqCst);
+    let pid = shared.forked_pid.load(Ordering::SeqCst);
     if let Some(child) = live.fork_member.take() {
         if pid > 0 {
             live.session.fork_done(child, pid as u32);
@@ -189,13 +187,13 @@ pub(crate) fn park(engine: &'static Engine, mut live: Box<Live>, slot: usize) ->
 
 /// On the child's new pager thread: makes the parent's state this process's own.
 pub(crate) fn revive(
-    engine: &'static Engine,
+    shared: &Arc<Shared>,
     mut live: Box<Live>,
     ticket: Arrived,
 ) -> Result<Box<Live>, StartError> {
     let begun = process::with_descriptors(DESCRIPTORS, || {
         let _visible = Visible::now();
-        begin_child(engine, &mut live, ticket)
+        begin_child(shared, &mut live, ticket)
     });
     if let Err(error) = begun {
         // Of its descriptors some are numbers of the parent's table: nothing may be closed.
@@ -213,24 +211,24 @@ pub(crate) fn revive(
 }
 
 fn begin_child(
-    engine: &'static Engine,
+    shared: &Arc<Shared>,
     live: &mut Box<Live>,
     ticket: Arrived,
 ) -> Result<(), StartError> {
     let [session, swap, device, proc] = ticket.numbers();
-    keep_only(&[engine.paths.uffd_device, session, swap, device, proc])?;
+    keep_only(&[shared.paths.uffd_device, session, swap, device, proc])?;
     if let Some(directory) = ticket.proc {
         proc::keep_as(directory);
     }
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
     mem::forget(mem::replace(&mut live.device, ticket.device));
     let device = live.device.as_ref().map(Fd::number);
-    let ([uffd, doorbells], mechanism) = open_uffds(engine, device)?;
+    let ([uffd, doorbells], mechanism) = open_uffds(shared, device)?;
     mem::forget(mem::replace(&mut live.world.uffd, uffd));
     mem::forget(mem::replace(&mut live.world.doorbells, doorbells));
     debug_assert!(mechanism == live.world.mechanism);
     // The parent's thread is not here.
-    live.world.releaser = Releaser::default();
+    mem::forget(mem::take(&mut live.world.releaser));
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
     live.check.forget();
@@ -250,16 +248,16 @@ fn begin_child(
         .swap
         .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
-    encryption::lock_again().map_err(StartError::Encryption)?;
+    encryption::lock_again(live.cipher.as_deref()).map_err(StartError::Encryption)?;
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
     if mechanism == Mechanism::Move {
-        contiguous::none_in_child();
-        live.pool = contiguous::kept();
+        live.apart.none_in_child();
+        live.pool = live.apart.kept();
     }
     if live.pager.traces() {
-        live.pager.branch(start::child_trace(&engine.config));
+        live.pager.branch(start::child_trace(&shared.config));
     }
     // The parent's knows its own threads, and where this one's pager may run.
     live.placement = Placement::new();
@@ -277,7 +275,7 @@ fn begin_child(
 fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
     live.world.regions.let_all_leave();
-    let regions: Vec<_> = live.world.regions.all().to_vec();
+    let regions: Vec<_> = live.world.regions.all().copied().collect();
     // All of them first: what follows may map pages anywhere.
     for region in regions.iter().filter(|region| !region.not_forked) {
         live.register_in_child(region)?;
@@ -304,7 +302,7 @@ impl Live {
             libc::MADV_DONTFORK
         };
         let mut result = Ok(());
-        for region in self.world.regions.all().iter().filter(|r| !r.not_forked) {
+        for region in self.world.regions.all().filter(|r| !r.not_forked) {
             let given = map::madvise(region.start, region.end - region.start, advice);
             result = result.and(given);
         }

@@ -1,7 +1,7 @@
 //! The live body: pages a real program, in its own process.
 //!
 //! [`Engine`] is what the program's threads see: they post calls to it. [`live`] is the loop of the
-//! one thread that owns everything else. Nothing here decides which page leaves or comes; that is
+//! one thread that owns everything else. An engine has the whole process, or the regions of a [`scope`]. Nothing here decides which page leaves or comes; that is
 //! `outpage_core`.
 #![deny(unsafe_code)]
 
@@ -15,8 +15,10 @@ mod check;
 pub mod config;
 mod contiguous;
 pub mod encryption;
+mod engine;
 mod fork;
 pub mod frames;
+mod give_back;
 pub mod hash;
 pub mod live;
 mod outlive;
@@ -25,6 +27,7 @@ pub mod regions;
 mod releaser;
 mod report;
 mod rest;
+pub mod scope;
 mod serve;
 pub mod session;
 pub mod staged;
@@ -39,5 +42,7 @@ mod waiting;
 mod workers;
 pub mod world;
 
-pub use start::{Engine, Setup, StartError};
+pub use engine::{Engine, OpenStore, Setup};
+pub use start::StartError;
 pub use ticket::Ticket;
+pub use workers::Workers;

@@ -7,18 +7,21 @@ use outpage_core::contract::{
 };
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_store::{
-    Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
+    Cipher, Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
 };
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
+use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Fault, FaultAccess};
 
 use crate::brain::Brain;
 use crate::call::Calls;
+use crate::contiguous::SetApart;
 use crate::frames::Place;
 use crate::placement::Placement;
 use crate::regions::Region;
+use crate::scope::Failure;
 use crate::session::{EXTENT_SLOTS, Session};
 use crate::threads::Kept;
 use crate::ticket::Needed;
@@ -52,13 +55,17 @@ impl Transfer {
     }
 }
 
-/// Why the loop ends for a while, and the slot of who asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why the loop ends, for a while or for good, and the slot of who asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Rest {
     /// The process is about to be forked.
     Fork(usize),
     /// The pager is to live on when the process ends.
     Outlive(usize),
+    /// All memory is to go back to the program.
+    Close(usize),
+    /// The pager cannot go on.
+    Failed(Failure),
 }
 
 /// Everything the pager's thread owns.
@@ -100,6 +107,8 @@ pub struct Live {
     pub(crate) fork_asked: Option<usize>,
     /// The slot of who wants the pager to outlive the process.
     pub(crate) outlive_asked: Option<usize>,
+    /// The slot of who wants the pager to end.
+    pub(crate) close_asked: Option<usize>,
     /// It lives in a process of its own.
     pub(crate) outlives: bool,
     /// When it looks whether anybody else uses its memory.
@@ -116,6 +125,10 @@ pub struct Live {
     pub(crate) fork_needs: Needed,
     /// Frames set apart for copies and reads (write-protect mechanism).
     pub(crate) pool: usize,
+    /// What of them the store has.
+    pub(crate) apart: Arc<SetApart>,
+    /// What the store encrypts with.
+    pub(crate) cipher: Option<Arc<Locked<Cipher>>>,
 }
 
 /// The slots of an extent.
@@ -159,6 +172,7 @@ impl Live {
             stuck_since: None,
             fork_asked: None,
             outlive_asked: None,
+            close_asked: None,
             outlives: false,
             next_look: Nanos(0),
             fork_keeps: Vec::with_capacity(4),
@@ -167,6 +181,8 @@ impl Live {
             fork_member: None,
             fork_needs: Needed::default(),
             pool: 0,
+            apart: Arc::default(),
+            cipher: None,
         }
     }
 
@@ -178,6 +194,12 @@ impl Live {
             let completions = self.complete_io();
             self.drive();
             self.trim();
+            if let Some(failure) = self.world.failing.take() {
+                return Rest::Failed(failure);
+            }
+            if let Some(slot) = self.close_asked.take() {
+                return Rest::Close(slot);
+            }
             if let Some(slot) = self.fork_asked.take() {
                 return Rest::Fork(slot);
             }
@@ -272,7 +294,8 @@ impl Live {
     fn call(&mut self, slot: usize) {
         if let Some(call) = self.calls.take(slot) {
             let result = self.serve(call, slot);
-            if [self.fork_asked, self.outlive_asked].contains(&Some(slot)) {
+            let resting = [self.fork_asked, self.outlive_asked, self.close_asked];
+            if resting.contains(&Some(slot)) {
                 return; // Answered by whoever has the pager rest.
             }
             self.calls.answer(slot, result);
@@ -509,16 +532,10 @@ impl Live {
         let now = clock::now();
         let waited = now.0 - self.stuck_since.get_or_insert(now).0;
         if swap_full && waited > FULL_MAX.0 {
-            crate::start::fatal(&[
-                "outpage: the swap file is full and every frame holds a page that is not in it; the program ends. ",
-                "Remedy: a larger --swap-cap, or a --swap directory with more space",
-            ]);
+            self.world.failing.fail(Failure::SwapFull);
         }
         if waited > STUCK_MAX.0 {
-            crate::start::fatal(&[
-                "outpage: every page within the limit is locked, pinned or shared with a child; the program ends. ",
-                "Remedy: a larger --memory",
-            ]);
+            self.world.failing.fail(Failure::NoVictims);
         }
     }
 

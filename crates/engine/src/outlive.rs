@@ -7,6 +7,8 @@
 //!
 //! The thread that it leaves behind watches it: a pager that dies takes the program along, never its pages.
 
+use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use outpage_core::units::Nanos;
@@ -14,15 +16,16 @@ use outpage_store::Descriptors;
 use outpage_sys::process;
 use outpage_sys::thread::{self, Options};
 
+use crate::engine::{STACK_BYTES, Shared};
 use crate::live::{Live, Rest};
-use crate::start::{ENGINE, Engine, STACK_BYTES, fatal};
+use crate::start::fatal;
 
 /// How often the pager looks whether it is alone: a look costs 2 us a process of the machine.
 const LOOK: Nanos = Nanos(1_000_000_000);
 
 /// On the pager's thread: hands the pager over. Returns it where it cannot be, which is answered as if it were: then it ends with
 /// the process, and so does whoever shares the memory.
-pub(crate) fn move_out(engine: &'static Engine, mut live: Box<Live>, slot: usize) -> Box<Live> {
+pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Box<Live> {
     loop {
         live.attend_to_changes();
         live.quiesce_all();
@@ -39,9 +42,9 @@ pub(crate) fn move_out(engine: &'static Engine, mut live: Box<Live>, slot: usize
         share_files: true,
         process: true,
     };
-    match thread::spawn(live_on, (live, slot), &options) {
+    match thread::spawn(live_on, (live, slot, shared.clone()), &options) {
         Ok(task) => {
-            engine.tid.store(task.tid().0, Ordering::SeqCst);
+            shared.tid.store(task.tid().0, Ordering::SeqCst);
             task.await_end();
             fatal(&["outpage: the pager ended before the program; the program ends"])
         }
@@ -54,8 +57,7 @@ pub(crate) fn move_out(engine: &'static Engine, mut live: Box<Live>, slot: usize
 }
 
 /// The life of the pager in its own process.
-fn live_on((mut live, slot): (Box<Live>, usize)) {
-    let engine = ENGINE.get().expect("set before the first thread");
+fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
     // Rings and workers belong to the process that made them.
     if let Err(error) = live.store.reopen_after_fork(Descriptors::Copied) {
         let text = error.to_string();
@@ -64,12 +66,14 @@ fn live_on((mut live, slot): (Box<Live>, usize)) {
             &text,
         ]);
     }
-    live.world.releaser = crate::releaser::Releaser::default();
+    mem::forget(mem::take(&mut live.world.releaser));
     live.calls.answer(slot, 0);
     live.resolve_bell(slot);
     loop {
         live = match live.run() {
-            Rest::Fork(slot) => crate::fork::park(engine, live, slot),
+            Rest::Fork(slot) => crate::fork::park(&shared, live, slot),
+            // A whole process has neither: it ends instead.
+            Rest::Close(_) | Rest::Failed(_) => live,
             Rest::Outlive(slot) => {
                 live.calls.answer(slot, 0);
                 live.resolve_bell(slot);

@@ -11,12 +11,14 @@ use std::sync::{Arc, OnceLock};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::futex::{self, Scope};
-use outpage_sys::thread::{self, Options};
+use outpage_sys::raw::Errno;
+use outpage_sys::thread::{self, Options, Thread};
 use outpage_sys::uffd::{self, Message, Uffd};
 use outpage_sys::{map, process};
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
+const ENDED: u32 = 2;
 
 /// What one call throws away at most, in pages: a bit of a word for each. What a call costs, 10 us and more for two switches of threads,
 /// is little for each of so many.
@@ -57,7 +59,7 @@ const DISTURBED_MAX: usize = 64;
 
 /// The thread, as the pager sees it.
 pub(crate) struct Releaser {
-    order: OnceLock<Arc<Order>>,
+    order: OnceLock<(Arc<Order>, Thread)>,
     /// Where pages were thrown away while something changed that is not attended to yet: first address, first one behind it.
     disturbed: RefCell<VecDeque<(usize, usize)>>,
 }
@@ -71,14 +73,33 @@ impl Default for Releaser {
     }
 }
 
+impl Drop for Releaser {
+    /// A forked child, which has none of its parent's threads, must not drop it.
+    fn drop(&mut self) {
+        if let Some((order, thread)) = self.order.take() {
+            order.state.store(ENDED, Ordering::Release);
+            futex::wake(&order.state, 1, Scope::Process);
+            thread.join();
+        }
+    }
+}
+
 impl Releaser {
     /// Throws `pages` pages from `address` on away, [`CALL_PAGES`] at most, unless the address space changes: something else may be
     /// mapped there then. If the kernel refuses one of several, some may be gone: each is to be asked for by itself then.
     ///
+    /// # Errors
+    /// The kernel's, when the thread cannot be started.
+    ///
     /// # Panics
     /// When it is to throw more away.
-    pub(crate) fn release(&self, address: usize, pages: usize, uffd: &Uffd) -> Released {
-        let order = self.order.get_or_init(start);
+    pub(crate) fn release(
+        &self,
+        address: usize,
+        pages: usize,
+        uffd: &Uffd,
+    ) -> Result<Released, Errno> {
+        let order = &self.thread()?.0;
         let mut heard = Heard::new(address, pages);
         let known = uffd.known_changes();
         order.ask(address, pages * PAGE_BYTES, uffd.descriptor());
@@ -103,11 +124,20 @@ impl Releaser {
         // Who is at a change waits to be heard.
         uffd.let_change_pass();
         let refused = order.refused.load(Ordering::Relaxed);
-        Released {
+        Ok(Released {
             done,
             refused,
             heard: refused && heard.any(),
+        })
+    }
+
+    /// The thread; without it such pages could never leave, which a limit does not survive.
+    fn thread(&self) -> Result<&(Arc<Order>, Thread), Errno> {
+        if self.order.get().is_none() {
+            // One thread uses it: nobody else set it meanwhile.
+            let _ = self.order.set(start()?);
         }
+        self.order.get().ok_or(Errno::EIO)
     }
 
     /// Calls `check` with every part of `start..end` where pages were thrown away while something changed.
@@ -208,14 +238,16 @@ impl Order {
         futex::wake(&self.state, 1, Scope::Process);
     }
 
-    fn work(&self) -> ! {
+    fn work(&self) {
         loop {
-            if self.state.load(Ordering::Acquire) == IDLE {
-                futex::wait(&self.state, IDLE, None, Scope::Process);
-                continue;
+            match self.state.load(Ordering::Acquire) {
+                IDLE => drop(futex::wait(&self.state, IDLE, None, Scope::Process)),
+                ENDED => return,
+                _ => {
+                    self.carry_out();
+                    self.state.store(IDLE, Ordering::Release);
+                }
             }
-            self.carry_out();
-            self.state.store(IDLE, Ordering::Release);
         }
     }
 
@@ -234,8 +266,7 @@ impl Order {
     }
 }
 
-/// Without the thread such pages could never leave, which a limit does not survive.
-fn start() -> Arc<Order> {
+fn start() -> Result<(Arc<Order>, Thread), Errno> {
     let order = Arc::new(Order::default());
     let options = Options {
         name: c"outpage-drop",
@@ -244,10 +275,8 @@ fn start() -> Arc<Order> {
         process: false,
     };
     let theirs = order.clone();
-    if let Err(error) = thread::spawn(|order: Arc<Order>| order.work(), theirs, &options) {
-        crate::start::fatal(&["outpage: cannot start a thread: ", error.text()]);
-    }
-    order
+    let thread = thread::spawn(|order: Arc<Order>| order.work(), theirs, &options)?;
+    Ok((order, thread))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use outpage_core::contract::{Access, Event, Source, Waiter};
 use outpage_core::page::State;
-use outpage_core::units::{PageNo, PageRange};
+use outpage_core::units::{Nanos, PageNo, PageRange};
 use outpage_sys::clock;
 
 use crate::live::{Live, STUCK_MAX};
@@ -44,6 +44,11 @@ impl Live {
 
     /// Brings the page at `address`, if it is managed, into the program, and waits until it is there.
     pub(crate) fn bring_in(&mut self, address: usize) {
+        self.bring_in_within(address, STUCK_MAX);
+    }
+
+    /// The same, for `patience` at most where it waits for a frame.
+    pub(crate) fn bring_in_within(&mut self, address: usize, patience: Nanos) {
         let Some(region) = self.world.regions.at(address).copied() else {
             return;
         };
@@ -59,7 +64,7 @@ impl Live {
         self.drive();
         self.quiesce(PageRange::one(page));
         // It may wait for a frame; where nothing can be mapped at all, whoever touches it will see.
-        let give_up = clock::now().0 + STUCK_MAX.0;
+        let give_up = clock::now().0 + patience.0;
         while clock::now().0 < give_up
             && self.world.change_at(address).is_none()
             && !matches!(

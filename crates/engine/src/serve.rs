@@ -12,6 +12,7 @@ use outpage_sys::{clock, map};
 use crate::call::Call;
 use crate::live::Live;
 use crate::regions::Region;
+use crate::scope::Reach;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
@@ -86,6 +87,15 @@ impl Live {
             }
             Call::Outlive => {
                 self.outlive_asked = (!self.outlives).then_some(slot);
+                0
+            }
+            Call::Manage { addr, len } => unit(self.manage(addr, len)),
+            Call::TakeBack { addr, len } => self.take_back(addr, len),
+            Call::Close => {
+                if self.world.failing.reach() == Reach::Process {
+                    return -(Errno::EINVAL.number() as isize);
+                }
+                self.close_asked = Some(slot);
                 0
             }
             Call::Ending => {
@@ -262,7 +272,7 @@ impl Live {
 
     /// Bytes locked by `mlock`.
     pub(crate) fn locked_bytes(&self) -> usize {
-        let locked = self.world.regions.all().iter().filter(|r| r.locked);
+        let locked = self.world.regions.all().filter(|r| r.locked);
         locked.map(|r| r.end - r.start).sum()
     }
 
@@ -272,7 +282,6 @@ impl Live {
             .world
             .regions
             .all()
-            .iter()
             .filter(|r| r.pins > 0)
             .map(|r| r.end - r.start)
             .sum::<usize>()

@@ -1,11 +1,11 @@
-//! How a process gets its pager: at the start, and again in a forked child.
+//! What a pager is made of, as its thread puts it together.
 
 use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Pager;
@@ -15,36 +15,26 @@ use outpage_store::{
     Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, SwapFile,
     SwapFileError, SwapStore,
 };
-use outpage_sys::futex::{self, Scope};
 use outpage_sys::map::Memory;
 use outpage_sys::pagemap::Pagemap;
+use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
-use outpage_sys::thread::{self, Options};
+use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
-use outpage_sys::{clock, fd, proc, process};
+use outpage_sys::{clock, fd, proc};
 
 use crate::brain::{Brain, TraceFile};
-use crate::call::{Call, Calls};
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
-use crate::contiguous;
+use crate::contiguous::{SHARE, SetApart};
 use crate::encryption::{self, EncryptionError};
+use crate::engine::Shared;
 use crate::frames::Frames;
-use crate::live::{Live, Rest};
+use crate::live::Live;
 use crate::report;
-use crate::session::{EXTENT_SLOTS, Session, SessionError, SessionPaths};
-use crate::ticket::Arrived;
+use crate::scope::{Failing, Reach};
+use crate::session::{EXTENT_SLOTS, Session, SessionError};
 use crate::workers::Workers;
 use crate::world::{Mechanism, World};
-
-/// What a pager is started with.
-pub struct Setup {
-    /// What the user set.
-    pub config: Config,
-    /// Where the session and its swap file are; without them the process gets its own.
-    pub paths: SessionPaths,
-    /// The program has said of some memory how it is to be forked (`MADV_DONTFORK`, `MADV_WIPEONFORK`).
-    pub advised: bool,
-}
 
 /// Why there is no pager.
 #[derive(Debug)]
@@ -61,6 +51,8 @@ pub enum StartError {
     Store(BackendError),
     /// The key of the swap file.
     Encryption(EncryptionError),
+    /// The process is managed already: as a whole by one engine, or in regions.
+    Taken,
     /// Something else that the kernel refused.
     Os(&'static str, Errno),
 }
@@ -74,6 +66,7 @@ impl fmt::Display for StartError {
             Self::Swap(e) => e.fmt(f),
             Self::Store(e) => e.fmt(f),
             Self::Encryption(e) => e.fmt(f),
+            Self::Taken => f.write_str("the memory of this process is managed already"),
             Self::Os(what, e) => write!(f, "cannot {what}: {e}"),
         }
     }
@@ -85,147 +78,8 @@ pub(crate) fn os(what: &'static str) -> impl FnOnce(Errno) -> StartError {
     move |e| StartError::Os(what, e)
 }
 
-const STARTING: u32 = 0;
-const UP: u32 = 1;
-const FAILED: u32 = 2;
-
-/// The pager of this process, as the program's threads see it.
-pub struct Engine {
-    pub(crate) calls: Arc<Calls>,
-    /// The pager thread's state while it is parked for a fork.
-    pub(crate) parked: Mutex<Option<Box<Live>>>,
-    /// Forks that are over.
-    pub(crate) gate: AtomicU32,
-    pub(crate) forked_pid: AtomicI32,
-    pub(crate) tid: AtomicU32,
-    pub(crate) config: Config,
-    pub(crate) paths: SessionPaths,
-    advised: bool,
-    write_protects: AtomicBool,
-    state: AtomicU32,
-    error: Mutex<Option<StartError>>,
-}
-
-pub(crate) static ENGINE: OnceLock<Engine> = OnceLock::new();
-
-/// An address among this library's own variables, which must never be paged.
-pub(crate) fn statics() -> usize {
-    (&raw const ENGINE).addr()
-}
-
-/// Stack of the pager's thread: measured use is below 32 KiB; reading the list of mappings and
-/// formatting an error take a few more.
-pub(crate) const STACK_BYTES: usize = 512 << 10;
-
-/// What a new pager thread begins with.
-pub(crate) enum Begin {
-    Fresh,
-    Child(Box<Live>, Arrived),
-}
-
-impl Engine {
-    /// Starts the pager of this process and lets it manage all private anonymous memory there is.
-    ///
-    /// # Errors
-    /// [`StartError`]; the program's memory is untouched then.
-    ///
-    /// # Panics
-    /// When the process has a pager already.
-    pub fn start(setup: Setup) -> Result<&'static Self, StartError> {
-        let calls = Arc::new(Calls::new().map_err(os("reserve memory"))?);
-        let engine = Self {
-            calls,
-            parked: Mutex::new(None),
-            gate: AtomicU32::new(0),
-            forked_pid: AtomicI32::new(0),
-            tid: AtomicU32::new(0),
-            config: setup.config,
-            paths: setup.paths,
-            advised: setup.advised,
-            write_protects: AtomicBool::new(false),
-            state: AtomicU32::new(STARTING),
-            error: Mutex::new(None),
-        };
-        assert!(ENGINE.set(engine).is_ok(), "one pager a process");
-        let engine = ENGINE.get().expect("just set");
-        engine.launch(Begin::Fresh)?;
-        Ok(engine)
-    }
-
-    /// Starts a pager thread and waits until it serves.
-    pub(crate) fn launch(&'static self, begin: Begin) -> Result<(), StartError> {
-        self.state.store(STARTING, Ordering::SeqCst);
-        let options = Options {
-            name: c"outpage",
-            stack_bytes: STACK_BYTES,
-            share_files: false,
-            process: false,
-        };
-        let thread =
-            thread::spawn(pager_thread, begin, &options).map_err(os("start the pager's thread"))?;
-        self.tid.store(thread.tid().0, Ordering::SeqCst);
-        while self.state.load(Ordering::SeqCst) == STARTING {
-            futex::wait(&self.state, STARTING, None, Scope::Process);
-        }
-        if self.state.load(Ordering::SeqCst) == UP {
-            return Ok(());
-        }
-        let error = self.error.lock().ok().and_then(|mut e| e.take());
-        Err(error.unwrap_or(StartError::Os("start the pager", Errno::EIO)))
-    }
-
-    fn report(&self, result: Result<(), StartError>) {
-        let state = if result.is_ok() { UP } else { FAILED };
-        if let (Err(error), Ok(mut slot)) = (result, self.error.lock()) {
-            *slot = Some(error);
-        }
-        self.state.store(state, Ordering::SeqCst);
-        futex::wake(&self.state, 1, Scope::Process);
-    }
-
-    /// Has the pager's thread carry out `call`; returns what the system call would, errors negative.
-    pub fn call(&self, call: Call) -> isize {
-        self.calls.post(call)
-    }
-
-    /// Whether pages leave the program by write-protecting and copying: then the pager cannot see
-    /// that a device writes to a page, and the caller has to say so ([`Call::Pin`]).
-    #[must_use]
-    pub fn write_protects(&self) -> bool {
-        self.write_protects.load(Ordering::Acquire)
-    }
-
-    /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.
-    #[must_use]
-    pub fn manages(&self, start: usize, end: usize) -> bool {
-        start < end && !outpage_sys::own::contains(start)
-    }
-}
-
-/// The life of a pager's thread.
-fn pager_thread(begin: Begin) {
-    let engine = ENGINE.get().expect("set before the thread");
-    // A dead pager must not be a silent hang: the message goes out, then the process ends.
-    std::panic::set_hook(Box::new(|info| {
-        report::die(&["outpage: internal error: ", &info.to_string()])
-    }));
-    let live = match begin {
-        Begin::Fresh => fresh(engine),
-        Begin::Child(live, ticket) => crate::fork::revive(engine, live, ticket),
-    };
-    let mut live = match live {
-        Ok(live) => live,
-        Err(error) => return engine.report(Err(error)),
-    };
-    live.next_tick = clock::now();
-    engine.report(Ok(()));
-    loop {
-        live = match live.run() {
-            Rest::Fork(slot) => crate::fork::park(engine, live, slot),
-            Rest::Outlive(slot) => crate::outlive::move_out(engine, live, slot),
-        };
-    }
-}
+/// The name of all threads, to [`crate::placement`].
+const EVERY_THREAD: Tid = Tid(0);
 
 /// Descriptors that the pager keeps of those its thread was born with.
 pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
@@ -242,11 +96,11 @@ pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
 ///
 /// By `device`, which is /dev/userfaultfd, or any other way.
 pub(crate) fn open_uffds(
-    engine: &Engine,
+    shared: &Shared,
     device: Option<i32>,
 ) -> Result<([Uffd; 2], Mechanism), StartError> {
-    let inherited = device.or(engine.paths.uffd_device);
-    let (program, mechanism) = open_uffd(engine, inherited)?;
+    let inherited = device.or(shared.paths.uffd_device);
+    let (program, mechanism) = open_uffd(shared, inherited)?;
     // Moves to the staging area go by the descriptor that it is registered with.
     let required = match mechanism {
         Mechanism::Move => Features::MOVE,
@@ -260,7 +114,7 @@ pub(crate) fn open_uffds(
     Ok(([program, own.map_err(StartError::Uffd)?], mechanism))
 }
 
-fn open_uffd(engine: &Engine, inherited: Option<i32>) -> Result<(Uffd, Mechanism), StartError> {
+fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism), StartError> {
     // Since Linux 4.11.
     let layout = Features::EVENT_UNMAP
         .plus(Features::EVENT_REMAP)
@@ -279,7 +133,7 @@ fn open_uffd(engine: &Engine, inherited: Option<i32>) -> Result<(Uffd, Mechanism
     };
     let protect =
         || open(Features::PAGEFAULT_FLAG_WP, extras).map(|u| (u, Mechanism::WriteProtect));
-    match engine.config.mechanism {
+    match shared.config.mechanism {
         Wish::Move => Ok((open(Features::MOVE, extras)?, Mechanism::Move)),
         Wish::WriteProtect => protect(),
         Wish::Auto => open(Features::MOVE, extras)
@@ -288,34 +142,39 @@ fn open_uffd(engine: &Engine, inherited: Option<i32>) -> Result<(Uffd, Mechanism
     }
 }
 
-fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
-    keep_only(&[engine.paths.uffd_device])?;
+pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
+    keep_only(&[shared.paths.uffd_device])?;
     let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
-    let (uffds, mechanism) = open_uffds(engine, device.as_ref().map(fd::Fd::number))?;
+    let (uffds, mechanism) = open_uffds(shared, device.as_ref().map(fd::Fd::number))?;
     let protects = mechanism == Mechanism::WriteProtect;
-    engine.write_protects.store(protects, Ordering::Release);
+    shared.write_protects.store(protects, Ordering::Release);
     let chosen = match mechanism {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
     };
-    (engine.config.readahead_for(chosen)).map_err(StartError::Config)?;
-    let mut session = open_session(engine)?;
-    proc::keep().map_err(os("open /proc"))?;
+    (shared.config.readahead_for(chosen)).map_err(StartError::Config)?;
+    let mut session = open_session(shared)?;
+    if shared.reach == Reach::Process {
+        proc::keep().map_err(os("open /proc"))?;
+    }
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
-    let cipher = encryption::cipher(engine.config.encrypt, &session);
+    let cipher = encryption::cipher(shared.config.encrypt, &session);
     let cipher = cipher.map_err(StartError::Encryption)?;
-    let store = open_store(engine, open_swap(engine)?, cipher, mechanism)?;
+    let apart = Arc::new(SetApart::default());
+    let store = open_store(shared, mechanism, cipher.clone(), &apart)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
-    let slots_max = session.extents_cap().saturating_mul(EXTENT_SLOTS);
-    let pager = new_pager(&engine.config, slots_max)?;
-    let pool = pool_frames(&engine.config, mechanism, contiguous::kept());
-    let frames = Frames::new(total + pool).map_err(os("reserve the staging area"))?;
+    let extents = session.extents_cap().saturating_mul(EXTENT_SLOTS);
+    let slots_max = extents.min(store.capacity_slots());
+    let pager = new_pager(&shared.config, slots_max)?;
+    let pool = pool_frames(&shared.config, mechanism, apart.kept());
+    let frames = total + pool + shared.reach.frames_to_end();
+    let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
     let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
     let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
     // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
-    let world = World::new(
+    let mut world = World::new(
         uffds,
         frames,
         total + pool,
@@ -324,15 +183,18 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
         memory,
         seed,
     );
+    world.failing = Failing::new(shared.reach);
     let mut live = Box::new(Live::new(
         pager,
         world,
         store,
         session,
-        engine.calls.clone(),
+        shared.calls.clone(),
         total,
     ));
-    live.pool = pool + contiguous::kept();
+    live.pool = pool + apart.kept();
+    live.apart = apart;
+    live.cipher = cipher;
     if mechanism == Mechanism::WriteProtect {
         live.world.bound_outside(pool);
     }
@@ -342,7 +204,11 @@ fn fresh(engine: &'static Engine) -> Result<Box<Live>, StartError> {
     live.take_share();
     live.set_apart();
     live.apply_share();
-    live.adopt_everything(engine.advised)?;
+    match shared.reach {
+        Reach::Process => live.adopt_everything(shared.advised)?,
+        // Whoever starts a thread while it is bound would pass that on, and no hook sees it.
+        Reach::Regions => live.placement.unbind(EVERY_THREAD, true),
+    }
     Ok(live)
 }
 
@@ -374,11 +240,11 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
         .map_err(os("register the doorbells"))
 }
 
-fn open_session(engine: &Engine) -> Result<Session, StartError> {
-    match &engine.paths.session {
-        Some(_) => engine.paths.open().map_err(StartError::Session),
+fn open_session(shared: &Shared) -> Result<Session, StartError> {
+    match &shared.paths.session {
+        Some(_) => shared.paths.open().map_err(StartError::Session),
         None => {
-            let config = &engine.config;
+            let config = &shared.config;
             let made = Session::create(config.limit_pages(), config.swap_cap_bytes());
             made.map(|(session, _)| session)
                 .map_err(StartError::Session)
@@ -386,15 +252,15 @@ fn open_session(engine: &Engine) -> Result<Session, StartError> {
     }
 }
 
-fn open_swap(engine: &Engine) -> Result<SwapFile, StartError> {
-    let cap = engine.config.swap_cap_bytes();
-    match &engine.paths.swap {
+fn open_swap(shared: &Shared) -> Result<SwapFile, StartError> {
+    let cap = shared.config.swap_cap_bytes();
+    match &shared.paths.swap {
         Some(path) => {
             let file =
                 fd::open(path, libc::O_RDWR | libc::O_CLOEXEC).map_err(os("open the swap file"))?;
             SwapFile::from_fd(owned(file.release()), cap).map_err(StartError::Swap)
         }
-        None => SwapFile::create_in(&engine.config.swap_dir, cap).map_err(StartError::Swap),
+        None => SwapFile::create_in(&shared.config.swap_dir, cap).map_err(StartError::Swap),
     }
 }
 
@@ -408,35 +274,48 @@ pub(crate) fn owned(number: i32) -> OwnedFd {
 }
 
 fn open_store(
-    engine: &Engine,
-    file: SwapFile,
-    cipher: Option<&'static Cipher>,
+    shared: &Shared,
     mechanism: Mechanism,
+    cipher: Option<Arc<Locked<Cipher>>>,
+    apart: &Arc<SetApart>,
 ) -> Result<Box<dyn SwapStore + Send>, StartError> {
-    let choice = match engine.config.store {
+    let config = StoreConfig {
+        depth: 64,
+        request_pages_max: chunk_pages(&shared.config).max(window_pages(&shared.config)),
+    };
+    let own = shared.store.lock().ok().and_then(|mut open| open.take());
+    let store = match own {
+        Some(open) => open(config)?,
+        None => open_swap_store(shared, config)?,
+    };
+    // Below the encryption: what fails is the disk.
+    let store = match shared.config.faults {
+        None => store,
+        Some(faults) => crate::workers::with_faults(store, faults),
+    };
+    let huge = apart.clone();
+    let provide = Box::new(move || huge.provide());
+    let Some(cipher) = cipher else {
+        return Ok(Box::new(Bounced::new(store, provide)));
+    };
+    let pages = area_pages(&shared.config, mechanism, config.request_pages_max);
+    let area = apart.keep(pages);
+    let area = area.map_err(os("reserve memory for what is encrypted"))?;
+    let encryption = Encryption { cipher, area };
+    Ok(Box::new(Bounced::encrypted(store, provide, encryption)))
+}
+
+fn open_swap_store(
+    shared: &Shared,
+    config: StoreConfig,
+) -> Result<Box<dyn SwapStore + Send>, StartError> {
+    let choice = match shared.config.store {
         StoreKind::Auto => Choice::Auto,
         StoreKind::Uring => Choice::Only(Backend::Uring),
         StoreKind::Pool => Choice::Only(Backend::Pool),
     };
-    let config = StoreConfig {
-        depth: 64,
-        request_pages_max: chunk_pages(&engine.config).max(window_pages(&engine.config)),
-    };
-    let store =
-        outpage_store::open(file, choice, config, Box::new(Workers)).map_err(StartError::Store)?;
-    // Below the encryption: what fails is the disk.
-    let store = match engine.config.faults {
-        None => store,
-        Some(faults) => crate::workers::with_faults(store, faults),
-    };
-    let provide = Box::new(contiguous::provide);
-    let Some(cipher) = cipher else {
-        return Ok(Box::new(Bounced::new(store, provide)));
-    };
-    let pages = area_pages(&engine.config, mechanism, config.request_pages_max);
-    let area = contiguous::keep(pages).map_err(os("reserve memory for what is encrypted"))?;
-    let encryption = Encryption { cipher, area };
-    Ok(Box::new(Bounced::encrypted(store, provide, encryption)))
+    let workers = Box::new(Workers::default());
+    outpage_store::open(open_swap(shared)?, choice, config, workers).map_err(StartError::Store)
 }
 
 /// Frames that writes are encrypted into, counted within the limit: for one transfer of the largest size. The mechanism that never
@@ -445,7 +324,7 @@ fn area_pages(config: &Config, mechanism: Mechanism, request_pages_max: u32) -> 
     let writes = outpage_core::pager::WRITES_MAX as u64 * u64::from(chunk_pages(config));
     let wished = match mechanism {
         Mechanism::Move => 0,
-        Mechanism::WriteProtect => writes.min(config.limit_pages() / contiguous::SHARE),
+        Mechanism::WriteProtect => writes.min(config.limit_pages() / SHARE),
     };
     request_pages_max.max(wished as u32)
 }

@@ -1,14 +1,30 @@
 //! Threads for the store's pool, and the store's test wrappers.
 
 use std::io;
+use std::sync::Mutex;
 
 use outpage_store::{FaultRates, Faulty, Spawner, SwapStore};
-use outpage_sys::thread::{self, Options};
+use outpage_sys::thread::{self, Options, Thread};
 
 use crate::config::StoreFaults;
 
-/// Starts threads that share memory and descriptors with the pager's thread.
-pub struct Workers;
+/// Starts threads that share memory and descriptors with the pager's thread. Dropping it waits for their end, which the store brings about.
+///
+/// A forked child, which has none of its parent's threads, must not drop it.
+#[derive(Default)]
+pub struct Workers {
+    started: Mutex<Vec<Thread>>,
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let started = self.started.get_mut().map(std::mem::take);
+        started
+            .unwrap_or_default()
+            .into_iter()
+            .for_each(Thread::join);
+    }
+}
 
 /// A pool worker calls pread and pwrite and little else.
 const STACK_BYTES: usize = 64 << 10;
@@ -31,10 +47,12 @@ impl Spawner for Workers {
             argument: argument.expose_provenance(),
         };
         let begin = |job: Job| (job.run)(std::ptr::with_exposed_provenance_mut(job.argument));
-        // It ends with the process: nobody joins it.
-        thread::spawn(begin, job, &options)
-            .map(drop)
-            .map_err(|e| io::Error::from_raw_os_error(e.number()))
+        let started = thread::spawn(begin, job, &options)
+            .map_err(|e| io::Error::from_raw_os_error(e.number()))?;
+        if let Ok(mut all) = self.started.lock() {
+            all.push(started);
+        }
+        Ok(())
     }
 }
 

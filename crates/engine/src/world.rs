@@ -18,6 +18,7 @@ use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
 use crate::regions::{Region, Regions};
 use crate::releaser::Releaser;
+use crate::scope::{Failing, Failure, Reach};
 use crate::staged::Staged;
 use crate::stays::{Stays, Why};
 use crate::waiting::Waiting;
@@ -59,6 +60,8 @@ pub struct World {
     pub uffd: Uffd,
     /// The descriptor that calls come by.
     pub doorbells: Uffd,
+    /// Where errors go that the pager cannot go on with.
+    pub(crate) failing: Failing,
     /// Throws away pages of the program's while the pager hears of it.
     pub(crate) releaser: Releaser,
     /// Changes of mappings that are being attended to: first address, first one after it, what.
@@ -124,6 +127,7 @@ impl World {
         Self {
             uffd,
             doorbells,
+            failing: Failing::new(Reach::Process),
             releaser: Releaser::default(),
             changing: Vec::with_capacity(16),
             frames,
@@ -271,7 +275,10 @@ impl World {
             None => PageOutcome::Done,
             Some(Stop::Again) => return self.not_now(at, place),
             Some(Stop::Exists) => return self.not_copied(segment, i, place),
-            Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+            Some(Stop::NoMemory) => {
+                self.out_of_memory(Errno::ENOMEM);
+                return KEPT;
+            }
             Some(_) => PageOutcome::Refused(Refusal::Gone),
         };
         self.frames.set_free(place);
@@ -310,8 +317,12 @@ impl World {
             }
             out.push(PageOutcome::Refused(match stop {
                 Stop::Exists => Refusal::Present,
-                Stop::NoMemory => out_of_memory(Errno::ENOMEM),
-                _ => Refusal::Gone,
+                _ => {
+                    if stop == Stop::NoMemory {
+                        self.out_of_memory(Errno::ENOMEM);
+                    }
+                    Refusal::Gone
+                }
             }));
             i += 1;
         }
@@ -518,6 +529,11 @@ impl World {
         }
     }
 
+    /// The kernel has no memory for a frame within the limit.
+    fn out_of_memory(&self, error: Errno) {
+        self.failing.fail(Failure::NoMemory(error));
+    }
+
     /// The page at `address` is not staged: who writes to it may.
     pub fn may_be_written(&self, address: usize) {
         let _ = self.patiently(address, |uffd| {
@@ -542,25 +558,21 @@ impl World {
         if let Some(place) = self.staged.remove(page) {
             self.frames.set_free(place);
         }
-        let Some((address, _)) = self.regions.address(page) else {
-            return;
-        };
+        if let Some((address, _)) = self.regions.address(page) {
+            self.signal(address);
+        }
+    }
+
+    /// Whoever touches what is at `address` gets a signal from now on.
+    pub(crate) fn signal(&self, address: usize) {
         let poisoned = self.patiently(address, |uffd| uffd.poison(address, PAGE_BYTES));
         let unwanted = self.change_at(address) == Some(Change::Removed);
         if poisoned.stop.is_some() && !unwanted && !self.is_mapped_over(address) {
-            crate::start::fatal(&[
-                "outpage: a page could not be read back and this kernel cannot signal it; the program ends",
-            ]);
+            let why = "could not be read back, and this kernel cannot signal it";
+            self.failing.fail(Failure::Page(address, why));
+            // The pager ends: nobody changes what is there.
+            let _ = map::mprotect(address, PAGE_BYTES, libc::PROT_NONE);
         }
         let _ = self.uffd.wake(address, PAGE_BYTES);
     }
-}
-
-/// The kernel has no memory for a frame within the limit.
-fn out_of_memory(error: Errno) -> ! {
-    crate::start::fatal(&[
-        "outpage: the kernel has no memory for the limit that was asked for (",
-        error.text(),
-        "); run with a smaller --memory",
-    ])
 }

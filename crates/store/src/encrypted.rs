@@ -12,6 +12,9 @@
 //! a page takes 23 to 27 us. The crate `xts-mode` 0.6 gives the cipher one block at a time and takes 2.0 us, so the mode is here: the
 //! blocks go to the cipher eight at a time, as many as `aes` has under way together.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use aes::cipher::array::{Array, ArraySize};
 use aes::cipher::consts::U16;
 use aes::cipher::inout::InOutBuf;
@@ -44,10 +47,9 @@ impl std::fmt::Debug for Cipher {
 }
 
 /// How a store encrypts.
-#[derive(Clone, Copy, Debug)]
 pub struct Encryption {
-    /// With what.
-    pub cipher: &'static Cipher,
+    /// With what; in whatever memory its owner keeps it.
+    pub cipher: Arc<dyn Deref<Target = Cipher> + Send + Sync>,
     /// Frames that page-outs are encrypted into, which forked children have copies of: at least as many as the largest request has.
     pub area: FrameArea,
 }

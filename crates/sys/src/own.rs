@@ -72,6 +72,12 @@ pub fn remove(start: usize) {
     }
 }
 
+/// An address among this library's own variables, which must never be paged.
+#[must_use]
+pub fn statics() -> usize {
+    (&raw const SLOTS).addr()
+}
+
 /// Whether `address` lies in a range of the pager's own.
 #[must_use]
 pub fn contains(address: usize) -> bool {

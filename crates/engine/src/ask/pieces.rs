@@ -8,8 +8,8 @@ use outpage_sys::map;
 use outpage_sys::raw::Errno;
 
 use crate::call::Call;
+use crate::engine::Engine;
 use crate::serve::page_up;
-use crate::start::Engine;
 
 /// A mapping, or the part of one in the range.
 #[derive(Clone, Copy)]

@@ -11,6 +11,7 @@ use outpage_sys::uffd::{Change, Message, Outcome, Stop, Uffd};
 use super::World;
 use crate::frames::Place;
 use crate::releaser::{CALL_PAGES, Released};
+use crate::scope::Failure;
 use crate::stays::Why;
 
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
@@ -125,12 +126,25 @@ impl World {
             None if self.uffd.is_moved_onto(address) => return Err(Why::Found),
             None => address,
         };
-        let released = self.releaser.release(address, 1, &self.uffd);
+        let released = self.release_by_thread(address, 1);
         match self.refusal(address, released) {
             Some(why) => Err(why),
             None if released.done || released.refused => Ok(()),
             None => Err(Why::Found),
         }
+    }
+
+    /// Throws pages away by the thread that does it; without one they stay.
+    fn release_by_thread(&self, address: usize, pages: usize) -> Released {
+        let released = self.releaser.release(address, pages, &self.uffd);
+        released.unwrap_or_else(|error| {
+            self.failing.fail(Failure::Os("start a thread", error));
+            Released {
+                done: false,
+                refused: true,
+                heard: false,
+            }
+        })
     }
 
     /// Why the kernel refused the page at `address`; `None` if it did not, or the program threw that page away.
@@ -168,7 +182,7 @@ impl World {
                 i += 1;
                 continue;
             }
-            let released = self.releaser.release(at(i), count, &self.uffd);
+            let released = self.release_by_thread(at(i), count);
             match released {
                 Released { done: true, .. } => i += count,
                 Released { refused: true, .. } if count > 1 => most = 1,

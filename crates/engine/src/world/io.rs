@@ -7,9 +7,10 @@ use outpage_store::{Frame, PageBits};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Stop};
 
-use super::{GAP_MAX, World, out_of_memory};
+use super::{GAP_MAX, World};
 use crate::frames::Place;
 use crate::hash::is_zero;
+use crate::scope::Failure;
 
 impl World {
     /// Frames to write `pages` from, in order. Staged pages are written where they are; pages
@@ -57,7 +58,7 @@ impl World {
                 return;
             }
             if last_look {
-                return self.expect_absent(page, address, read);
+                return self.expect_absent(address, read);
             }
             // It may have moved, in which case the message about it waits.
             last_look = !self.uffd.is_changing(self.frames.span().0);
@@ -67,25 +68,18 @@ impl World {
     }
 
     /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
-    fn expect_absent(&self, page: PageNo, address: usize, read: Result<usize, Errno>) {
+    fn expect_absent(&self, address: usize, read: Result<usize, Errno>) {
         if self.pagemap.page(address).is_ok_and(|page| !page.present())
             || self.is_mapped_over(address)
         {
             return;
         }
-        crate::start::fatal(&[
-            &format!(
-                "outpage: page {} at {address:#x} cannot be read",
-                page.raw()
-            ),
-            " through /proc/self/mem (",
-            match read {
-                Ok(PAGE_BYTES) => "it changed while it was protected",
-                Ok(_) => "less than a page",
-                Err(error) => error.text(),
-            },
-            "); the program ends",
-        ]);
+        let why = match read {
+            Ok(PAGE_BYTES) => "changed while it was protected",
+            _ => "cannot be read through /proc/self/mem",
+        };
+        // What is written has another hash, which whoever reads it finds.
+        self.failing.fail(Failure::Page(address, why));
     }
 
     /// Copies made for a write are not needed any more.
@@ -167,7 +161,11 @@ impl World {
             let moved = self.uffd.moved_to(address);
             match copied.stop {
                 // Whatever else stops it has taken the page away. This would lose it.
-                Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+                Some(Stop::NoMemory) => {
+                    self.out_of_memory(Errno::ENOMEM);
+                    self.signal(address);
+                    return true;
+                }
                 Some(Stop::Again) if moved != address => address = moved,
                 Some(Stop::Exists) => return false,
                 _ => return true,

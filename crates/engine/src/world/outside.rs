@@ -10,7 +10,7 @@ use outpage_core::contract::PageOutcome;
 use outpage_core::units::{PAGE_BYTES, PageNo};
 use outpage_sys::uffd::CopyMode;
 
-use super::{Mechanism, Segment, World, out_of_memory};
+use super::{Mechanism, Segment, World};
 use crate::frames::Places;
 use crate::stays::Why;
 
@@ -51,7 +51,11 @@ impl World {
         }
         match self.frames.take(wanted, zeroed) {
             Ok(places) => places,
-            Err(error) => out_of_memory(error),
+            Err(error) => {
+                self.out_of_memory(error);
+                // Whoever writes there asks the kernel once more.
+                self.frames.take_empty(wanted)
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use outpage_sys::pagemap::PageFlags;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
-use super::{RUN_PAGES, Segment, World, out_of_memory};
+use super::{RUN_PAGES, Segment, World};
 use crate::frames::{Place, Places};
 
 /// Pages between two runs, at most, that one call passes over. Moving single pages with 1, 2, 3, 4 and 6 pages between took 0.61
@@ -157,7 +157,11 @@ impl World {
         });
         match copied.stop {
             Some(Stop::Again) => return false,
-            Some(Stop::NoMemory) => out_of_memory(Errno::ENOMEM),
+            Some(Stop::NoMemory) => {
+                self.out_of_memory(Errno::ENOMEM);
+                self.signal(address);
+                self.frames.set_free(place);
+            }
             // Done; or the range is gone, and the page is not wanted.
             _ => self.frames.set_free(place),
         }

@@ -4,6 +4,8 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map;
 use outpage_sys::uffd::Mode;
 
+use crate::scope::Failure;
+
 use super::{Mechanism, RUN_PAGES, World};
 
 impl World {
@@ -33,11 +35,8 @@ impl World {
     fn release_frames(&self, start: usize, len: usize, watched: bool) -> bool {
         let released = map::release(start, len).is_ok();
         if watched && let Err(error) = self.uffd.register(start, len, Mode::write_protect()) {
-            crate::start::fatal(&[
-                "outpage: the staging area cannot be registered again: ",
-                error.text(),
-                "; the program ends",
-            ]);
+            // Nothing is moved there any more: such pages stay in the program.
+            (self.failing).fail(Failure::Os("register the staging area again", error));
         }
         released
     }

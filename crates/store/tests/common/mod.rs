@@ -8,6 +8,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use std::sync::Arc;
+
 use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
 use outpage_store::{
     Bounced, Cipher, Completion, Direction, Encryption, Frame, FrameArea, KEY_BYTES, Provide,
@@ -86,7 +88,7 @@ pub fn encrypted<S: Store>(store: S, buffer: u32, area: u32) -> Bounced<S> {
     };
     let key: [u8; KEY_BYTES] = std::array::from_fn(|i| i as u8 ^ 0x5a);
     let encryption = Encryption {
-        cipher: Box::leak(Box::new(Cipher::new(&key))),
+        cipher: Arc::new(Box::new(Cipher::new(&key))),
         area: Pages::leaked(area),
     };
     Bounced::encrypted(store, provide, encryption)

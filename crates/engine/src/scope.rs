@@ -1,0 +1,313 @@
+//! What an engine manages, and what an error of its pager ends.
+//!
+//! `outpage run` has the whole process managed: an error ends the process, with a line. A program that uses this library hands
+//! over regions of its own ([`Scope`]): an error ends that scope alone.
+//!
+//! **A scope that ended.** While it winds up, threads that touch a page that is out wait. Afterwards the memory is ordinary:
+//! each page has its bytes, but for those that could be read from nowhere, and whoever touches one of those gets a signal: SIGBUS
+//! (`UFFDIO_POISON`, Linux 6.6), on older kernels SIGSEGV. No such page reads as zeroes. Their number is in [`Ended`].
+//!
+//! What leaves it open where a page's bytes are, an assertion that failed or page tables that cannot be read, ends the process whatever
+//! an engine reaches: memory cannot be put right then.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+
+use outpage_sys::process;
+use outpage_sys::raw::Errno;
+
+use crate::call::Call;
+use crate::config::Config;
+use crate::engine::{Engine, OpenStore};
+use crate::report;
+use crate::session::SessionError;
+use crate::start::StartError;
+
+/// How far an engine reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// All private anonymous memory of the process, as the hooks tell of it.
+    Process,
+    /// What it was handed.
+    Regions,
+}
+
+/// Frames beyond the limit that the end of a scope may take, so that what waits for a frame does not keep it from ending. A choice:
+/// what several zero-fills and page-ins take at once.
+pub(crate) const FRAMES_TO_END: usize = 1024;
+
+impl Reach {
+    /// Frames that the staging area has room for beside those of the limit.
+    pub(crate) const fn frames_to_end(self) -> usize {
+        match self {
+            Self::Process => 0,
+            Self::Regions => FRAMES_TO_END,
+        }
+    }
+}
+
+/// Why a pager cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The swap file is full, or no slot of it can be written any more, and every frame holds a page that is not in it.
+    SwapFull,
+    /// Every page within the limit is locked, pinned or shared with a child.
+    NoVictims,
+    /// The kernel has no memory for a frame within the limit.
+    NoMemory(Errno),
+    /// The session's shared memory is not as it should be.
+    Session(SessionError),
+    /// The kernel refused something that has to be possible: what, and its error.
+    Os(&'static str, Errno),
+    /// Contents of a page were lost or cannot be told, at this address: why.
+    Page(usize, &'static str),
+}
+
+impl Failure {
+    const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::SwapFull => Some("a larger --swap-cap, or a --swap directory with more space"),
+            Self::NoVictims => Some("a larger --memory"),
+            Self::NoMemory(_) => Some("a smaller --memory"),
+            Self::Session(_) | Self::Os(..) | Self::Page(..) => None,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SwapFull => {
+                f.write_str("the swap file is full and every frame holds a page that is not in it")
+            }
+            Self::NoVictims => {
+                f.write_str("every page within the limit is locked, pinned or shared with a child")
+            }
+            Self::NoMemory(error) => write!(
+                f,
+                "the kernel has no memory for the limit that was asked for ({})",
+                error.text()
+            ),
+            Self::Session(error) => error.fmt(f),
+            Self::Os(what, error) => write!(f, "cannot {what}: {}", error.text()),
+            Self::Page(address, why) => write!(f, "the page at {address:#x} {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where the errors of a pager go: the first one ends what its engine reaches.
+pub(crate) struct Failing {
+    reach: Reach,
+    first: Cell<Option<Failure>>,
+}
+
+impl Failing {
+    pub(crate) const fn new(reach: Reach) -> Self {
+        Self {
+            reach,
+            first: Cell::new(None),
+        }
+    }
+
+    /// The pager cannot go on. Ends the process if it is managed as a whole; otherwise returns, and the caller leaves
+    /// things so that the scope can end: no page's bytes may be taken for another's, or for zeroes.
+    pub(crate) fn fail(&self, failure: Failure) {
+        match self.reach {
+            Reach::Process => {
+                let (why, remedy) = (failure.to_string(), failure.remedy());
+                let remedy = remedy.map(|remedy| [". Remedy: ", remedy]);
+                let [point, remedy] = remedy.unwrap_or_default();
+                // One damaged session is that of several processes.
+                let who = match failure {
+                    Failure::Session(_) => format!("{}: ", process::pid()),
+                    _ => String::new(),
+                };
+                report::die(&["outpage: ", &who, &why, "; the program ends", point, remedy])
+            }
+            Reach::Regions => {
+                let first = self.first.take();
+                self.first.set(Some(first.unwrap_or(failure)));
+            }
+        }
+    }
+
+    /// The first failure, once.
+    pub(crate) fn take(&self) -> Option<Failure> {
+        self.first.take()
+    }
+
+    pub(crate) const fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+/// A scope that ended by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Why.
+    pub failure: Failure,
+    /// Pages whose bytes could not be had: whoever touches one gets a signal.
+    pub pages_lost: usize,
+}
+
+/// Why a scope did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScopeError {
+    /// It has ended.
+    Ended(Ended),
+    /// The kernel refused, or the range is not what it has to be.
+    Os(Errno),
+}
+
+impl fmt::Display for ScopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(ended) => write!(
+                f,
+                "paging ended: {}; {} pages are lost",
+                ended.failure, ended.pages_lost
+            ),
+            Self::Os(error) => f.write_str(error.text()),
+        }
+    }
+}
+
+impl std::error::Error for ScopeError {}
+
+/// Some of a process's memory, under a limit, with a store, a thread and a descriptor table of its own.
+///
+/// ```no_run
+/// use outpage_engine::config::Config;
+/// use outpage_engine::scope::Scope;
+///
+/// #[global_allocator]
+/// static ARENA: outpage_sys::arena::Arena = outpage_sys::arena::Arena::new();
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (start, end) = (0, 0);
+/// let scope = Scope::open(Config::new(64 << 20), None)?;
+/// scope.manage(start..end)?; // private anonymous memory, whole pages
+/// // ... the program uses it: 64 MiB of it are in RAM at most ...
+/// let pages_lost = scope.close()?;
+/// # Ok(()) }
+/// ```
+///
+/// The program's global allocator has to be [`outpage_sys::arena::Arena`], or another one that uses neither thread-locals nor locks that are
+/// held across a page fault: the pager's thread is unknown to libc ([`outpage_sys::thread`]). Memory that was handed over has no huge pages, which is
+/// so afterwards too, and is not there in forked children while it is managed. Of what the program unmaps, moves or empties the
+/// kernel tells; other calls on that memory are made through [`Scope::engine`], or found out a tick later.
+pub struct Scope {
+    engine: Option<Engine>,
+}
+
+impl Scope {
+    /// Starts a pager that manages nothing yet. `store` takes the place of a swap file in [`Config::swap_dir`].
+    ///
+    /// # Errors
+    /// [`StartError`]; [`StartError::Taken`] in a process that is managed as a whole.
+    pub fn open(config: Config, store: Option<OpenStore>) -> Result<Self, StartError> {
+        let engine = Some(Engine::open(config, store)?);
+        Ok(Self { engine })
+    }
+
+    /// The pager, for calls on memory that it manages.
+    ///
+    /// # Panics
+    /// Never: it is there until [`Self::close`].
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("there until it is closed")
+    }
+
+    /// Hands `range` over: addresses of private anonymous memory, multiples of the page size. Its contents stay, but pages of it
+    /// beyond the limit leave before this returns.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`], and nothing is managed: `EINVAL` where the range is not such memory, `EEXIST` where a part is managed, `EBUSY`
+    /// where it is another engine's or another userfaultfd's. [`ScopeError::Ended`].
+    pub fn manage(&self, range: Range<usize>) -> Result<(), ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        self.ask(Call::Manage { addr, len }).map(drop)
+    }
+
+    /// Takes `range` back: all its pages are in the program and stay there, whatever the limit. Parts of it that are not managed are
+    /// left alone. Returns how many pages are lost: whoever touches one gets a signal.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`], with the first part of the range taken back: `EINVAL` where it is not of whole pages; `ENOMEM` where the process has too many
+    /// mappings. [`ScopeError::Ended`].
+    pub fn take_back(&self, range: Range<usize>) -> Result<usize, ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        self.ask(Call::TakeBack { addr, len })
+    }
+
+    /// Why it ended by itself, if it did.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        let ended = self.engine().shared.ended.lock();
+        ended.ok().and_then(|ended| ended.clone())
+    }
+
+    /// Takes everything back and ends the pager. Returns how many pages are lost.
+    ///
+    /// # Errors
+    /// [`ScopeError::Ended`] if it had ended by itself.
+    pub fn close(mut self) -> Result<usize, ScopeError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<usize, ScopeError> {
+        let result = self.ask(Call::Close);
+        if let Some(engine) = self.engine.take() {
+            engine.await_end();
+        }
+        result
+    }
+
+    fn ask(&self, call: Call) -> Result<usize, ScopeError> {
+        let answer = self.engine().call(call);
+        if let Some(ended) = self.ended() {
+            return Err(ScopeError::Ended(ended));
+        }
+        usize::try_from(answer).map_err(|_| ScopeError::Os(Errno::new(-answer as i32)))
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if self.engine.is_some() {
+            // Pages that are lost signal whoever touches them.
+            let _ = self.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_of_regions_is_the_one_that_counts_and_is_told_once() {
+        let failing = Failing::new(Reach::Regions);
+        assert_eq!(failing.take(), None);
+        failing.fail(Failure::SwapFull);
+        failing.fail(Failure::NoVictims);
+        assert_eq!(failing.take(), Some(Failure::SwapFull));
+        assert_eq!(failing.take(), None);
+    }
+
+    #[test]
+    fn an_ended_scope_says_why_and_what_it_cost() {
+        let ended = Ended {
+            failure: Failure::Os("start a thread", Errno::ENOMEM),
+            pages_lost: 3,
+        };
+        let text = ScopeError::Ended(ended).to_string();
+        assert!(text.contains("cannot start a thread"), "{text}");
+        assert!(text.ends_with("; 3 pages are lost"), "{text}");
+    }
+}
