@@ -122,7 +122,7 @@ impl SlotPool {
     }
 
     /// The next run of slots that nobody reads and that may be written, near slots that were given back since the last time. What a
-    /// child may read is not among them, nor what is the parent's. See [`Untold::next`].
+    /// child may read is not among them, nor what is the parent's. Looks at up to `look` words of 64 slots, or as many times 64 in which nothing was given back, and takes them off.
     pub fn next_dead(&mut self, look: &mut usize) -> Option<SlotRange> {
         self.untold.next(look, &*self.free)
     }
