@@ -216,4 +216,6 @@ fn two_byte_map(opcode: u8) -> Rest {
 }
 
 #[cfg(test)]
+// Named, for the fuzz targets include this file from elsewhere.
+#[path = "decode/tests.rs"]
 mod tests;
