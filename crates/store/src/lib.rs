@@ -14,6 +14,7 @@
 
 mod backend;
 mod bounce;
+pub mod compressed;
 mod counting;
 mod delayed;
 mod encrypted;

@@ -1,0 +1,61 @@
+//! What makes a page smaller.
+
+use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
+use outpage_core::units::PAGE_BYTES;
+
+/// How pages are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Codec {
+    /// LZ4 blocks.
+    Lz4,
+}
+
+impl Codec {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Lz4];
+
+    /// As people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|codec| codec.name() == name)
+    }
+}
+
+/// Room for what a codec makes of a page that it makes larger.
+const BUFFER_BYTES: usize = lz4_flex::block::get_maximum_output_size(PAGE_BYTES);
+
+/// A codec with all the memory that it needs.
+pub(super) struct Coder {
+    table: CompressTable,
+    buffer: Vec<u8>,
+}
+
+impl Coder {
+    pub(super) fn new(codec: Codec) -> Self {
+        let Codec::Lz4 = codec;
+        Self {
+            table: CompressTable::small(),
+            buffer: vec![0; BUFFER_BYTES],
+        }
+    }
+
+    /// The page as the codec makes it; `None` when it does not come to at most `most` bytes.
+    pub(super) fn compress(&mut self, page: &[u8; PAGE_BYTES], most: usize) -> Option<&[u8]> {
+        let bytes = compress_into_with_table(page, &mut self.buffer, &mut self.table).ok()?;
+        (bytes <= most).then(|| &self.buffer[..bytes])
+    }
+
+    /// Whether `bytes` are a whole page, which is in `page` then.
+    pub(super) fn decompress(&self, bytes: &[u8], page: &mut [u8; PAGE_BYTES]) -> bool {
+        decompress_into(bytes, page).is_ok_and(|bytes| bytes == PAGE_BYTES)
+    }
+}
