@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::stores::*;
 use common::*;
+use outpage_store::compressed::{Codec, Memory, Pool};
 use outpage_store::*;
 
 struct CountingAllocator;
@@ -65,7 +66,57 @@ fn allocations_of_traffic(mut store: Box<dyn SwapStore>) -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
+/// Frames of compressed pages: never given back, so that nothing but the pool can allocate.
+struct Plain(Vec<u8>);
+
+impl Memory for Plain {
+    fn capacity(&self) -> usize {
+        self.0.len() / 4096
+    }
+    fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        &self.0[start..end]
+    }
+    fn bytes_mut(&mut self, start: usize, end: usize) -> &mut [u8] {
+        &mut self.0[start..end]
+    }
+    fn give_back(&mut self, _first: usize, _count: usize) {}
+}
+
+fn allocations_of_a_pool(codec: Codec) -> u64 {
+    let mut pool = Pool::new(Plain(vec![0; 512 * 4096]), 1024, codec);
+    let (mut page, mut out, mut state) = ([0; 4096], [0; 4096], 1_u32);
+    let (mut kept, mut freed) = (0, 0);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    pool.set_limit(400);
+    for round in 0..20_000_u32 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (slot, len) = (state >> 22, round as usize * 7919 % 3700);
+        page[len..].fill(0);
+        for (at, byte) in page[..len].iter_mut().enumerate() {
+            *byte = (state.wrapping_mul(at as u32 | 1) >> 24) as u8;
+        }
+        kept += u32::from(pool.put(slot, &page).is_ok());
+        if round % 3 == 0 {
+            let _ = pool.take((slot + 77) % 1024, &mut out);
+        }
+        if round % 1000 == 0 {
+            pool.forget(slot / 2, slot);
+            freed += pool.compact(100);
+        }
+    }
+    let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!(
+        kept > 5000 && freed > 0,
+        "{kept} kept, {freed} frames freed"
+    );
+    allocated
+}
+
 fn main() {
+    for &codec in Codec::ALL {
+        assert_eq!(allocations_of_a_pool(codec), 0, "{codec:?}");
+        println!("test no allocation (compressed, {}) ... ok", codec.name());
+    }
     let config = Config {
         depth: 8,
         request_pages_max: 8,

@@ -8,6 +8,7 @@ mod classes;
 mod codec;
 mod frames;
 mod pool;
+mod sample;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use super::blocks::{Blocks, Object};
 use super::classes::{CLASSES, Class, OBJECT_BYTES_MAX};
 use super::codec::{Codec, Coder};
 use super::frames::Memory;
+use super::sample::worth_it;
 use super::table::Table;
 
 /// Each object begins with its slot, for when it is moved.
@@ -14,7 +15,7 @@ const OWNER_BYTES: usize = size_of::<u32>();
 /// Why a page is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unkept {
-    /// It does not compress to the largest class.
+    /// It does not compress to the largest class, or a few of its words say so.
     Unfit,
     /// It would take more frames than the limit, or there are no neighbouring frames for it.
     NoRoom,
@@ -160,6 +161,9 @@ impl<M: Memory> Pool<M> {
         let left = self.limit.saturating_sub(self.frames_once_used());
         if let Some(word) = repeated_word(page) {
             return self.put_word(at, word, left);
+        }
+        if !worth_it(page) {
+            return Err(Unkept::Unfit);
         }
         let most = OBJECT_BYTES_MAX - OWNER_BYTES;
         let bytes = self.coder.compress(page, most).ok_or(Unkept::Unfit)?;

@@ -32,10 +32,10 @@ fn pool(capacity: usize, slots: u32, limit: usize) -> Pool<Plain> {
     pool
 }
 
-type Page = [u8; PAGE_BYTES];
+pub(super) type Page = [u8; PAGE_BYTES];
 
 /// A page that tells which it is, with `len` bytes that do not compress.
-fn page(slot: u32, version: u32, len: usize) -> Page {
+pub(super) fn page(slot: u32, version: u32, len: usize) -> Page {
     let mut page = [0; PAGE_BYTES];
     fill(
         u64::from(slot) << 32 | u64::from(version) | 1,
@@ -44,7 +44,7 @@ fn page(slot: u32, version: u32, len: usize) -> Page {
     page
 }
 
-fn fill(mut state: u64, bytes: &mut [u8]) {
+pub(super) fn fill(mut state: u64, bytes: &mut [u8]) {
     for byte in bytes {
         state = state
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
