@@ -82,6 +82,9 @@ pub enum Event<'a> {
     Full,
     /// RAM for this pager, in frames, from now on.
     Limit(usize),
+    /// Frames that the pool of compressed pages takes, its tables among them, from now on. Told before the answer to the
+    /// action by which that changed.
+    Pooled(usize),
     /// A fork is about to duplicate this pager: slots that it holds now are kept for the child.
     Forking,
     /// This is the copy in the forked child; waiters of other threads are gone.
@@ -99,8 +102,8 @@ pub enum Event<'a> {
 /// How an action went.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], and of [`Action::PageIn`] where contents are compared: one outcome
-    /// a page, in order.
+    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], [`Action::Compress`], [`Action::Decompress`], and of [`Action::PageIn`]
+    /// where contents are compared: one outcome a page, in order.
     Pages(&'a [PageOutcome]),
     /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Dead`], [`Action::Poison`]: all of it is done. Of
     /// [`Action::PageIn`]: all pages are read and intact.
@@ -122,6 +125,11 @@ pub enum PageOutcome {
         /// All bytes are zero.
         zero: bool,
     },
+    /// Compressed to so many bytes, and kept in the pool.
+    Kept {
+        /// 0 for a page that is one word again and again, and takes no room.
+        bytes: u16,
+    },
     /// Detached by a body with bits and without contents: the page's modified bit tells whether it changed.
     Unhashed,
     /// Nothing was done.
@@ -141,8 +149,12 @@ pub enum Refusal {
     Gone,
     /// Page-in: what was read has another hash than it must have.
     Damaged,
-    /// Page-in: the store could not read it.
+    /// Page-in: the store could not read it. Decompress: the pool does not have it.
     Unread,
+    /// Compress: it does not get small enough to be kept.
+    Unfit,
+    /// Compress: the pool would take more frames than were granted.
+    NoRoom,
 }
 
 /// Why a transfer failed.
@@ -209,6 +221,31 @@ pub enum Action {
         /// The last [`Action::Dead`], if it is not answered yet: its slots may be these.
         after: Option<ActionId>,
     },
+    /// Keep staged pages, compressed, in the pool, at `slots`, which are all of the pool. They stay staged.
+    Compress {
+        /// To answer with.
+        id: ActionId,
+        /// Where.
+        slots: SlotRange,
+        /// Which, in the order of the slots, with their hashes.
+        pages: PageList,
+        /// Frames by which the pool may grow for it.
+        grant: u32,
+        /// As of [`Action::ZeroFill`].
+        after: Option<ActionId>,
+    },
+    /// Take pages out of the pool into free frames, and compare each with its hash. What is intact is staged; the pool has nothing at `slots` any
+    /// more.
+    Decompress {
+        /// To answer with.
+        id: ActionId,
+        /// From where.
+        slots: SlotRange,
+        /// For which pages, in the order of the slots, with their hashes.
+        pages: PageList,
+        /// As of [`Action::ZeroFill`].
+        after: Option<ActionId>,
+    },
     /// Free the frames of staged pages.
     Release {
         /// To answer with.
@@ -266,6 +303,8 @@ impl Action {
             | Self::Detach { id, .. }
             | Self::PageIn { id, .. }
             | Self::PageOut { id, .. }
+            | Self::Compress { id, .. }
+            | Self::Decompress { id, .. }
             | Self::Release { id, .. }
             | Self::Dead { id, .. }
             | Self::Poison { id, .. } => Some(id),
@@ -280,6 +319,8 @@ impl Action {
             Self::ZeroFill { after, .. }
             | Self::PageIn { after, .. }
             | Self::PageOut { after, .. }
+            | Self::Compress { after, .. }
+            | Self::Decompress { after, .. }
             | Self::Dead { after, .. }
             | Self::Release { after, .. } => after,
             _ => None,
@@ -292,6 +333,8 @@ impl Action {
         match self {
             Self::PageIn { pages, .. }
             | Self::PageOut { pages, .. }
+            | Self::Compress { pages, .. }
+            | Self::Decompress { pages, .. }
             | Self::Release { pages, .. } => pages,
             _ => &[],
         }

@@ -21,4 +21,5 @@ pub mod slot_pool;
 pub mod slots;
 pub mod stats;
 pub mod swap_cache;
+pub mod tier;
 pub mod units;

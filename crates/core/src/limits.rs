@@ -35,10 +35,16 @@ impl Limits {
             frames >= FRAMES_MIN,
             "a limit of {frames} frames cannot work"
         );
+        Self::beside(0, frames, chunk)
+    }
+
+    /// The same where `taken` of the frames are no page's: those of a pool of compressed pages. The watermarks are parts of the others.
+    pub(crate) fn beside(taken: usize, all: usize, chunk: usize) -> Self {
+        let frames = all.saturating_sub(taken).max(FRAMES_MIN / 2);
         let quarter = frames / 4;
         let clean_low = (frames / 32).max(2 * chunk).min(quarter / 2);
         Self {
-            frames,
+            frames: all,
             staged_low: (frames / 8).max(clean_low + chunk).min(quarter),
             clean_low,
             reserve: (frames / 256).clamp(2, 64),

@@ -1,5 +1,6 @@
 //! The slots of one pager: allocation, and what forks keep alive.
 
+mod pooled;
 mod untold;
 
 use alloc::boxed::Box;
@@ -8,6 +9,7 @@ use alloc::vec::Vec;
 use crate::page::Pages;
 use crate::slots::Slots;
 use crate::units::{SlotNo, SlotRange};
+use pooled::Pooled;
 use untold::Untold;
 
 /// Slots, by who may write them.
@@ -23,6 +25,8 @@ pub struct SlotPool {
     /// Where slots were given back since they were last told dead.
     untold: Untold,
     used: usize,
+    /// Places in the pool of compressed pages, where there is one.
+    pooled: Option<Pooled>,
     /// Whether there should be more slots, and whether slots came or went since that was asked.
     low: bool,
     changed: bool,
@@ -41,9 +45,17 @@ impl SlotPool {
             deferred: Vec::new(),
             untold: Untold::default(),
             used: 0,
+            pooled: None,
             low: false,
             changed: true,
         }
+    }
+
+    /// There is a pool of compressed pages too, of at most `places` pages.
+    #[must_use]
+    pub fn with_pool(mut self, places: u32) -> Self {
+        self.pooled = Some(Pooled::new(places));
+        self
     }
 
     /// `range` may be written from now on.
@@ -127,8 +139,40 @@ impl SlotPool {
         self.untold.next(look, &*self.free)
     }
 
+    /// The places of the pool that can be used beside those before, where it needs more.
+    pub fn extend_pool(&mut self) -> Option<SlotRange> {
+        self.pooled.as_mut()?.extend()
+    }
+
+    /// `places` neighbouring places in the pool, if there are such.
+    pub fn alloc_pooled(&mut self, places: u32) -> Option<SlotRange> {
+        self.pooled.as_mut()?.alloc(places)
+    }
+
+    /// Nothing is kept in these places of the pool, as the body said: they can be used again at once.
+    pub fn taken_out(&mut self, places: SlotRange) {
+        self.of_pool().give_back(places);
+    }
+
+    /// The next place of the pool in use, in order of age. See [`Pooled::next_oldest`].
+    pub fn next_oldest_pooled(&mut self) -> Option<SlotNo> {
+        self.pooled.as_mut()?.next_oldest()
+    }
+
+    /// The next run of places of the pool that is to be told dead.
+    pub fn next_dead_pooled(&mut self) -> Option<SlotRange> {
+        self.pooled.as_mut()?.next_dead()
+    }
+
+    fn of_pool(&mut self) -> &mut Pooled {
+        self.pooled.as_mut().expect("a place in a pool")
+    }
+
     /// The content in `slot` is not wanted any more.
     pub fn release(&mut self, slot: SlotNo) {
+        if slot.is_pooled() {
+            return self.of_pool().release(SlotRange::new(slot, 1));
+        }
         self.used -= 1;
         self.changed = true;
         if !self.owns(slot) {
@@ -145,6 +189,9 @@ impl SlotPool {
     pub fn release_run(&mut self, range: SlotRange) {
         if range.slots == 0 {
             return;
+        }
+        if range.start.is_pooled() {
+            return self.of_pool().release(range);
         }
         let own = self.owned(range.start);
         let own = own.is_some_and(|own| range.end() <= own.end());
@@ -202,6 +249,7 @@ impl SlotPool {
             + self.own.capacity() * size_of::<SlotRange>()
             + self.kept.words.len() * 8
             + self.untold.heap_bytes()
+            + self.pooled.as_ref().map_or(0, Pooled::heap_bytes)
             + self.deferred.capacity() * size_of::<SlotNo>()
     }
 }

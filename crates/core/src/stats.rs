@@ -94,6 +94,16 @@ pub struct Stats {
     pub not_placed: u64,
     /// Faults that had to wait for a frame.
     pub waits_for_frame: u64,
+    /// Pages that were put into the pool of compressed pages.
+    pub compressed: u64,
+    /// What they came to, in bytes.
+    pub compressed_bytes: u64,
+    /// Victims that did not get small enough to be kept there.
+    pub unfit: u64,
+    /// Faults that found their page there: minor ones.
+    pub pool_hits: u64,
+    /// Pages that went from there to the store.
+    pub demoted: u64,
     /// The most frames in use at once.
     pub frames_peak: u64,
 }

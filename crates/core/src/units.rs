@@ -146,6 +146,15 @@ impl SlotNo {
         self.0 != u32::MAX
     }
 
+    /// The first slot of the pool of compressed pages. Those below are the store's: 2^31 of them are 8 TiB.
+    pub const POOL_START: Self = Self(1 << 31);
+
+    /// Whether it is a place in the pool of compressed pages, not one in the store.
+    #[must_use]
+    pub const fn is_pooled(self) -> bool {
+        self.is_some() && self.0 >= Self::POOL_START.0
+    }
+
     /// Byte offset of the slot in the store.
     #[must_use]
     pub const fn byte_offset(self) -> u64 {

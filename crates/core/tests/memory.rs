@@ -119,6 +119,9 @@ impl Machine {
                     // A demanded page is written anew once it is mapped.
                     (id, outcome) = (op, Outcome::Done);
                 }
+                Action::Compress { .. } | Action::Decompress { .. } => {
+                    unreachable!("there is no pool")
+                }
                 Action::Release { id: op, .. }
                 | Action::Dead { id: op, .. }
                 | Action::Poison { id: op, .. } => {
@@ -163,6 +166,7 @@ fn bytes(pages: u64, reclaim: &reclaim::Entry, sets: [usize; 3]) -> usize {
             pageout: (pageout.build)(pageout.params()),
             readahead: readahead::Choice::plain(readahead).build(),
             slots: slots.build,
+            tier: None,
             frames: pages as usize / 2,
             slots_max: 4 * pages as u32,
             zero_around: 16,

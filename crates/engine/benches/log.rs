@@ -28,6 +28,7 @@ fn header() -> Header<'static> {
         readahead: "none",
         slots: "log",
         frames: 4096,
+        tier: "none",
         slots_max: 1 << 20,
         zero_around: 1,
         rescue_around: 0,

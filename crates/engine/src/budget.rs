@@ -36,7 +36,7 @@ impl Live {
     /// Frames that the pager may not use: those set apart for copies and transfers, and what a store keeps in RAM beyond them.
     pub(crate) fn set_aside(&self) -> usize {
         let store = self.store.ram_bytes().div_ceil(PAGE_BYTES as u64);
-        self.pool.max(store as usize)
+        self.pool.max(store as usize) + self.slack()
     }
 
     /// The pager may use what is held. A process that got less than can work uses the least that
@@ -61,6 +61,7 @@ impl Live {
         self.let_ended_threads_go();
         self.let_unlocked_leave();
         self.set_apart();
+        self.compact();
         self.rebalance();
         self.pager.handle(now, Event::Tick);
         self.drive();

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
-use outpage_core::reclaim;
+use outpage_core::{reclaim, tier};
 
 mod names;
 mod readahead;
@@ -19,7 +19,7 @@ mod size;
 use names::unknown;
 pub use names::{
     pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
-    parse_window, slots_names, slots_table,
+    parse_tier, parse_window, slots_names, slots_table,
 };
 pub use readahead::{parse_readahead, plain_readahead, readahead_table};
 pub use settings::{SETTINGS, Setting, Value};
@@ -230,6 +230,8 @@ pub struct Config {
     pub swap_cap: Option<u64>,
     /// Which pages leave, and what is set of it.
     pub reclaim: reclaim::Choice,
+    /// Which victims are kept compressed, and what is set of it.
+    pub tier: tier::Choice,
     /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
     pub pageout: &'static str,
     /// What else is read with a page, and what is set of it.
@@ -271,6 +273,7 @@ impl Config {
             swap_dir: PathBuf::from(DEFAULT_SWAP_DIR),
             swap_cap: None,
             reclaim: reclaim::Choice::default(),
+            tier: tier::Choice::default(),
             pageout: DEFAULT_PAGEOUT,
             readahead: plain_readahead(DEFAULT_READAHEAD),
             slots: DEFAULT_SLOTS,
@@ -390,6 +393,7 @@ mod tests {
             swap_dir: "/var/lib/swap".into(),
             swap_cap: Some(9 << 30),
             reclaim: parse_reclaim("two-queue:in=30").unwrap(),
+            tier: parse_tier("lz4:pool=40").unwrap(),
             pageout: pageout_names()[0],
             readahead: parse_readahead("asp:step=4").unwrap(),
             slots: slots_names()[0],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outpage_core::contract::{
     Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
 };
-use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange, SlotNo, SlotRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
 use outpage_store::{
     Cipher, Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
 };
@@ -17,6 +17,7 @@ use outpage_sys::uffd::{Fault, FaultAccess};
 
 use crate::brain::Brain;
 use crate::call::Calls;
+use crate::compressed::Compressed;
 use crate::contiguous::SetApart;
 use crate::frames::Place;
 use crate::placement::Placement;
@@ -26,6 +27,7 @@ use crate::session::{EXTENT_SLOTS, Session};
 use crate::threads::Kept;
 use crate::ticket::Needed;
 use crate::together::Together;
+use crate::transfer::Transfer;
 use crate::world::World;
 
 /// The pager looks at the shared budget and at its children this often.
@@ -37,23 +39,6 @@ pub(crate) const STUCK_MAX: Nanos = Nanos(20_000_000_000);
 const FULL_MAX: Nanos = Nanos(1_000_000_000);
 /// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
 const ROUNDS: u32 = 64;
-
-/// A transfer under way, or the place of one.
-#[derive(Default)]
-pub(crate) struct Transfer {
-    /// None of a place.
-    pages: PageList,
-    places: Vec<Place>,
-    reading: bool,
-    since: Nanos,
-}
-
-impl Transfer {
-    /// Whether a page of it is in `range`.
-    pub(crate) fn touches(&self, range: PageRange) -> bool {
-        self.pages.iter().any(|&page| range.contains(page))
-    }
-}
 
 /// Why the loop ends, for a while or for good, and the slot of who asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,6 +114,8 @@ pub struct Live {
     pub(crate) apart: Arc<SetApart>,
     /// What the store encrypts with.
     pub(crate) cipher: Option<Arc<Locked<Cipher>>>,
+    /// The pool of compressed pages, where there is one.
+    pub(crate) compressed: Option<Box<Compressed>>,
 }
 
 /// The slots of an extent.
@@ -183,6 +170,7 @@ impl Live {
             pool: 0,
             apart: Arc::default(),
             cipher: None,
+            compressed: None,
         }
     }
 
@@ -360,8 +348,22 @@ impl Live {
             } => {
                 self.submit(id, slots, pages, Direction::PageOut);
             }
+            Action::Compress {
+                id,
+                slots,
+                pages,
+                grant,
+                ..
+            } => self.compress(id, slots, pages, grant),
+            Action::Decompress {
+                id, slots, pages, ..
+            } => self.decompress(id, slots, pages),
             Action::Dead { id, slots, .. } => {
-                self.store.forget(slots);
+                if slots.start.is_pooled() {
+                    self.forget_compressed(slots);
+                } else {
+                    self.store.forget(slots);
+                }
                 self.done(id, Outcome::Done);
             }
             Action::Wake { waiter, page } => self.wake(waiter, page),
@@ -370,7 +372,11 @@ impl Live {
         }
     }
 
-    fn pages_done(&mut self, id: ActionId, act: impl FnOnce(&mut World, &mut Vec<PageOutcome>)) {
+    pub(crate) fn pages_done(
+        &mut self,
+        id: ActionId,
+        act: impl FnOnce(&mut World, &mut Vec<PageOutcome>),
+    ) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         act(&mut self.world, &mut outcomes);
         self.pager.handle(
@@ -383,7 +389,7 @@ impl Live {
         self.outcomes = outcomes;
     }
 
-    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
+    pub(crate) fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
         self.pager.handle(clock::now(), Event::Done { id, outcome });
     }
 
@@ -409,10 +415,7 @@ impl Live {
 
     fn submit(&mut self, id: ActionId, slots: SlotRange, pages: PageList, direction: Direction) {
         let index = id.0 as usize;
-        if self.transfers.len() <= index {
-            self.transfers.resize_with(index + 1, Transfer::default);
-        }
-        let mut places = std::mem::take(&mut self.transfers[index].places);
+        let mut places = self.transfer_of(id);
         let reading = direction == Direction::PageIn;
         if reading {
             self.world.waiting.reads(&pages);
@@ -446,10 +449,19 @@ impl Live {
         self.frames = frames;
     }
 
-    /// Takes what the store has ended; answers it.
+    /// Makes a place for the transfer, and lends the list of places that lies there.
+    pub(crate) fn transfer_of(&mut self, id: ActionId) -> Vec<Place> {
+        let index = id.0 as usize;
+        if self.transfers.len() <= index {
+            self.transfers.resize_with(index + 1, Transfer::default);
+        }
+        std::mem::take(&mut self.transfers[index].places)
+    }
+
+    /// Takes what the store has ended, and has one page more compressed; answers what is done.
     pub(crate) fn complete_io(&mut self) -> usize {
+        let mut answered = self.compress_next();
         self.collect_io();
-        let mut answered = 0;
         while let Some(completion) = self.completions.pop() {
             self.answer_io(completion);
             answered += 1;
@@ -495,7 +507,13 @@ impl Live {
     }
 
     /// What was read is compared with the hashes that came with the action.
-    fn read_done(&mut self, id: ActionId, pages: PageList, places: &[Place], failed: &PageBits) {
+    pub(crate) fn read_done(
+        &mut self,
+        id: ActionId,
+        pages: PageList,
+        places: &[Place],
+        failed: &PageBits,
+    ) {
         self.pages_done(id, |world, out| {
             world.stage_intact(&pages, places, failed, out);
             drop(pages);
@@ -543,7 +561,7 @@ impl Live {
     pub(crate) fn trim(&mut self) {
         let (used, limit) = (self.pager.frames_used(), self.pager.limits().frames);
         let excess = self.world.frames_too_many(used, limit);
-        if excess > 0 {
+        if excess > self.slack() {
             self.world.give_back(excess);
         }
     }

@@ -23,7 +23,10 @@ use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
 use outpage_sys::{clock, fd, proc};
 
+use outpage_store::compressed::Codec;
+
 use crate::brain::{Brain, TraceFile};
+use crate::compressed::Compressed;
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
 use crate::contiguous::{SHARE, SetApart};
 use crate::encryption::{self, EncryptionError};
@@ -199,6 +202,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         live.world.bound_outside(pool);
     }
     live.device = device;
+    live.compressed = compressed(&shared.config, total, slots_max)?;
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
     live.take_share();
@@ -352,8 +356,12 @@ const ZERO_AROUND: u32 = 64;
 /// and 1.12 s (medians of 5 alternating runs, spread 0.1 to 0.4 s) with 6.5, 5.4, 5.0 and 4.9 thousand minor faults.
 const RESCUE_AROUND: u32 = 8;
 
-/// What the pager is made of; `reclaim` and `readahead` with what is set of them.
-fn header<'a>(config: &Config, reclaim: &'a str, readahead: &'a str, slots_max: u32) -> Header<'a> {
+/// What the pager is made of; reclaim, read-ahead and tier with what is set of them.
+fn header<'a>(
+    config: &Config,
+    [reclaim, readahead, tier]: [&'a str; 3],
+    slots_max: u32,
+) -> Header<'a> {
     Header {
         reclaim,
         pageout: config.pageout,
@@ -366,6 +374,7 @@ fn header<'a>(config: &Config, reclaim: &'a str, readahead: &'a str, slots_max: 
         },
         readahead,
         slots: config.slots,
+        tier,
         frames: FRAMES_MIN as u64,
         slots_max,
         zero_around: if config.record_each { 1 } else { ZERO_AROUND },
@@ -376,7 +385,8 @@ fn header<'a>(config: &Config, reclaim: &'a str, readahead: &'a str, slots_max: 
 fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
     let reclaim = config.reclaim.to_string();
     let readahead = readahead(config).to_string();
-    let header = header(config, &reclaim, &readahead, slots_max);
+    let tier = config.tier.to_string();
+    let header = header(config, [&reclaim, &readahead, &tier], slots_max);
     let setup = header
         .setup()
         .expect("names and parameters were checked when they were parsed");
@@ -386,6 +396,21 @@ fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
         pager.record(file, &header, config.record_each);
     }
     Ok(pager)
+}
+
+/// The pool of compressed pages, where the tier policy has one: it may take all of `frames` frames, for as many pages as the store has slots.
+fn compressed(
+    config: &Config,
+    frames: usize,
+    slots: u32,
+) -> Result<Option<Box<Compressed>>, StartError> {
+    let codec = config.tier.entry().codec;
+    let Some(codec) = Codec::named(codec) else {
+        return Ok(None);
+    };
+    let made = Compressed::new(frames, slots, codec)
+        .map_err(os("reserve the pool of compressed pages"))?;
+    Ok(Some(Box::new(made)))
 }
 
 /// The file for this process's trace: `prefix.PID`; for what it executes later, `prefix.PID.1` and so on.

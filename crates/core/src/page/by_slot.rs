@@ -25,22 +25,56 @@ pub(super) const fn chains(state: State) -> bool {
 
 #[derive(Default)]
 pub(super) struct BySlot {
-    /// Heads by group. In pieces, empty where the process has no slots: the table grows while threads
-    /// wait for faults, and nothing is copied.
-    pieces: Vec<Vec<PageId>>,
+    /// Of the store's slots, and of those of the pool of compressed pages.
+    heads: [Heads; 2],
     ahead: Ahead,
+}
+
+/// Heads by group. In pieces, empty where the process has no slots: the table grows while threads
+/// wait for faults, and nothing is copied.
+#[derive(Default)]
+struct Heads(Vec<Vec<PageId>>);
+
+impl Heads {
+    fn reach(&mut self, start: usize, end: usize) {
+        const PIECE_SLOTS: usize = GROUP_SLOTS * PIECE_GROUPS;
+        let pieces = start / PIECE_SLOTS..end.div_ceil(PIECE_SLOTS);
+        if self.0.len() < pieces.end {
+            self.0.resize_with(pieces.end, Vec::new);
+        }
+        for piece in &mut self.0[pieces] {
+            if piece.is_empty() {
+                *piece = alloc::vec![PageId::NONE; PIECE_GROUPS];
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let heads: usize = self.0.iter().map(Vec::len).sum();
+        heads * size_of::<PageId>() + self.0.capacity() * size_of::<Vec<PageId>>()
+    }
+}
+
+/// Which table the slot is in, and its number there.
+const fn within(slot: SlotNo) -> (usize, usize) {
+    let start = SlotNo::POOL_START.0;
+    if slot.0 >= start {
+        (1, (slot.0 - start) as usize)
+    } else {
+        (0, slot.0 as usize)
+    }
 }
 
 impl BySlot {
     pub(super) fn heap_bytes(&self) -> usize {
-        let heads: usize = self.pieces.iter().map(Vec::len).sum();
-        (heads + self.ahead.cells.len()) * size_of::<PageId>()
-            + self.pieces.capacity() * size_of::<Vec<PageId>>()
+        let heads: usize = self.heads.iter().map(Heads::heap_bytes).sum();
+        heads + self.ahead.cells.len() * size_of::<PageId>()
     }
 
     fn head(&self, slot: SlotNo) -> PageId {
-        let group = slot.0 as usize / GROUP_SLOTS;
-        let piece = self.pieces.get(group / PIECE_GROUPS);
+        let (table, number) = within(slot);
+        let group = number / GROUP_SLOTS;
+        let piece = self.heads[table].0.get(group / PIECE_GROUPS);
         piece
             .and_then(|piece| piece.get(group % PIECE_GROUPS))
             .map_or(PageId::NONE, |&head| head)
@@ -49,25 +83,17 @@ impl BySlot {
     /// # Panics
     /// When there is no room for `slot`.
     pub(super) fn head_mut(&mut self, slot: SlotNo) -> &mut PageId {
-        let group = slot.0 as usize / GROUP_SLOTS;
-        &mut self.pieces[group / PIECE_GROUPS][group % PIECE_GROUPS]
+        let (table, number) = within(slot);
+        let group = number / GROUP_SLOTS;
+        &mut self.heads[table].0[group / PIECE_GROUPS][group % PIECE_GROUPS]
     }
 }
 
 impl Pages {
-    /// Makes room for pages in the slots of `range`.
+    /// Makes room for pages in the slots of `range`, which are all of the store or all of the pool.
     pub fn add_slots(&mut self, range: SlotRange) {
-        const PIECE_SLOTS: usize = GROUP_SLOTS * PIECE_GROUPS;
-        let (start, end) = (range.start.0 as usize, range.end().0 as usize);
-        let pieces = start / PIECE_SLOTS..end.div_ceil(PIECE_SLOTS);
-        if self.by_slot.pieces.len() < pieces.end {
-            self.by_slot.pieces.resize_with(pieces.end, Vec::new);
-        }
-        for piece in &mut self.by_slot.pieces[pieces] {
-            if piece.is_empty() {
-                *piece = alloc::vec![PageId::NONE; PIECE_GROUPS];
-            }
-        }
+        let (table, start) = within(range.start);
+        self.by_slot.heads[table].reach(start, start + range.slots as usize);
     }
 
     /// The page that is only in `slot`, or is being read from it.

@@ -18,6 +18,8 @@ pub enum Queue {
     Refused,
     /// Mapped pages too, for reclaim policies that keep two queues of them. Not under a daemon.
     Second,
+    /// Dirty staged pages that are to be written to the store, where others go to the pool of compressed pages: they leave together.
+    Outward,
 }
 
 const QUEUE_SHIFT: u32 = 5;
@@ -32,6 +34,7 @@ impl Queue {
             3 => Self::Cache,
             4 => Self::Refused,
             5 => Self::Second,
+            6 => Self::Outward,
             _ => Self::None,
         }
     }
@@ -86,6 +89,22 @@ impl Pages {
             ends.tail = PageId::NONE;
         }
         Some(id)
+    }
+
+    /// Puts the page, which is on no queue, before all others of `queue`.
+    pub fn push_first(&mut self, queue: Queue, id: PageId) {
+        debug_assert!(self.queue(id) == Queue::None, "queued twice");
+        let ends = &mut self.queues[queue as usize - 1];
+        let next = core::mem::replace(&mut ends.head, id);
+        ends.pages += 1;
+        if next.is_some() {
+            self.entry_mut(next).prev = id;
+        } else {
+            ends.tail = id;
+        }
+        let entry = self.entry_mut(id);
+        (entry.prev, entry.next) = (PageId::NONE, next);
+        entry.flags |= (queue as u8) << QUEUE_SHIFT;
     }
 
     /// The page behind this one on its queue.

@@ -23,6 +23,7 @@ impl Pager {
             | Event::ChildrenGone
             | Event::Tick
             | Event::Timer => true,
+            Event::Pooled(_) => self.ledger.tier.policy.is_some(),
         }
     }
 
@@ -48,12 +49,27 @@ impl Pager {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Damaged | Refusal::Unread)
             )
         };
+        let kept = |page: &PageOutcome| {
+            matches!(
+                page,
+                PageOutcome::Kept { .. } | PageOutcome::Refused(Refusal::Unfit | Refusal::NoRoom)
+            )
+        };
         match (op.kind, outcome) {
+            (Kind::Compress, Outcome::Pages(pages)) => {
+                pages.len() == op.count() && pages.iter().all(kept)
+            }
+            (Kind::Decompress | Kind::Demote, Outcome::Pages(pages)) => {
+                pages.len() == op.count() && pages.iter().all(read)
+            }
+            (Kind::Decompress | Kind::Demote, Outcome::Done) => true,
             (Kind::ZeroFill | Kind::Map, Outcome::Pages(pages)) => {
                 one_a_page(pages, |page| match page {
                     PageOutcome::Done => true,
-                    PageOutcome::Refused(why) => !of_reads(*why),
-                    PageOutcome::Detached { .. } | PageOutcome::Unhashed => false,
+                    PageOutcome::Refused(why) => of_maps(*why),
+                    PageOutcome::Detached { .. }
+                    | PageOutcome::Kept { .. }
+                    | PageOutcome::Unhashed => false,
                 })
             }
             (Kind::Detach, Outcome::Pages(pages)) => {
@@ -61,9 +77,9 @@ impl Pager {
                 pages.len() as u64 == op.run.pages
                     && pages.iter().all(|page| match page {
                         PageOutcome::Detached { .. } => true,
-                        PageOutcome::Refused(why) => !of_reads(*why),
+                        PageOutcome::Refused(why) => of_maps(*why),
                         PageOutcome::Unhashed => bits,
-                        PageOutcome::Done => false,
+                        PageOutcome::Done | PageOutcome::Kept { .. } => false,
                     })
             }
             // A daemon's bodies have no contents that could be damaged.
@@ -77,7 +93,10 @@ impl Pager {
     }
 }
 
-/// Whether only a page-in is refused so.
-const fn of_reads(why: Refusal) -> bool {
-    matches!(why, Refusal::Damaged | Refusal::Unread)
+/// Whether a mapping or a detach is refused so.
+const fn of_maps(why: Refusal) -> bool {
+    matches!(
+        why,
+        Refusal::Busy | Refusal::Absent | Refusal::Present | Refusal::Gone
+    )
 }

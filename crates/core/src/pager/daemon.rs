@@ -77,6 +77,7 @@ impl PageDaemon {
             Event::Forked => ledger.forked(),
             Event::ChildrenGone => ledger.slots.children_gone(),
             Event::Tick | Event::Timer => {}
+            Event::Pooled(_) => unreachable!("a daemon has no pool"),
         }
         self.come_to_rest(ledger);
     }

@@ -12,6 +12,7 @@ use alloc::collections::VecDeque;
 use super::ABSENT_MAX;
 use super::ahead::Ahead;
 use super::ops::{Kind, Ops};
+use super::tiering::Tiering;
 use super::waits::{Demand, Waits};
 use crate::contract::{Action, ActionId, IoFailure, Source};
 use crate::limits::Limits;
@@ -34,6 +35,8 @@ pub(super) struct Ledger {
     pub slots: SlotPool,
     /// What reading ahead is decided by.
     pub ahead: Ahead,
+    /// What is known of the pool of compressed pages.
+    pub tier: Tiering,
     pub ops: Ops,
     pub actions: VecDeque<Action>,
     pub waits: Waits,
@@ -50,12 +53,19 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Begins with these, and with nobody who waits.
-    pub fn new(mut pages: Pages, slots: SlotPool, ahead: Ahead, limits: Limits) -> Self {
+    pub fn new(
+        mut pages: Pages,
+        slots: SlotPool,
+        ahead: Ahead,
+        tier: Tiering,
+        limits: Limits,
+    ) -> Self {
         pages.reserve(256);
         Self {
             pages,
             slots,
             ahead,
+            tier,
             ops: Ops::new(),
             actions: VecDeque::with_capacity(256),
             waits: Waits::new(),
@@ -122,14 +132,35 @@ impl Ledger {
         }
     }
 
-    /// Frames in use.
+    /// Frames in use, by pages and by the pool.
     pub fn frames_used(&self) -> usize {
-        self.pages.framed()
+        self.pages.framed() + self.tier.charged()
     }
 
-    /// Frames that may still be used.
+    /// The most frames in use before pages have to leave: the others are kept for the pool.
+    pub fn frames_max(&self) -> usize {
+        self.limits.frames - self.tier.reserve()
+    }
+
+    /// Frames that may still be used for pages.
     pub fn frames_free(&self) -> usize {
-        self.limits.frames.saturating_sub(self.frames_used())
+        self.frames_max().saturating_sub(self.frames_used())
+    }
+
+    /// There are `frames` frames in all, and chunks have `chunk` pages.
+    pub fn limit(&mut self, frames: usize, chunk: u32) {
+        self.limits = Limits::beside(self.tier.frames(), frames, chunk as usize);
+    }
+
+    /// The pool has `frames` frames from now on; the watermarks follow it by thirty-seconds of all frames, which is what the
+    /// finest of them is.
+    pub fn pooled(&mut self, frames: usize, chunk: u32) {
+        let step = |frames: usize| frames * 32 / self.limits.frames;
+        let moved = step(frames) != step(self.tier.frames());
+        self.tier.has(frames);
+        if moved {
+            self.limit(self.limits.frames, chunk);
+        }
     }
 
     /// The store has more room.
@@ -331,9 +362,19 @@ impl Ledger {
                 return;
             };
             let id = self.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
+            self.ops[id].slots = slots;
             let told = self.ops.tells_dead(id, slots);
             self.actions.push_back(told);
         }
+    }
+
+    /// What was told dead is let go of.
+    pub fn dead(&mut self, id: ActionId) {
+        let slots = self.ops[id].slots;
+        if slots.start.is_pooled() {
+            self.slots.taken_out(slots);
+        }
+        self.ops.finish(id);
     }
 
     /// Whether an unanswered action touches `range`.
@@ -345,9 +386,12 @@ impl Ledger {
         self.ops.iter().any(|op| match op.kind {
             Kind::Free | Kind::Dead => false,
             Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
-            Kind::PageIn | Kind::PageOut | Kind::Release => {
-                op.pages().iter().any(|&p| range.contains(p))
-            }
+            Kind::PageIn
+            | Kind::PageOut
+            | Kind::Compress
+            | Kind::Decompress
+            | Kind::Demote
+            | Kind::Release => op.pages().iter().any(|&p| range.contains(p)),
         })
     }
 }

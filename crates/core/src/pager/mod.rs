@@ -13,8 +13,10 @@ mod ledger;
 mod ops;
 mod parts;
 mod range;
+mod room;
 #[cfg(test)]
 mod tests;
+mod tiering;
 mod view;
 mod waits;
 mod watermarks;
@@ -32,11 +34,13 @@ use crate::slot_pool::SlotPool;
 use crate::slots::Slots;
 use crate::stats::Stats;
 use crate::swap_cache::Objects;
+use crate::tier::Tier;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo};
 use ahead::Ahead;
 use daemon::PageDaemon;
 use ledger::Ledger;
 use ops::Kind;
+use tiering::Tiering;
 use watermarks::{Around, Watermarks};
 
 /// What a pager is made of.
@@ -47,11 +51,13 @@ pub struct Setup {
     pub pageout: Box<dyn PageOut>,
     /// What else comes back.
     pub readahead: Box<dyn ReadAhead>,
-    /// Where victims go: makes the slot allocator.
+    /// Which slots pages get in the store: makes the slot allocator.
     pub slots: fn(u32) -> Box<dyn Slots>,
+    /// Which victims are kept compressed in RAM; `None` where the body has no pool for them.
+    pub tier: Option<Box<dyn Tier>>,
     /// RAM, in frames.
     pub frames: usize,
-    /// The most slots the store can ever have.
+    /// The most slots the store can ever have, and places a pool of compressed pages.
     pub slots_max: u32,
     /// The most pages of one zero-fill, 1 for no fault-around.
     pub zero_around: u32,
@@ -120,16 +126,21 @@ impl Pager {
     /// A pager with no pages.
     ///
     /// # Panics
-    /// When `frames` is below [`crate::limits::FRAMES_MIN`], or the policy needs bits that the body
-    /// does not have ([`crate::reclaim::offered`] says which do).
+    /// When `frames` is below [`crate::limits::FRAMES_MIN`], the policy needs bits that the body
+    /// does not have ([`crate::reclaim::offered`] says which do), or a daemon is given a tier policy.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         assert!(
             setup.body.bits || !setup.reclaim.needs_referenced(),
             "the reclaim policy needs a body with bits"
         );
+        assert!(setup.slots_max <= SlotNo::POOL_START.0, "slots of the pool");
         let limits = Limits::new(setup.frames, setup.pageout.buffer_pages() as usize);
-        let slots = SlotPool::new(setup.slots_max, setup.slots);
+        let mut slots = SlotPool::new(setup.slots_max, setup.slots);
+        let tier = Tiering::new(setup.tier);
+        if tier.policy.is_some() {
+            slots = slots.with_pool(setup.slots_max);
+        }
         let (mut driver, ahead) = match setup.reclaim {
             Policy::Driven(reclaim) => {
                 let manner = setup.readahead.manner();
@@ -142,6 +153,7 @@ impl Pager {
                 (Driver::Watermarks(driver), ahead)
             }
             Policy::Daemon(params) => {
+                assert!(tier.policy.is_none(), "a daemon writes to the store alone");
                 let driver = PageDaemon::new(params, setup.pageout, setup.frames);
                 (Driver::Daemon(driver), Ahead::whole(setup.readahead))
             }
@@ -151,7 +163,7 @@ impl Pager {
         } else {
             Pages::new()
         };
-        let ledger = Ledger::new(pages, slots, ahead, limits);
+        let ledger = Ledger::new(pages, slots, ahead, tier, limits);
         driver.replenish(&ledger.pages);
         Self { ledger, driver }
     }
@@ -172,12 +184,13 @@ impl Pager {
                 matches!(outcome, Outcome::Done),
                 "{outcome:?} of dead slots"
             );
-            return ledger.ops.finish(id);
+            return ledger.dead(id);
         }
         match &mut self.driver {
             Driver::Watermarks(driver) => driver.handle(ledger, event),
             Driver::Daemon(driver) => driver.handle(ledger, event),
         }
+        room::tell_dead(ledger);
         if matches!(event, Event::Tick) {
             ledger.tell_dead();
         }

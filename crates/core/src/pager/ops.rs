@@ -93,6 +93,10 @@ pub(super) enum Kind {
     Detach,
     PageIn,
     PageOut,
+    Compress,
+    Decompress,
+    /// A decompression of what is to go to the store.
+    Demote,
     Release,
     Dead,
     Poison,
@@ -106,7 +110,10 @@ impl Kind {
 
     /// Whether such an action has a hash for each of its pages.
     const fn hashes(self) -> bool {
-        matches!(self, Self::PageIn | Self::PageOut)
+        matches!(
+            self,
+            Self::PageIn | Self::PageOut | Self::Compress | Self::Decompress | Self::Demote
+        )
     }
 }
 

@@ -24,6 +24,7 @@ fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pa
         pageout: (pageout.build)(pageout.params()),
         readahead: readahead.for_frames(FRAMES).build(),
         slots: slots::find(slots).expect("registered").build,
+        tier: None,
         frames: FRAMES,
         slots_max: 1 << 16,
         zero_around,

@@ -1,4 +1,4 @@
-//! What read-ahead may see of slots.
+//! What read-ahead may see of slots: those of the store. A page in the pool of compressed pages is none that could be read.
 
 use crate::page::{Pages, State};
 use crate::readahead::SlotView;
@@ -9,13 +9,17 @@ pub(super) struct View<'a>(pub(super) &'a Pages);
 
 impl SlotView for View<'_> {
     fn paged_out(&self, slot: SlotNo) -> Option<PageNo> {
+        if slot.is_pooled() {
+            return None;
+        }
         let id = self.0.in_slot(slot)?;
         (self.0.state(id) == State::PagedOut).then(|| self.0.number(id))
     }
 
     fn slot_of(&self, page: PageNo) -> Option<SlotNo> {
         let id = self.0.find(page)?;
-        (self.0.state(id) == State::PagedOut).then(|| self.0.slot(id))
+        let slot = self.0.slot(id);
+        (self.0.state(id) == State::PagedOut && !slot.is_pooled()).then_some(slot)
     }
 }
 

@@ -20,7 +20,6 @@ use super::ops::Kind;
 use super::range::Ranges;
 use super::waits::Demand;
 use crate::contract::{ActionId, Event, Outcome};
-use crate::limits::Limits;
 use crate::page::Pages;
 use crate::pageout::PageOut;
 use crate::readahead::Manner;
@@ -115,6 +114,15 @@ impl Watermarks {
             (Kind::PageOut, Outcome::Failed(why)) => {
                 transfers.page_out_failed(ledger, eviction, &faults.rescue, id, why);
             }
+            (Kind::Compress, Outcome::Pages(o)) => {
+                transfers.compressed(ledger, eviction, &faults.rescue, id, o);
+            }
+            (Kind::Decompress | Kind::Demote, Outcome::Pages(o)) => {
+                transfers.decompressed(ledger, eviction, &faults.rescue, id, Some(o));
+            }
+            (Kind::Decompress | Kind::Demote, Outcome::Done) => {
+                transfers.decompressed(ledger, eviction, &faults.rescue, id, None);
+            }
             (Kind::Release, Outcome::Done) => {}
             (Kind::Poison, Outcome::Done) => ledger.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
@@ -131,9 +139,10 @@ impl Watermarks {
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {
-                ledger.limits = Limits::new(frames, self.transfers.chunk_pages() as usize);
+                ledger.limit(frames, self.transfers.chunk_pages());
                 ledger.ahead.resize(frames);
             }
+            Event::Pooled(frames) => ledger.pooled(frames, self.transfers.chunk_pages()),
             Event::Forking => ledger.slots.keep_for_child(&ledger.pages),
             Event::Forked => ledger.forked(),
             Event::ChildrenGone => {

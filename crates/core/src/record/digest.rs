@@ -18,6 +18,8 @@ mod kind {
     pub const POISON: u64 = 7;
     pub const GROW: u64 = 8;
     pub const EXHAUSTED: u64 = 9;
+    pub const COMPRESS: u64 = 10;
+    pub const DECOMPRESS: u64 = 11;
 }
 
 /// Takes in a pager's actions in order.
@@ -67,6 +69,8 @@ impl Decisions {
                 self.page_outs += pages.len() as u64;
                 self.transfer(kind::PAGE_OUT, slots, pages);
             }
+            Action::Compress { slots, .. } => self.transfer(kind::COMPRESS, slots, pages),
+            Action::Decompress { slots, .. } => self.transfer(kind::DECOMPRESS, slots, pages),
             Action::Release { .. } => {
                 pages
                     .iter()

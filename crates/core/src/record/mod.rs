@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (8, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (9, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -27,8 +27,8 @@ use crate::contract::{
 use crate::page::ContentHash;
 use crate::pageout::ClusterWindow;
 use crate::pager::Setup;
-use crate::units::{Nanos, PageNo, PageRange, SlotRange};
-use crate::{pageout, readahead, reclaim, slots};
+use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
+use crate::{pageout, readahead, reclaim, slots, tier};
 use bytes::{Check, put, put_step, put_text};
 
 pub use branch::Branch;
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 7 knew of no dead slots.
-pub const VERSION: u16 = 8;
+/// The version that is written, and the only one that is read: version 8 knew of no pool of compressed pages.
+pub const VERSION: u16 = 9;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -94,6 +94,8 @@ pub struct Header<'a> {
     pub readahead: &'a str,
     /// Name of the slot allocator.
     pub slots: &'a str,
+    /// The tier policy and what was set of it, as [`tier::Choice`] writes it.
+    pub tier: &'a str,
     /// RAM at the start, in frames.
     pub frames: u64,
     /// The most slots the store can ever have.
@@ -113,14 +115,17 @@ impl Header<'_> {
         let pageout = pageout::find(self.pageout)?;
         let readahead: readahead::Choice = self.readahead.parse().ok()?;
         let slots = slots::find(self.slots)?;
+        let tier = tier::Choice::parse(self.tier).ok()?;
         let frames = usize::try_from(self.frames).ok()?;
         let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)
+            && self.slots_max <= SlotNo::POOL_START.0
             && frames >= crate::limits::FRAMES_MIN;
         sizes_fit.then(|| Setup {
             reclaim: reclaim.build(),
             pageout: (pageout.build)(self.pageout_params),
             readahead: readahead.build(),
             slots: slots.build,
+            tier: tier.build(),
             frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,
@@ -130,7 +135,8 @@ impl Header<'_> {
     }
 
     fn put(&self, out: &mut Vec<u8>) {
-        for name in [self.reclaim, self.pageout, self.readahead, self.slots] {
+        let names = [self.reclaim, self.pageout, self.readahead, self.slots];
+        for name in names.into_iter().chain([self.tier]) {
             put_text(out, name);
         }
         put(out, u64::from(self.pageout_params.buffer_pages));
@@ -160,6 +166,7 @@ mod tag {
     pub const CHILDREN_GONE: u8 = 11;
     pub const TICK: u8 = 12;
     pub const TIMER: u8 = 13;
+    pub const POOLED: u8 = 14;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -172,6 +179,8 @@ mod tag {
     pub const GROW: u8 = 0x49;
     pub const EXHAUSTED: u8 = 0x4a;
     pub const DEAD: u8 = 0x4b;
+    pub const COMPRESS: u8 = 0x4c;
+    pub const DECOMPRESS: u8 = 0x4d;
     pub const END: u8 = 0x7f;
 }
 
@@ -197,6 +206,9 @@ mod page_outcome {
     pub const DAMAGED: u8 = 7;
     pub const UNHASHED: u8 = 8;
     pub const UNREAD: u8 = 9;
+    pub const KEPT: u8 = 10;
+    pub const UNFIT: u8 = 11;
+    pub const NO_ROOM: u8 = 12;
 }
 
 /// Writes a trace: appends whole entries to the bytes that it is given.
@@ -242,6 +254,7 @@ impl Recorder {
             Event::ChildrenGone => tag::CHILDREN_GONE,
             Event::Tick => tag::TICK,
             Event::Timer => tag::TIMER,
+            Event::Pooled(_) => tag::POOLED,
         };
         let start = out.len();
         out.push(tag);
@@ -270,7 +283,7 @@ impl Recorder {
                 self.run(out, range)
             }
             Event::Grown(range) => put_slots(out, range),
-            Event::Limit(frames) => put(out, frames as u64),
+            Event::Limit(frames) | Event::Pooled(frames) => put(out, frames as u64),
             Event::Full
             | Event::Forking
             | Event::Forked
@@ -289,6 +302,8 @@ impl Recorder {
             Action::Detach { id, .. } => (tag::DETACH, id.0),
             Action::PageIn { id, .. } => (tag::PAGE_IN, id.0),
             Action::PageOut { id, .. } => (tag::PAGE_OUT, id.0),
+            Action::Compress { id, .. } => (tag::COMPRESS, id.0),
+            Action::Decompress { id, .. } => (tag::DECOMPRESS, id.0),
             Action::Release { id, .. } => (tag::RELEASE, id.0),
             Action::Dead { id, .. } => (tag::DEAD, id.0),
             Action::Poison { id, .. } => (tag::POISON, id.0),
@@ -299,6 +314,12 @@ impl Recorder {
         let start = out.len();
         out.push(tag);
         put(out, u64::from(id));
+        self.fields(action, out);
+        self.finish(out, start);
+    }
+
+    /// What an action carries beside its id.
+    fn fields(&mut self, action: &Action, out: &mut Vec<u8>) {
         match action {
             Action::ZeroFill { run, after, .. } => {
                 self.run(out, *run);
@@ -324,10 +345,22 @@ impl Recorder {
                 pages,
                 after,
                 ..
+            }
+            | Action::Decompress {
+                slots,
+                pages,
+                after,
+                ..
+            } => self.transfer(out, *slots, pages, *after),
+            Action::Compress {
+                slots,
+                pages,
+                grant,
+                after,
+                ..
             } => {
-                put_slots(out, *slots);
-                self.hashed(out, pages);
-                put_after(out, *after);
+                self.transfer(out, *slots, pages, *after);
+                put(out, u64::from(*grant));
             }
             Action::Dead { slots, after, .. } => {
                 put_slots(out, *slots);
@@ -340,7 +373,6 @@ impl Recorder {
             Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(out, *page),
             Action::Grow { .. } | Action::Exhausted { .. } => {}
         }
-        self.finish(out, start);
     }
 
     /// Ends the trace. One that is not ended counts as truncated.
@@ -364,6 +396,18 @@ impl Recorder {
     fn pages(&mut self, out: &mut Vec<u8>, pages: &[PageNo]) {
         put(out, pages.len() as u64);
         pages.iter().for_each(|&page| self.page(out, page));
+    }
+
+    fn transfer(
+        &mut self,
+        out: &mut Vec<u8>,
+        slots: SlotRange,
+        pages: &PageList,
+        after: Option<ActionId>,
+    ) {
+        put_slots(out, slots);
+        self.hashed(out, pages);
+        put_after(out, after);
     }
 
     /// The pages of a transfer, and their hashes.
@@ -417,7 +461,13 @@ fn put_page_outcome(out: &mut Vec<u8>, outcome: PageOutcome) {
         PageOutcome::Refused(Refusal::Gone) => (page_outcome::GONE, None),
         PageOutcome::Refused(Refusal::Damaged) => (page_outcome::DAMAGED, None),
         PageOutcome::Refused(Refusal::Unread) => (page_outcome::UNREAD, None),
+        PageOutcome::Refused(Refusal::Unfit) => (page_outcome::UNFIT, None),
+        PageOutcome::Refused(Refusal::NoRoom) => (page_outcome::NO_ROOM, None),
         PageOutcome::Unhashed => (page_outcome::UNHASHED, None),
+        PageOutcome::Kept { bytes } => {
+            out.push(page_outcome::KEPT);
+            return put(out, u64::from(bytes));
+        }
     };
     out.push(tag);
     if let Some(hash) = hash {

@@ -175,17 +175,25 @@ impl<'a> Reader<'a> {
             tag::DISCARD => Event::Discard(self.run()?),
             tag::GROWN => Event::Grown(self.slots()?),
             tag::FULL => Event::Full,
-            tag::LIMIT => {
-                let frames = self.cursor.number()?;
-                Event::Limit(usize::try_from(frames).map_err(|_| Why::Corrupt)?)
-            }
+            tag::LIMIT => Event::Limit(self.frames()?),
             tag::FORKING => Event::Forking,
             tag::FORKED => Event::Forked,
             tag::CHILDREN_GONE => Event::ChildrenGone,
             tag::TICK => Event::Tick,
             tag::TIMER => Event::Timer,
+            tag::POOLED => Event::Pooled(self.frames()?),
             _ => return Err(Why::Corrupt),
         }))
+    }
+
+    fn frames(&mut self) -> Result<usize, Why> {
+        // More than there can be in an address space; sums of them do not overflow.
+        let frames = self.cursor.number()?;
+        let fits = frames <= 1 << 48;
+        usize::try_from(frames)
+            .ok()
+            .filter(|_| fits)
+            .ok_or(Why::Corrupt)
     }
 
     fn fault(&mut self) -> Result<Event<'static>, Why> {
@@ -252,6 +260,13 @@ impl<'a> Reader<'a> {
             page_outcome::DAMAGED => PageOutcome::Refused(Refusal::Damaged),
             page_outcome::UNREAD => PageOutcome::Refused(Refusal::Unread),
             page_outcome::UNHASHED => PageOutcome::Unhashed,
+            page_outcome::KEPT => {
+                let bytes = self.cursor.number_u32()?;
+                let bytes = u16::try_from(bytes).map_err(|_| Why::Corrupt)?;
+                PageOutcome::Kept { bytes }
+            }
+            page_outcome::UNFIT => PageOutcome::Refused(Refusal::Unfit),
+            page_outcome::NO_ROOM => PageOutcome::Refused(Refusal::NoRoom),
             _ => return Err(Why::Corrupt),
         })
     }
@@ -282,6 +297,19 @@ impl<'a> Reader<'a> {
                 after: self.after()?,
             },
             tag::PAGE_OUT => Action::PageOut {
+                id,
+                slots: self.slots()?,
+                pages: self.pages(true)?,
+                after: self.after()?,
+            },
+            tag::COMPRESS => Action::Compress {
+                id,
+                slots: self.slots()?,
+                pages: self.pages(true)?,
+                after: self.after()?,
+                grant: self.cursor.number_u32()?,
+            },
+            tag::DECOMPRESS => Action::Decompress {
                 id,
                 slots: self.slots()?,
                 pages: self.pages(true)?,
@@ -389,7 +417,8 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
     if version != VERSION {
         return Err(Why::Version(version));
     }
-    let [reclaim, pageout, readahead, slots] = [
+    let [reclaim, pageout, readahead, slots, tier] = [
+        cursor.text()?,
         cursor.text()?,
         cursor.text()?,
         cursor.text()?,
@@ -409,6 +438,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         pageout_params,
         readahead,
         slots,
+        tier,
         frames: cursor.number()?,
         slots_max: cursor.number_u32()?,
         zero_around: cursor.number_u32()?,
@@ -434,6 +464,7 @@ mod tests {
             pageout_params: crate::pageout::REGISTRY[0].params(),
             readahead: "stream:govern=on",
             slots: "log",
+            tier: "lz4:pool=50",
             frames: 300,
             slots_max: 900,
             zero_around: 1,
@@ -455,7 +486,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [6, 7, VERSION + 1] {
+        for other in [6, 8, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

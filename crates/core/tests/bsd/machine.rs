@@ -56,6 +56,7 @@ impl Plan {
             pageout: (pageout.build)(self.pageout_params.unwrap_or(pageout.params())),
             readahead: ahead.with(settings).unwrap().build(),
             slots: slots::find(self.allocator).unwrap().build,
+            tier: None,
             frames: self.frames,
             slots_max: self.slots,
             zero_around: 1,

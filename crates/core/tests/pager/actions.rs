@@ -2,7 +2,7 @@
 
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
-use outpage_core::units::{PageNo, PageRange, SlotRange};
+use outpage_core::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of};
 use crate::plan::Answers;
@@ -11,7 +11,10 @@ use crate::store::Content;
 /// The hashes that the pages of a transfer must have.
 fn hashes(action: &Action) -> &[ContentHash] {
     match action {
-        Action::PageIn { pages, .. } | Action::PageOut { pages, .. } => pages.hashes(),
+        Action::PageIn { pages, .. }
+        | Action::PageOut { pages, .. }
+        | Action::Compress { pages, .. }
+        | Action::Decompress { pages, .. } => pages.hashes(),
         _ => unreachable!("{action:?} is no transfer"),
     }
 }
@@ -40,7 +43,10 @@ impl Body {
                 }
             }
             Action::Exhausted { swap_full } => self.check_exhausted(swap_full),
-            Action::PageIn { id, .. } | Action::PageOut { id, .. } => {
+            Action::PageIn { id, .. }
+            | Action::PageOut { id, .. }
+            | Action::Compress { id, .. }
+            | Action::Decompress { id, .. } => {
                 let at = self.take(id, action);
                 if self.plan.answers == Answers::AtOnce {
                     self.answer(at);
@@ -64,12 +70,14 @@ impl Body {
     fn take(&mut self, id: ActionId, action: Action) -> usize {
         let pages = action.pages().to_vec();
         match action {
-            Action::PageIn { slots, .. } => {
+            Action::PageIn { slots, .. } | Action::Decompress { slots, .. } => {
                 for (&page, slot) in pages.iter().zip(slots.iter()) {
                     assert_eq!(self.store.slot(page), Some(slot), "{page:?} is elsewhere");
                 }
             }
-            Action::PageOut { slots, .. } => {
+            Action::PageOut { slots, .. } | Action::Compress { slots, .. } => {
+                let pooled = matches!(action, Action::Compress { .. });
+                assert_eq!(pooled, slots.start.is_pooled());
                 assert_eq!(pages.len(), slots.slots as usize);
                 let hashes = hashes(&action).to_vec();
                 for ((&page, slot), hash) in pages.iter().zip(slots.iter()).zip(hashes) {
@@ -86,6 +94,9 @@ impl Body {
                 run, absent_below, ..
             } => {
                 self.expect_absent(run, absent_below);
+                if matches!(action, Action::Map { .. }) {
+                    self.leave_pool(run);
+                }
             }
             Action::Poison { page, .. } => self.expect_lost(page),
             Action::Dead { slots, .. } => self.store.expect_dead(slots),
@@ -125,10 +136,12 @@ impl Body {
                     assert!(staged.is_some(), "{page:?} released without a frame");
                 }
             }
-            Action::PageIn { slots, .. } => self.buffers += slots.slots as usize,
+            Action::PageIn { slots, .. } | Action::Decompress { slots, .. } => {
+                self.buffers += slots.slots as usize;
+            }
             Action::Poison { page, .. } => self.poison(page),
             Action::Dead { slots, .. } => self.store.forget(slots),
-            Action::PageOut { .. } => {}
+            Action::PageOut { .. } | Action::Compress { .. } => {}
             _ => self.ops[at].done = Some(self.carry_out(&action)),
         }
         let (frames, ceiling) = (self.frames(), self.ceiling);
@@ -178,6 +191,15 @@ impl Body {
             _ => unreachable!("{action:?} names no run"),
         };
         run.iter().map(|page| act(self, page)).collect()
+    }
+
+    /// What is mapped is not in the pool, too.
+    fn leave_pool(&mut self, run: PageRange) {
+        for page in run.iter() {
+            if self.store.slot(page).is_some_and(SlotNo::is_pooled) {
+                self.store.unbind(page);
+            }
+        }
     }
 
     /// Nothing is mapped at so many pages below `run`, but for what came unseen.
@@ -303,6 +325,12 @@ impl Body {
         match op.action {
             Action::PageIn { slots, .. } => self.answer_read(&op, slots),
             Action::PageOut { slots, .. } => self.answer_write(&op, slots),
+            Action::Compress { slots, grant, .. } => self.answer_compress(&op, slots, grant),
+            Action::Decompress { slots, .. } => self.answer_decompress(&op, slots),
+            Action::Dead { slots, .. } if slots.start.is_pooled() => {
+                self.tell_pooled();
+                self.done(op.id, Outcome::Done);
+            }
             Action::Release { .. } | Action::Dead { .. } | Action::Poison { .. } => {
                 self.done(op.id, Outcome::Done);
             }
@@ -344,6 +372,7 @@ impl Body {
                     true
                 }
                 PageOutcome::Refused(_) | PageOutcome::Unhashed | PageOutcome::Done => true,
+                PageOutcome::Kept { .. } => unreachable!("of a compression"),
             };
             if !keeps_slot {
                 self.store.unbind(page);
@@ -392,6 +421,40 @@ impl Body {
             (truth.read_failures, truth.staged) = (0, Some(content));
             outcomes.push(PageOutcome::Done);
         }
+        self.done(op.id, Outcome::Pages(&outcomes));
+    }
+
+    fn tell_pooled(&mut self) {
+        self.event(Event::Pooled(self.store.pool_frames()));
+    }
+
+    fn answer_compress(&mut self, op: &Op, slots: SlotRange, grant: u32) {
+        let mut grant = grant as usize;
+        let mut outcomes = Vec::new();
+        for (&page, slot) in op.pages.iter().zip(slots.iter()) {
+            let content = self.truth(page).staged.expect("a staged page is kept");
+            outcomes.push(self.store.keep(page, slot, content, &mut grant));
+        }
+        self.tell_pooled();
+        self.done(op.id, Outcome::Pages(&outcomes));
+    }
+
+    fn answer_decompress(&mut self, op: &Op, slots: SlotRange) {
+        self.buffers -= slots.slots as usize;
+        let mut outcomes = Vec::new();
+        for ((&page, slot), &hash) in op.pages.iter().zip(slots.iter()).zip(hashes(&op.action)) {
+            // Damaged or not, it is out.
+            let content = self.store.take_out(slot);
+            if self.bad(slot.0) {
+                outcomes.push(PageOutcome::Refused(Refusal::Damaged));
+                continue;
+            }
+            assert_eq!(hash, hash_of(content), "{page:?} has another content");
+            self.store.unbind(page);
+            self.truth(page).staged = Some(content);
+            outcomes.push(PageOutcome::Done);
+        }
+        self.tell_pooled();
         self.done(op.id, Outcome::Pages(&outcomes));
     }
 

@@ -5,7 +5,7 @@ use outpage_core::contract::Body as Offered;
 use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::units::PageRange;
-use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_core::{pageout, readahead, reclaim, slots, tier};
 use proptest::prelude::*;
 
 use crate::body::{Body, OBJECT_PAGES, OBJECTS, THREADS, page};
@@ -96,6 +96,14 @@ fn now_and_then(permille: u32) -> impl Strategy<Value = u32> {
     prop_oneof![2 => Just(0), 1 => 1..=permille]
 }
 
+/// The tier policies with a pool.
+fn tiers() -> Vec<&'static str> {
+    let pooling = tier::REGISTRY
+        .iter()
+        .filter(|entry| !entry.codec.is_empty());
+    pooling.map(|entry| entry.name).collect()
+}
+
 pub fn plan() -> impl Strategy<Value = Plan> {
     let policies = (
         0..pageout::REGISTRY.len(),
@@ -103,6 +111,10 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         0..slots::REGISTRY.len(),
         0..reclaim::offered(Offered::default()).count(),
     );
+    let tier = prop_oneof![
+        1 => Just("none".to_owned()),
+        1 => (0..tiers().len(), 5..=90u32).prop_map(|(at, percent)| format!("{}:pool={percent}", tiers()[at])),
+    ];
     let chunk = prop_oneof![4 => Just(16u32), 2 => 1..=64u32, 1 => Just(1024)];
     let sizes = (chunk, 1..=64u32, FRAMES_MIN..2 * FRAMES_MIN);
     let room = prop_oneof![3 => Just(1 << 14), 1 => 1..=600u32];
@@ -122,7 +134,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         now_and_then(50),
     );
     (
-        policies,
+        (policies, tier),
         sizes,
         room,
         around,
@@ -131,7 +143,8 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         any::<u64>(),
     )
         .prop_map(
-            |(policies, sizes, slots_max, around, answers, failures, seed)| Plan {
+            |((policies, tier), sizes, slots_max, around, answers, failures, seed)| Plan {
+                tier,
                 reclaim: reclaim::offered(Offered::default())
                     .nth(policies.3)
                     .unwrap()

@@ -139,7 +139,8 @@ impl Body {
         let held = |t: &Truth| {
             usize::from(t.mapped.is_some() && !t.unknown) + usize::from(t.staged.is_some())
         };
-        self.pages.values().map(held).sum::<usize>() + self.buffers
+        let pages = self.pages.values().map(held).sum::<usize>();
+        pages + self.buffers + self.store.pool_frames()
     }
 
     pub fn event(&mut self, event: Event<'_>) {
@@ -160,7 +161,8 @@ impl Body {
     pub fn record(&mut self) {
         let readahead = self.plan.readahead().to_string();
         let header = self.plan.header(&readahead);
-        self.recorder = Some(Recorder::begin(&header, &mut self.trace));
+        let recorder = Recorder::begin(&header, &mut self.trace);
+        self.recorder = Some(recorder);
     }
 
     /// Ends the trace.
@@ -188,9 +190,13 @@ impl Body {
         while let Some(action) = self.next_action() {
             actions += 1;
             assert!(actions < 100_000, "the pager never comes to rest");
+            let told = action.clone();
             self.act(action, &mut woken);
             let (frames, ceiling) = (self.frames(), self.ceiling);
-            assert!(frames <= ceiling, "{frames} frames, {ceiling} allowed");
+            assert!(
+                frames <= ceiling,
+                "{frames} frames, {ceiling} allowed after {told:?}"
+            );
         }
         self.in_drive = false;
         self.check();

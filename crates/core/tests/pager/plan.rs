@@ -5,7 +5,7 @@ use outpage_core::pager::Setup;
 use outpage_core::readahead::Choice;
 use outpage_core::record::Header;
 use outpage_core::settings::Allowed;
-use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_core::{pageout, readahead, reclaim, slots, tier};
 
 /// How soon actions are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,7 @@ pub struct Plan {
     pub pageout: usize,
     pub readahead: usize,
     pub slots: usize,
+    pub tier: String,
     pub chunk: u32,
     /// The largest window, unless the policy allows less.
     pub window: u32,
@@ -55,6 +56,7 @@ impl Plan {
             pageout,
             readahead,
             slots: 0,
+            tier: "none".to_owned(),
             chunk: pageout::REGISTRY[pageout].params().buffer_pages,
             window: Choice::plain(&readahead::REGISTRY[readahead]).max_window(),
             frames,
@@ -104,13 +106,14 @@ impl Plan {
     }
 
     /// `readahead` is what [`Self::readahead`] writes.
-    pub fn header<'a>(&self, readahead: &'a str) -> Header<'a> {
+    pub fn header<'a>(&'a self, readahead: &'a str) -> Header<'a> {
         Header {
             reclaim: self.reclaim,
             pageout: pageout::REGISTRY[self.pageout].name,
             pageout_params: self.pageout_params(),
             readahead,
             slots: slots::REGISTRY[self.slots].name,
+            tier: &self.tier,
             frames: self.frames as u64,
             slots_max: self.slots_max,
             zero_around: self.zero_around,
@@ -128,6 +131,7 @@ impl Plan {
             pageout: (pageout::REGISTRY[self.pageout].build)(self.pageout_params()),
             readahead: self.readahead().build(),
             slots: slots::REGISTRY[self.slots].build,
+            tier: tier::Choice::parse(&self.tier).unwrap().build(),
             frames: self.frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,

@@ -157,7 +157,8 @@ fn what_is_no_trace_is_refused() {
 #[test]
 fn a_range_without_an_end_is_refused() {
     let last = PageNo::from_raw(u64::MAX);
-    let header = Plan::calm("bsd", "none", 256).header("none");
+    let plan = Plan::calm("bsd", "none", 256);
+    let header = plan.header("none");
     let before = PageNo::from_raw(u64::MAX - 1);
     for (range, whole) in [
         (PageRange::one(last), false),
@@ -178,7 +179,8 @@ fn a_range_without_an_end_is_refused() {
 
 #[test]
 fn unknown_policies_and_sizes_give_no_setup() {
-    let header = Plan::calm("bsd", "none", 256).header("none");
+    let plan = Plan::calm("bsd", "none", 256);
+    let header = plan.header("none");
     assert!(header.setup().is_some());
     let mut other = header;
     other.pageout = "later";

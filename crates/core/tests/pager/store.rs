@@ -2,10 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outpage_core::units::{PageNo, SlotNo, SlotRange};
+use outpage_core::contract::{PageOutcome, Refusal};
+use outpage_core::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
 /// The content of a page: the number of the write that it stems from; 0 for zeroes.
 pub type Content = u64;
+
+/// What the content comes to: one in five does not compress, one in five takes no room.
+fn compressed(content: Content) -> Option<u16> {
+    let mixed = content.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    match mixed % 5 {
+        0 => None,
+        1 => Some(0),
+        _ => Some(64 + (mixed >> 8) as u16 % 3500),
+    }
+}
 
 #[derive(Default)]
 pub struct Store {
@@ -22,6 +33,8 @@ pub struct Store {
     bound: BTreeMap<PageNo, SlotNo>,
     owner: BTreeMap<SlotNo, PageNo>,
     granted: u32,
+    /// What the pool of compressed pages keeps.
+    pool: BTreeMap<SlotNo, Content>,
     /// Slots that were told dead, and in how many runs.
     pub told_dead: BTreeSet<SlotNo>,
     pub told_runs: u64,
@@ -32,18 +45,63 @@ impl Store {
         self.bound.get(&page).copied()
     }
 
+    /// Pages that have a slot of the store.
     pub fn bound(&self) -> usize {
-        self.bound.len()
+        self.bound.values().filter(|slot| !slot.is_pooled()).count()
+    }
+
+    /// Frames that the pool takes.
+    pub fn pool_frames(&self) -> usize {
+        let bytes = self.pool.values().map(|&content| compressed(content));
+        let bytes: usize = bytes.map(|bytes| usize::from(bytes.unwrap_or(0))).sum();
+        bytes.div_ceil(PAGE_BYTES)
+    }
+
+    /// Keeps the page compressed, with as many frames more as `grant`. What becomes of it.
+    pub fn keep(
+        &mut self,
+        page: PageNo,
+        slot: SlotNo,
+        content: Content,
+        grant: &mut usize,
+    ) -> PageOutcome {
+        assert!(self.writing.remove(&slot));
+        assert_eq!(self.bound.get(&page), Some(&slot));
+        let before = self.pool_frames();
+        assert_eq!(self.pool.insert(slot, content), None, "{slot:?} is taken");
+        let outcome = match compressed(content) {
+            None => PageOutcome::Refused(Refusal::Unfit),
+            Some(_) if self.pool_frames() > before + *grant => {
+                PageOutcome::Refused(Refusal::NoRoom)
+            }
+            Some(bytes) => PageOutcome::Kept { bytes },
+        };
+        if !matches!(outcome, PageOutcome::Kept { .. }) {
+            self.pool.remove(&slot);
+            self.unbind(page);
+        }
+        *grant -= self.pool_frames() - before;
+        outcome
+    }
+
+    /// Takes a page out of the pool.
+    pub fn take_out(&mut self, slot: SlotNo) -> Content {
+        self.pool.remove(&slot).expect("it is kept")
     }
 
     pub fn content(&self, slot: SlotNo) -> Content {
         self.content[&slot]
     }
 
-    /// What the page's slot holds.
+    /// What the page's slot holds, or the pool for it.
     pub fn copy_of(&self, page: PageNo) -> Option<Content> {
-        self.slot(page)
-            .and_then(|slot| self.content.get(&slot).copied())
+        let slot = self.slot(page)?;
+        let held = if slot.is_pooled() {
+            &self.pool
+        } else {
+            &self.content
+        };
+        held.get(&slot).copied()
     }
 
     /// The next extent of at least `slots` slots, unless the store would exceed `most`.
@@ -74,7 +132,8 @@ impl Store {
 
     /// A write of `page` to `slot` begins; nobody else may have a claim on the slot.
     pub fn begin_write(&mut self, page: PageNo, slot: SlotNo) {
-        assert!(self.own.contains(&slot), "{slot:?} is not this process's");
+        let own = slot.is_pooled() || self.own.contains(&slot);
+        assert!(own, "{slot:?} is not this process's");
         assert!(!self.retired.contains(&slot), "{slot:?} failed before");
         assert!(!self.kept.contains_key(&slot), "a child needs {slot:?}");
         assert!(self.writing.insert(slot), "{slot:?} written twice at once");
@@ -106,7 +165,10 @@ impl Store {
 
     /// The page's slot cannot be read: it is given up for good.
     pub fn lose(&mut self, page: PageNo) {
-        self.retired.extend(self.slot(page));
+        let slot = self.slot(page).expect("it had one");
+        if !slot.is_pooled() {
+            self.retired.insert(slot);
+        }
         self.unbind(page);
     }
 
@@ -114,24 +176,29 @@ impl Store {
     pub fn expect_dead(&mut self, slots: SlotRange) {
         assert!(slots.slots > 0);
         for slot in slots.iter() {
-            assert!(self.own.contains(&slot), "{slot:?} is not this process's");
+            let own = slot.is_pooled() || self.own.contains(&slot);
+            assert!(own, "{slot:?} is not this process's");
+            assert!(!self.writing.contains(&slot), "{slot:?} is being written");
             assert_eq!(self.owner.get(&slot), None, "{slot:?} is in use");
             assert!(!self.kept.contains_key(&slot), "a child needs {slot:?}");
             assert!(!self.retired.contains(&slot), "{slot:?} failed before");
         }
-        self.told_dead.extend(slots.iter());
-        self.told_runs += 1;
+        if !slots.start.is_pooled() {
+            self.told_dead.extend(slots.iter());
+            self.told_runs += 1;
+        }
     }
 
     /// Lets go of dead slots: whoever reads one before it is written again finds nothing.
     pub fn forget(&mut self, slots: SlotRange) {
         for slot in slots.iter() {
             self.content.remove(&slot);
+            self.pool.remove(&slot);
         }
     }
 
     pub fn keep_for_child(&mut self) {
-        for slot in self.owner.keys() {
+        for slot in self.owner.keys().filter(|slot| !slot.is_pooled()) {
             self.kept.insert(*slot, self.content[slot]);
         }
     }

@@ -48,6 +48,7 @@ impl Body {
             }),
             readahead: readahead.build(),
             slots: slots::find("log").unwrap().build,
+            tier: None,
             frames,
             slots_max: 1 << 18,
             zero_around: 1,
@@ -98,6 +99,7 @@ impl Body {
                 assert!(intact, "the hash that was told at the detach");
                 self.reads.push_back((id, slots));
             }
+            Action::Compress { .. } | Action::Decompress { .. } => unreachable!("there is no pool"),
             Action::PageOut { id, .. }
             | Action::Release { id, .. }
             | Action::Dead { id, .. }

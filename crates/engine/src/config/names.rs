@@ -2,7 +2,7 @@
 
 use outpage_core::contract::Body;
 use outpage_core::{pageout, slots};
-use outpage_core::{reclaim, settings as policy};
+use outpage_core::{reclaim, settings as policy, tier};
 
 use super::{CHUNK_MAX, WINDOW_MAX};
 
@@ -12,6 +12,23 @@ use super::{CHUNK_MAX, WINDOW_MAX};
 /// Lists what there is.
 pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
     reclaim::Choice::parse(text, Body::default()).map_err(|error| error.to_string())
+}
+
+/// A tier policy and what is set of it, as in `lz4:pool=50`.
+///
+/// # Errors
+/// Says what there is.
+pub fn parse_tier(text: &str) -> Result<tier::Choice, String> {
+    tier::Choice::parse(text).map_err(|error| error.to_string())
+}
+
+/// Name, one-line summary and settings of each tier policy.
+#[must_use]
+pub fn tier_table() -> Vec<(&'static str, String)> {
+    tier::REGISTRY
+        .iter()
+        .map(|entry| (entry.name, told(entry.summary, entry.settings)))
+        .collect()
 }
 
 /// Name, one-line summary and settings of each reclaim policy.

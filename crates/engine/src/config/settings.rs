@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::names::{pageout_table, parse_flag, reclaim_table, slots_table};
+use super::names::{pageout_table, parse_flag, reclaim_table, slots_table, tier_table};
 use super::{Config, readahead_table};
 
 /// A setting.
@@ -214,6 +214,15 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "How pages are grouped for writing",
         set: read!(pageout, super::parse_pageout),
         get: |config| text(Some(config.pageout)),
+        ..NONE
+    },
+    Setting {
+        variable: "OUTPAGE_TIER",
+        option: Some("tier"),
+        value: Value::Policy("NAME[:SETTING=VALUE,...]", tier_table),
+        meaning: "Which pages are kept compressed in RAM, as in lz4:pool=50",
+        set: read!(tier, super::parse_tier),
+        get: |config| text(Some(config.tier)),
         ..NONE
     },
     Setting {

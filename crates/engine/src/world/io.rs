@@ -24,18 +24,26 @@ impl World {
         frames.clear();
         copies.clear();
         for (&page, &hash) in pages.iter().zip(pages.hashes()) {
-            let staged = self.staged.get(page);
-            let place = if let Some(place) = staged {
-                self.stays_outside(page);
-                place
-            } else {
-                let place = self.take_frames(1, false).start;
-                self.copy_out(page, place, hash);
-                copies.push(place);
-                place
-            };
+            let place = self.place_to_write(page, hash, copies);
             frames.push(self.frames.frame(place));
         }
+    }
+
+    /// The frame to write one staged page from, as of [`Self::frames_to_write`].
+    pub fn place_to_write(
+        &mut self,
+        page: PageNo,
+        hash: ContentHash,
+        copies: &mut Vec<Place>,
+    ) -> Place {
+        if let Some(place) = self.staged.get(page) {
+            self.stays_outside(page);
+            return place;
+        }
+        let place = self.take_frames(1, false).start;
+        self.copy_out(page, place, hash);
+        copies.push(place);
+        place
     }
 
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as

@@ -227,6 +227,7 @@ impl Unruly {
             }),
             readahead: (readahead.entry().build)(readahead.values(), *manner),
             slots: slots::REGISTRY[self.policies.2].build,
+            tier: None,
             frames: self.frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,

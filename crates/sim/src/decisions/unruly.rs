@@ -303,6 +303,7 @@ impl Body<'_> {
                 self.truth.remove(&page);
                 self.done(id, Outcome::Done);
             }
+            Action::Compress { .. } | Action::Decompress { .. } => unreachable!("there is no pool"),
             // It takes no time: what is decided afterwards is the same without it.
             Action::Dead { id, .. } => {
                 let outcome = Outcome::Done;

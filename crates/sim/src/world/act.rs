@@ -41,6 +41,9 @@ impl World {
                     drop(pages);
                     self.done(id, Outcome::Done);
                 }
+                Action::Compress { .. } | Action::Decompress { .. } => {
+                    unreachable!("there is no pool")
+                }
                 // A disk has no use for it.
                 Action::Dead { id, .. } | Action::Poison { id, .. } => self.done(id, Outcome::Done),
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),

@@ -401,6 +401,7 @@ impl Setup {
             pageout: self.pageout()?,
             readahead: self.readahead()?,
             slots: slots.build,
+            tier: None,
             frames: self.frames as usize,
             slots_max: self.swap_slots,
             zero_around: p.zero_around,

@@ -296,7 +296,9 @@ impl Gatherer {
             }
             Action::Release { .. } => self.wasted(pages),
             Action::Wake { waiter, .. } => self.wake(waiter),
-            Action::Dead { .. }
+            Action::Compress { .. }
+            | Action::Decompress { .. }
+            | Action::Dead { .. }
             | Action::Poison { .. }
             | Action::Grow { .. }
             | Action::Exhausted { .. } => {}
@@ -398,6 +400,7 @@ pub mod tests {
                 window: ClusterWindow::Kernel,
             },
             readahead: "none",
+            tier: "none",
             slots: "log",
             frames: 256,
             slots_max: 1000,

@@ -38,14 +38,17 @@ impl Ledger {
     }
 
     /// The content of a page is lost: whoever touches it gets a signal, never zeroes.
-    fn lost(&mut self, id: PageId) {
+    pub fn lost(&mut self, id: PageId) {
         self.stats.lost += 1;
-        let page = self.pages.number(id);
+        let (page, slot) = (self.pages.number(id), self.pages.slot(id));
         self.stats.read_ahead_dropped += u64::from(self.pages.has(id, READ_AHEAD));
         self.pages.set_state(id, State::Poisoned);
         self.pages.clear_read_ahead(id);
         self.pages.set_slot(id, SlotNo::NONE);
-        self.slots.retire();
+        // A place in the pool is no part of a disk that is bad: whoever took it out gives it back.
+        if !slot.is_pooled() {
+            self.slots.retire();
+        }
         self.ask_for_signal(page);
     }
 

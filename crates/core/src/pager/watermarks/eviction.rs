@@ -11,6 +11,8 @@ use crate::page::{DIRTY, PageId, Pages, Queue, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::parts::extend;
+use crate::pager::room;
+use crate::pager::tiering::{Batch, COMPRESS_PAGES};
 use crate::reclaim::{Mapped, Reclaim};
 use crate::units::{PageNo, PageRange};
 use pace::Pace;
@@ -52,9 +54,9 @@ impl Eviction {
 
     /// Frames that can be had at once, up to `wanted`: free ones, then clean pages released for it.
     pub fn room(&mut self, ledger: &mut Ledger, wanted: usize) -> usize {
-        let goal = ledger.frames_used() + wanted;
-        if goal > ledger.limits.frames {
-            self.release_clean(ledger, goal - ledger.limits.frames);
+        let (goal, most) = (ledger.frames_used() + wanted, ledger.frames_max());
+        if goal > most {
+            self.release_clean(ledger, goal - most);
         }
         ledger.frames_free().min(wanted)
     }
@@ -104,7 +106,7 @@ impl Eviction {
 
     /// Whether [`Self::balance`] has nothing to do, as after nearly every event.
     pub fn balanced(&self, ledger: &mut Ledger, transfers: &Transfers) -> bool {
-        let Some(free) = ledger.limits.frames.checked_sub(ledger.frames_used()) else {
+        let Some(free) = ledger.frames_max().checked_sub(ledger.frames_used()) else {
             return false;
         };
         let free = free + ledger.pages.count(State::Writing);
@@ -120,6 +122,7 @@ impl Eviction {
     pub fn balance(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
         self.detach_victims(ledger);
         self.page_out_scan(ledger, transfers);
+        transfers.demote(ledger, self);
         self.shrink(ledger);
         if ledger.waits.frames() > 0 && at_rest(ledger) && self.room(ledger, 1) == 0 {
             self.search(ledger, transfers);
@@ -149,7 +152,8 @@ impl Eviction {
         self.search = Search::Over;
         if !self.served {
             let full = ledger.swap_full || transfers.store_fails();
-            let swap_full = full && ledger.pages.queued(Queue::Inactive) > 0;
+            let dirty = [Queue::Inactive, Queue::Outward].map(|queue| ledger.pages.queued(queue));
+            let swap_full = full && dirty != [0, 0];
             ledger.actions.push_back(Action::Exhausted { swap_full });
         }
     }
@@ -188,7 +192,7 @@ impl Eviction {
             self.reclaim.mapped(&mut ledger.pages, id, Mapped::Refused);
         }
         // With nothing to write to, a lowered limit is reached by dropping what is clean.
-        let over = ledger.frames_used() > ledger.limits.frames;
+        let over = over_limit(ledger) > 0;
         if over && at_rest(ledger) && !transfers.may_write(ledger) {
             let batch = ledger.limits.detach_batch;
             let _ = self.sort_out_clean(ledger) || self.detach_oldest(ledger, batch);
@@ -210,11 +214,13 @@ impl Eviction {
             return;
         }
         let staged = [State::Staged, State::Writing].map(|s| ledger.pages.count(s));
-        let have = ledger.limits.frames + staged.iter().sum::<usize>();
+        let have = ledger.frames_max() + staged.iter().sum::<usize>();
         // Where most frames cannot be had, pages in the others must not leave before they were used.
-        let held = ledger.pages.queued(Queue::Refused) + ledger.pages.count(State::Reading);
+        let held = ledger.pages.queued(Queue::Refused)
+            + ledger.pages.count(State::Reading)
+            + ledger.tier.charged();
         let limits = ledger.limits;
-        let low = (limits.staged_low).min(limits.frames.saturating_sub(held) / 2);
+        let low = (limits.staged_low).min(ledger.frames_max().saturating_sub(held) / 2);
         let wanted = ledger.frames_used() + low + ledger.waits.frames();
         if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
             return;
@@ -232,40 +238,90 @@ impl Eviction {
     /// Pages out from the inactive queue's head until enough pages are clean.
     fn page_out_scan(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
         let wanted = ledger.limits.clean_low + over_limit(ledger) + ledger.waits.frames();
-        if nearly_free(ledger) >= wanted || !transfers.may_begin_write(ledger) {
+        if nearly_free(ledger) >= wanted {
+            return;
+        }
+        if !transfers.may_begin_write(ledger) && !room::may_compress(ledger) {
             return;
         }
         let chunk = transfers.chunk_pages() as usize;
-        let due = self.pace.writes.max(needed(ledger, chunk));
-        if due < write_due(ledger, transfers) || ledger.slots.available() == 0 {
+        let least = write_due(ledger, transfers);
+        let due = self.pace.writes.max(needed(ledger, chunk.max(least)));
+        if due < least || !pages_can_leave(ledger) {
             return;
         }
         let enough = (wanted + chunk).min(nearly_free(ledger) + due);
+        let left = self.send(ledger, transfers, enough);
+        self.pace.written(left);
+    }
+
+    /// Sends victims to the pool and to the store until `enough` frames are nearly free, or one cannot go where it belongs: no younger one goes
+    /// before it. How many went.
+    fn send(&mut self, ledger: &mut Ledger, transfers: &mut Transfers, enough: usize) -> usize {
         let mut looks = ledger.pages.queued(Queue::Inactive);
-        let mut collected = 0;
-        while looks > 0 && nearly_free(ledger) + collected < enough && transfers.may_write(ledger) {
+        let mut sent = 0;
+        let mut batch = Batch::default();
+        while looks > 0
+            && nearly_free(ledger) + sent < enough
+            && (room::may_compress(ledger) || transfers.may_write(ledger))
+        {
             looks -= 1;
             let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
                 break;
             };
             if !ledger.pages.has(id, DIRTY) {
                 self.reclaim.cleaned(&mut ledger.pages, id);
-                continue;
+            } else if ledger.tier.policy.is_none() {
+                sent += transfers.collect(ledger, self, id);
+            } else if !room::pools(ledger, id) || stuck(ledger) {
+                ledger.pages.push(Queue::Outward, id);
+                sent += 1;
+            } else if room::may_compress(ledger) {
+                batch.add(id);
+                sent += 1;
+                if batch.is_full() {
+                    transfers.compress(ledger, &core::mem::take(&mut batch));
+                }
+            } else {
+                ledger.pages.push_first(Queue::Inactive, id);
+                break;
             }
-            collected += transfers.collect(ledger, self, id);
         }
-        self.pace.written(collected);
+        transfers.compress(ledger, &batch);
+        self.send_outward(ledger, transfers);
         transfers.finish(ledger, self);
+        sent
     }
+
+    /// Writes what is to go to the store once it makes a chunk, or at once where frames are wanted.
+    fn send_outward(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        let chunk = (transfers.chunk_pages() as usize).min(ledger.limits.staged_low);
+        if !urgent(ledger) && ledger.pages.queued(Queue::Outward) < chunk {
+            return;
+        }
+        while transfers.may_write(ledger)
+            && let Some(id) = ledger.pages.pop(Queue::Outward)
+        {
+            transfers.collect(ledger, self, id);
+        }
+    }
+}
+
+/// Whether there is a place for a page that leaves.
+fn pages_can_leave(ledger: &Ledger) -> bool {
+    ledger.slots.available() > 0 || room::may_compress(ledger)
 }
 
 /// Frames above the limit, after it was lowered.
 fn over_limit(ledger: &Ledger) -> usize {
-    ledger.frames_used().saturating_sub(ledger.limits.frames)
+    ledger.frames_used().saturating_sub(ledger.frames_max())
 }
 
-/// As many writes must be due before any is begun.
+/// As many writes must be due before any is begun. A compression is as cheap by itself as in a chunk.
 fn write_due(ledger: &Ledger, transfers: &Transfers) -> usize {
+    if room::may_compress(ledger) {
+        return COMPRESS_PAGES;
+    }
     (transfers.chunk_pages() as usize).min(ledger.limits.staged_low)
 }
 
@@ -277,9 +333,21 @@ fn at_rest(ledger: &Ledger) -> bool {
 /// Pages that must go, whatever was earned: `batch` beyond those over the limit when there are
 /// any, or when somebody waits for a frame.
 fn needed(ledger: &Ledger, batch: usize) -> usize {
-    let over = over_limit(ledger);
-    let urgent = over > 0 || ledger.waits.frames() > 0;
-    if urgent { over + batch } else { 0 }
+    if urgent(ledger) {
+        over_limit(ledger) + batch
+    } else {
+        0
+    }
+}
+
+/// Whether frames are needed at once.
+fn urgent(ledger: &Ledger) -> bool {
+    over_limit(ledger) > 0 || ledger.waits.frames() > 0
+}
+
+/// Frames are needed, the pool takes nothing, and nothing is under way by which it might.
+fn stuck(ledger: &Ledger) -> bool {
+    urgent(ledger) && !room::may_compress(ledger) && ledger.tier.is_idle()
 }
 
 fn nearly_free(ledger: &Ledger) -> usize {

@@ -63,6 +63,9 @@ impl Faults {
             State::Detaching | State::Writing | State::Mapping => {
                 ledger.waits.for_page(demand.page, demand.waiter);
             }
+            State::PagedOut if ledger.pages.slot(id).is_pooled() => {
+                transfers.decompress(ledger, eviction, id, demand);
+            }
             State::PagedOut => transfers.page_in(ledger, eviction, id, demand),
             State::Poisoned => ledger.poison(demand.page, demand.waiter),
             State::Untouched => unreachable!("an untouched page has no entry"),

@@ -1,7 +1,7 @@
 //! How staged pages come back into the program, and which others come along.
 
 use crate::contract::Action;
-use crate::page::{COLLECTED, PageId, Pages, Queue, READ_AHEAD, State};
+use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pager::RUN_PAGES_MAX;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
@@ -57,7 +57,7 @@ impl Rescue {
         rescued: bool,
     ) -> PageRange {
         let mut others = u64::from(self.around);
-        take_for_map(&mut ledger.pages, id);
+        take_for_map(ledger, id);
         let mut parts = Parts::new(ledger.pages.number(id));
         self.map_towards(ledger, &mut parts, above, PageNo::checked_add, &mut others);
         self.map_towards(ledger, &mut parts, below, PageNo::checked_sub, &mut others);
@@ -121,7 +121,7 @@ impl Rescue {
         } else {
             *others = others.saturating_sub(1);
         }
-        take_for_map(&mut ledger.pages, id);
+        take_for_map(ledger, id);
         Joins::Mapped
     }
 
@@ -155,7 +155,7 @@ fn map_stream(ledger: &mut Ledger, id: PageId, around: PageRange, mut left: u64)
             }
             ledger.stats.read_ahead_mapped += 1;
             ledger.objects.of(page).mapped += 1;
-            take_for_map(&mut ledger.pages, id);
+            take_for_map(ledger, id);
             if let Some(full) = extend(&mut run, page) {
                 map(ledger, full);
             }
@@ -190,14 +190,22 @@ fn in_stream(pages: &Pages, id: PageId) -> bool {
     pages.state(id) == State::Staged && pages.has(id, READ_AHEAD) && !pages.has(id, COLLECTED)
 }
 
-fn take_for_map(pages: &mut Pages, id: PageId) {
+fn take_for_map(ledger: &mut Ledger, id: PageId) {
+    let pages = &mut ledger.pages;
     let entry = pages.advance(id, State::Staged, State::Mapping);
     let (queued, ahead) = (entry.queue() != Queue::None, entry.has(READ_AHEAD));
+    let pooled = entry.slot.is_pooled();
+    // Without its slot it is dirty, should it be refused.
+    entry.set_flag(DIRTY, entry.has(DIRTY) || pooled);
     if queued {
         pages.unqueue(id);
     }
     if ahead {
         pages.clear_read_ahead(id);
+    }
+    // Whether the program writes to it is seen when it leaves: until then the pool would hold a frame's part for a page that has a frame.
+    if pooled {
+        ledger.give_back_slot(id);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod page_in;
 mod page_out;
+mod pool;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -54,8 +54,9 @@ impl Eviction {
                     ledger.pages.push(Queue::Refused, id);
                     ledger.wake(page);
                 }
-                PageOutcome::Done | PageOutcome::Unhashed => {
-                    panic!("a detach was answered as a mapping")
+                outcome
+                @ (PageOutcome::Done | PageOutcome::Unhashed | PageOutcome::Kept { .. }) => {
+                    panic!("a detach was answered by {outcome:?}")
                 }
             }
         }

@@ -28,6 +28,9 @@ impl Transfers {
         ledger.objects.of(demand.page).major_faults += 1;
         let fault = ledger.touch(id, demand.source);
         let slot = fault.slot;
+        if let Some(policy) = &mut ledger.tier.policy {
+            policy.missed(demand.page);
+        }
         let verdict = ledger.ahead.missed(demand.page);
         ledger.judge(verdict);
         let window = ledger.ahead.window(&fault, &ledger.pages);

@@ -196,7 +196,7 @@ impl Inactive for Candidates<'_> {
     fn takes_part(&self, page: PageNo) -> bool {
         self.0.place(page).is_some_and(|id| {
             let entry = self.0.entry(id);
-            entry.queue() == Queue::Inactive && entry.has(DIRTY)
+            matches!(entry.queue(), Queue::Inactive | Queue::Outward) && entry.has(DIRTY)
         })
     }
 }

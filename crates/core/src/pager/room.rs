@@ -1,0 +1,42 @@
+//! The pool of compressed pages and the frames it shares with the pages: who may have how many.
+
+use super::ledger::Ledger;
+use super::ops::Kind;
+use super::tiering::{COMPRESS_PAGES, DEMOTIONS_MAX, grant};
+use crate::page::{PageId, Queue};
+use crate::units::{PageNo, PageRange};
+
+/// Whether the victim belongs into the pool.
+pub(super) fn pools(ledger: &mut Ledger, id: PageId) -> bool {
+    let page = ledger.pages.number(id);
+    let policy = ledger.tier.policy.as_mut();
+    policy.is_some_and(|policy| policy.pools(page))
+}
+
+/// Whether one more compression may be under way: there are frames for it, and the pool has not much more than it may.
+pub(super) fn may_compress(ledger: &Ledger) -> bool {
+    ledger.tier.may_compress()
+        && left(ledger) >= grant(COMPRESS_PAGES)
+        && over(ledger) <= DEMOTIONS_MAX
+}
+
+/// Frames that the pool has above what it may. Those of pages that cannot leave are not to be had by either.
+pub(super) fn over(ledger: &Ledger) -> usize {
+    let refused = ledger.pages.queued(Queue::Refused);
+    (ledger.tier).over(ledger.limits.frames.saturating_sub(refused))
+}
+
+/// Frames that are not in use, those that are kept for the pool among them.
+pub(super) fn left(ledger: &Ledger) -> usize {
+    ledger.limits.frames.saturating_sub(ledger.frames_used())
+}
+
+/// Tells which places of the pool are dead, all of them: until then each takes its part of a frame.
+pub(super) fn tell_dead(ledger: &mut Ledger) {
+    while let Some(slots) = ledger.slots.next_dead_pooled() {
+        let id = ledger.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
+        ledger.ops[id].slots = slots;
+        let told = ledger.ops.tells_dead(id, slots);
+        ledger.actions.push_back(told);
+    }
+}

@@ -1,0 +1,134 @@
+//! The pool of compressed pages, as the pager sees it: how many frames it has, and what is under way.
+
+use alloc::boxed::Box;
+
+use crate::limits::FRAMES_MIN;
+use crate::page::PageId;
+use crate::tier::Tier;
+
+/// Pages of one compression. A touch of one of them waits for all, at 2 to 4 us each; with fewer an action is asked for too often.
+pub(super) const COMPRESS_PAGES: usize = 8;
+/// Compressions under way at once: one is carried out and one waits, so that the body never runs out. More would keep pages from being rescued.
+const COMPRESSIONS_MAX: usize = 2;
+/// Frames that compressing takes beside those of what comes out smaller: a pool that begins a block of its largest takes 4, less the one that the page
+/// leaves.
+const BLOCK_FRAMES: usize = 3;
+/// Demotions under way at once, in pages: as many as one write of the default size takes.
+pub(super) const DEMOTIONS_MAX: usize = 64;
+
+/// Frames that the pool leaves to pages whatever it may take: half of the least that can work, or a sixteenth, below which the pages that run a program
+/// leave before they were used. A choice.
+const PAGES_MIN: usize = FRAMES_MIN / 2;
+
+/// Frames that a compression may take of the pool's.
+pub(super) const fn grant(pages: usize) -> usize {
+    pages + BLOCK_FRAMES
+}
+
+/// Where victims go, and what is known of the pool. Without a policy there is no pool.
+pub(super) struct Tiering {
+    pub policy: Option<Box<dyn Tier>>,
+    /// Frames that the pool has, as the body said last.
+    frames: usize,
+    /// Frames by which it may grow for what is under way.
+    granted: usize,
+    compressions: usize,
+    /// Pages that are taken out of the pool to be written to the store.
+    pub demoting: usize,
+}
+
+impl Tiering {
+    /// An empty pool.
+    pub const fn new(policy: Option<Box<dyn Tier>>) -> Self {
+        Self {
+            policy,
+            frames: 0,
+            granted: 0,
+            compressions: 0,
+            demoting: 0,
+        }
+    }
+
+    /// Frames that only the pool may take: when no other is to be had, pages can leave still.
+    pub const fn reserve(&self) -> usize {
+        if self.policy.is_some() {
+            grant(COMPRESS_PAGES)
+        } else {
+            0
+        }
+    }
+
+    /// The body says how many frames the pool has.
+    pub const fn has(&mut self, frames: usize) {
+        self.frames = frames;
+    }
+
+    /// Frames that the pool has.
+    pub const fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Frames that no page can have: the pool's, and those that it may take.
+    pub const fn charged(&self) -> usize {
+        self.frames + self.granted
+    }
+
+    /// Whether one more compression may be under way.
+    pub const fn may_compress(&self) -> bool {
+        self.policy.is_some() && self.compressions < COMPRESSIONS_MAX
+    }
+
+    /// Whether nothing is under way to the pool or from it to the store.
+    pub const fn is_idle(&self) -> bool {
+        self.compressions == 0 && self.demoting == 0
+    }
+
+    /// Frames that the pool has above what it may, with `frames` in all.
+    pub fn over(&self, frames: usize) -> usize {
+        let most = self.policy.as_ref().map_or(0, |p| p.pool_frames(frames));
+        let most = most.min(frames.saturating_sub(PAGES_MIN.max(frames / 16)));
+        self.frames.saturating_sub(most)
+    }
+
+    /// A compression of so many pages begins.
+    pub const fn begins(&mut self, pages: usize) {
+        self.compressions += 1;
+        self.granted += grant(pages);
+    }
+
+    /// It has ended.
+    pub const fn ends(&mut self, pages: usize) {
+        self.compressions -= 1;
+        self.granted -= grant(pages);
+    }
+}
+
+/// Victims that are compressed together, as they are gathered.
+#[derive(Default)]
+pub(super) struct Batch {
+    ids: [Option<PageId>; COMPRESS_PAGES],
+    pages: usize,
+}
+
+impl Batch {
+    /// Whether no further page finds room in it.
+    pub const fn is_full(&self) -> bool {
+        self.pages == COMPRESS_PAGES
+    }
+
+    /// A dirty page that was taken off its queue goes along.
+    pub const fn add(&mut self, id: PageId) {
+        self.ids[self.pages] = Some(id);
+        self.pages += 1;
+    }
+
+    /// How many pages go along.
+    pub const fn len(&self) -> usize {
+        self.pages
+    }
+
+    /// Which.
+    pub fn ids(&self) -> impl Iterator<Item = PageId> {
+        self.ids.into_iter().flatten()
+    }
+}

@@ -1,0 +1,245 @@
+//! Into the pool of compressed pages, out of it, and on to the store.
+
+use super::Transfers;
+use crate::contract::{Action, ActionId, PageOutcome, Refusal};
+use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
+use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
+use crate::pager::room;
+use crate::pager::tiering::{Batch, COMPRESS_PAGES, DEMOTIONS_MAX, grant};
+use crate::pager::waits::Demand;
+use crate::pager::watermarks::eviction::Eviction;
+use crate::pager::watermarks::rescue::Rescue;
+use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
+
+const NOWHERE: PageRange = PageRange::new(PageNo::from_raw(0), 0);
+
+impl Transfers {
+    /// Compresses the victims of `batch`, if there are any; each has been named by the tier policy.
+    pub fn compress(&self, ledger: &mut Ledger, batch: &Batch) {
+        if batch.len() == 0 {
+            return;
+        }
+        if let Some(more) = ledger.slots.extend_pool() {
+            ledger.pages.add_slots(more);
+        }
+        let Some(slots) = ledger.slots.alloc_pooled(batch.len() as u32) else {
+            // No places are left, or none beside each other.
+            (batch.ids()).for_each(|id| ledger.pages.push(Queue::Outward, id));
+            return;
+        };
+        let id = ledger.start(Kind::Compress, NOWHERE);
+        for (page_id, slot) in batch.ids().zip(slots.iter()) {
+            let page = ledger.pages.number(page_id);
+            ledger.ops[id].add(page_id, page);
+            ledger.ops[id].must_have(ledger.pages.hash(page_id));
+            let entry = ledger.pages.advance(page_id, State::Staged, State::Writing);
+            debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
+            entry.slot = slot;
+        }
+        ledger.tier.begins(batch.len());
+        ledger.ops[id].slots = slots;
+        let (pages, after) = (ledger.ops.told(id), ledger.ops.release());
+        ledger.actions.push_back(Action::Compress {
+            id,
+            slots,
+            pages,
+            grant: grant(batch.len()) as u32,
+            after,
+        });
+    }
+
+    /// Pages are in the pool, or do not fit into it.
+    pub fn compressed(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        rescue: &Rescue,
+        op: ActionId,
+        outcomes: &[PageOutcome],
+    ) {
+        let count = ledger.ops[op].count();
+        assert!(outcomes.len() == count, "one outcome a page");
+        ledger.tier.ends(count);
+        for (at, &outcome) in outcomes.iter().enumerate() {
+            let (id, page) = ledger.ops[op].page(at);
+            let entry = ledger.pages.advance(id, State::Writing, State::Staged);
+            let policy = ledger.tier.policy.as_mut().expect("a pool");
+            match outcome {
+                PageOutcome::Kept { bytes } => {
+                    entry.set_flag(DIRTY, false);
+                    policy.kept(page, bytes);
+                    ledger.stats.compressed += 1;
+                    ledger.stats.compressed_bytes += u64::from(bytes);
+                    eviction.settle(ledger, rescue, id, page, true);
+                    continue;
+                }
+                PageOutcome::Refused(Refusal::Unfit) => {
+                    policy.unfit(page);
+                    ledger.stats.unfit += 1;
+                }
+                PageOutcome::Refused(Refusal::NoRoom) => {}
+                outcome => panic!("a compression was answered by {outcome:?}"),
+            }
+            let place = SlotRange::new(entry.slot, 1);
+            entry.slot = SlotNo::NONE;
+            ledger.slots.taken_out(place);
+            if ledger.is_awaited(page) {
+                rescue.map_around(ledger, id);
+            } else if outcome == PageOutcome::Refused(Refusal::Unfit) {
+                ledger.pages.push(Queue::Outward, id);
+            } else {
+                eviction.reclaim.not_written(&mut ledger.pages, id);
+            }
+        }
+    }
+
+    /// A touch of a page in the pool: takes it out.
+    pub fn decompress(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        id: PageId,
+        demand: &Demand,
+    ) {
+        if eviction.room(ledger, 1) == 0 {
+            return ledger.wait_for_frame(demand);
+        }
+        ledger.stats.minor_faults += 1;
+        ledger.stats.pool_hits += 1;
+        if let Some(policy) = &mut ledger.tier.policy {
+            policy.hit(demand.page);
+        }
+        ledger.waits.for_page(demand.page, demand.waiter);
+        let slots = SlotRange::new(ledger.pages.slot(id), 1);
+        take_out(ledger, Kind::Decompress, slots);
+        eviction.took_frames(ledger, 1);
+    }
+
+    /// Pages are out of the pool: for whoever touched them, or on their way to the store.
+    pub fn decompressed(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        rescue: &Rescue,
+        op: ActionId,
+        outcomes: Option<&[PageOutcome]>,
+    ) {
+        let (count, slots) = (ledger.ops[op].count(), ledger.ops[op].slots);
+        assert!(
+            outcomes.is_none_or(|outcomes| outcomes.len() == count),
+            "one outcome a page"
+        );
+        let demoted = ledger.ops[op].kind == Kind::Demote;
+        if demoted {
+            ledger.tier.demoting -= count;
+        }
+        for at in 0..count {
+            let (id, page) = ledger.ops[op].page(at);
+            match outcomes.map_or(PageOutcome::Done, |outcomes| outcomes[at]) {
+                PageOutcome::Done => {}
+                PageOutcome::Refused(why @ (Refusal::Damaged | Refusal::Unread)) => {
+                    ledger.stats.checksum_errors += u64::from(why == Refusal::Damaged);
+                    ledger.lost(id);
+                    continue;
+                }
+                outcome => panic!("a decompression was answered by {outcome:?}"),
+            }
+            let entry = ledger.pages.advance(id, State::Reading, State::Staged);
+            entry.set_flag(DIRTY, true);
+            entry.slot = SlotNo::NONE;
+            if ledger.is_awaited(page) {
+                ledger.pages.set_read(id, true);
+                rescue.map_within(ledger, id, 0, 0, false);
+            } else if demoted {
+                ledger.pages.push(Queue::Outward, id);
+            } else {
+                ledger.pages.set_read(id, true);
+                eviction.park(ledger, id, false);
+            }
+        }
+        ledger.slots.taken_out(slots);
+    }
+
+    /// Takes the oldest pages out of a pool that has more frames than it may, as far as there are frames for them.
+    pub fn demote(&self, ledger: &mut Ledger, eviction: &mut Eviction) {
+        if room::over(ledger) == 0 || !self.may_write(ledger) {
+            return;
+        }
+        let room = DEMOTIONS_MAX.saturating_sub(ledger.tier.demoting);
+        if room < DEMOTIONS_MAX / 2 {
+            return;
+        }
+        // Where no frame is free, the pool makes way by those that are kept for it.
+        let spare = eviction.room_to_spare(ledger, room);
+        let mut left = spare.max(room::left(ledger).min(COMPRESS_PAGES));
+        let mut run = SlotRange::new(SlotNo(0), 0);
+        // Some may be on their way already.
+        let mut looks = 4 * DEMOTIONS_MAX;
+        let mut first = None;
+        while left > 0
+            && looks > 0
+            && let Some(slot) = ledger.slots.next_oldest_pooled()
+        {
+            looks -= 1;
+            if first == Some(slot) {
+                break;
+            }
+            first.get_or_insert(slot);
+            let id = ledger.pages.in_slot(slot);
+            if id.is_none_or(|id| ledger.pages.state(id) != State::PagedOut) {
+                continue;
+            }
+            left -= 1;
+            if run.slots > 0 && run.end() != slot {
+                demote_run(ledger, run);
+                run.slots = 0;
+            }
+            if run.slots == 0 {
+                run.start = slot;
+            }
+            run.slots += 1;
+        }
+        if run.slots > 0 {
+            demote_run(ledger, run);
+        }
+    }
+}
+
+/// Their frames come back by the write that follows: nothing is earned by taking them.
+fn demote_run(ledger: &mut Ledger, run: SlotRange) {
+    let pages = run.slots as usize;
+    ledger.stats.demoted += pages as u64;
+    ledger.tier.demoting += pages;
+    let op = take_out(ledger, Kind::Demote, run);
+    for at in 0..pages {
+        let (_, page) = ledger.ops[op].page(at);
+        if let Some(policy) = &mut ledger.tier.policy {
+            policy.demoted(page);
+        }
+    }
+}
+
+/// Asks for the pages in `slots`, each of which is in the pool alone.
+fn take_out(ledger: &mut Ledger, kind: Kind, slots: SlotRange) -> ActionId {
+    let id = ledger.start(kind, NOWHERE);
+    for slot in slots.iter() {
+        let page_id = ledger.pages.in_slot(slot).expect("a page of the pool");
+        let entry = ledger
+            .pages
+            .advance(page_id, State::PagedOut, State::Reading);
+        entry.set_flag(READ_AHEAD, false);
+        let page = ledger.pages.number(page_id);
+        ledger.ops[id].add(page_id, page);
+        ledger.ops[id].must_have(ledger.pages.hash(page_id));
+    }
+    ledger.ops[id].slots = slots;
+    let (pages, after) = (ledger.ops.told(id), ledger.ops.release());
+    ledger.actions.push_back(Action::Decompress {
+        id,
+        slots,
+        pages,
+        after,
+    });
+    id
+}

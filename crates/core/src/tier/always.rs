@@ -1,0 +1,49 @@
+//! Every victim that compresses goes to the pool.
+
+use alloc::boxed::Box;
+
+use super::{Entry, Tier};
+use crate::settings::{Allowed, Setting};
+use crate::units::PageNo;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "lz4",
+    summary: "every victim that LZ4 makes small enough is kept in the pool, the oldest leave for the store",
+    source: "Linux 3.11 mm/zswap.c: a pool before the store, written back in order of age",
+    codec: "lz4",
+    settings: &[&Setting {
+        name: "pool",
+        summary: "the most that the pool takes, in percent of the frames",
+        allowed: Allowed::Numbers(5, 90),
+        default: 75,
+    }],
+    build: |values| {
+        Some(Box::new(Always {
+            percent: values.of("pool"),
+        }))
+    },
+};
+
+struct Always {
+    percent: u32,
+}
+
+impl Tier for Always {
+    fn pools(&mut self, _victim: PageNo) -> bool {
+        true
+    }
+
+    fn kept(&mut self, _victim: PageNo, _bytes: u16) {}
+
+    fn unfit(&mut self, _victim: PageNo) {}
+
+    fn hit(&mut self, _page: PageNo) {}
+
+    fn missed(&mut self, _page: PageNo) {}
+
+    fn demoted(&mut self, _page: PageNo) {}
+
+    fn pool_frames(&self, frames: usize) -> usize {
+        frames * self.percent as usize / 100
+    }
+}

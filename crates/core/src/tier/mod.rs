@@ -1,0 +1,159 @@
+//! Where a victim goes: into a pool of compressed pages in RAM, or to the store.
+//!
+//! The pool takes frames of the same limit: what it keeps, the program does not have. A page that comes back out of it costs a decompression
+//! in place of a read. A policy says which victims go there, and how many frames the pool may take; the pager sends its oldest pages to
+//! the store when it has more. How pages are compressed is the body's business.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::settings::{Setting, Values, Wrong};
+use crate::units::PageNo;
+
+mod always;
+
+/// A tier policy. Nothing here allocates after construction.
+pub trait Tier: Send {
+    /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
+    fn pools(&mut self, victim: PageNo) -> bool;
+
+    /// The victim was compressed to `bytes` bytes.
+    fn kept(&mut self, victim: PageNo, bytes: u16);
+
+    /// The victim does not compress well enough to be kept.
+    fn unfit(&mut self, victim: PageNo);
+
+    /// A touch found the page in the pool.
+    fn hit(&mut self, page: PageNo);
+
+    /// A touch found the page in the store.
+    fn missed(&mut self, page: PageNo);
+
+    /// The page went from the pool to the store, the pool having more frames than it may.
+    fn demoted(&mut self, page: PageNo);
+
+    /// Frames that the pool may take, with `frames` frames in all.
+    fn pool_frames(&self, frames: usize) -> usize;
+}
+
+/// One policy of the registry.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line for help.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Name of the codec that its pages are compressed by; empty where there is no pool.
+    pub codec: &'static str,
+    /// What can be set of it.
+    pub settings: &'static [&'static Setting],
+    /// Makes one of values of these settings; `None` where there is no pool.
+    pub build: fn(&Values) -> Option<Box<dyn Tier>>,
+}
+
+/// Every tier policy, the default first.
+pub static REGISTRY: &[Entry] = &[
+    Entry {
+        name: "none",
+        summary: "every victim is written to the store",
+        source: "Outpage",
+        codec: "",
+        settings: &[],
+        build: |_| None,
+    },
+    always::ENTRY,
+];
+
+/// A policy with what was set of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    entry: &'static Entry,
+    values: Values,
+}
+
+impl Choice {
+    /// Reads a name and settings, as in `lz4:pool=50`.
+    ///
+    /// # Errors
+    /// When there is no such policy, or a setting is wrong.
+    pub fn parse(text: &str) -> Result<Self, Refused<'_>> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let name = name.trim();
+        let found = REGISTRY.iter().find(|entry| entry.name == name);
+        let entry = found.ok_or(Refused::Policy(name))?;
+        let values = Values::parse(entry.settings, settings);
+        values
+            .map(|values| Self { entry, values })
+            .map_err(|wrong| Refused::Setting(entry.name, wrong))
+    }
+
+    /// The policy's entry.
+    #[must_use]
+    pub const fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// Makes one; `None` where there is no pool.
+    #[must_use]
+    pub fn build(&self) -> Option<Box<dyn Tier>> {
+        (self.entry.build)(&self.values)
+    }
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            entry: &REGISTRY[0],
+            values: Values::defaults(REGISTRY[0].settings),
+        }
+    }
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        self.entry.name == other.entry.name && self.values == other.values
+    }
+}
+
+impl Eq for Choice {}
+
+/// As [`Choice::parse`] reads it.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry.name)?;
+        if self.values == Values::defaults(self.entry.settings) {
+            return Ok(());
+        }
+        write!(f, ":{}", self.values)
+    }
+}
+
+/// Why a policy cannot be had as it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused<'a> {
+    /// There is none of that name.
+    Policy(&'a str),
+    /// Something cannot be set of the policy of this name.
+    Setting(&'static str, Wrong),
+}
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(name) => {
+                write!(f, "there is no tier policy '{name}'")?;
+                let mut before = "; there are ";
+                for entry in REGISTRY {
+                    write!(f, "{before}{}", entry.name)?;
+                    before = ", ";
+                }
+                Ok(())
+            }
+            Self::Setting(name, wrong) => write!(f, "tier policy {name}: {wrong}"),
+        }
+    }
+}
+
+impl core::error::Error for Refused<'_> {}
