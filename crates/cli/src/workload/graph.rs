@@ -53,7 +53,7 @@ struct Object<const WORDS: usize, const COMMON: u64> {
 }
 
 impl<const WORDS: usize, const COMMON: u64> Neighbour for Object<WORDS, COMMON> {
-    const NODE_BYTES: usize = 32 + 130 * 2 * (WORDS + 1);
+    const NODE_BYTES: usize = 32 + 226 * (WORDS + 1);
 
     fn new(node: u32) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! `outpage bench programs`: real programs at parts of their peak, without a limit, under Outpage, under kernel
 //! swap and under kernel swap on zram, with the same RAM in all.
 
+mod options;
 mod registry;
 mod report;
 mod zram;
@@ -9,7 +10,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use outpage_engine::config::parse_size;
 use serde_json::json;
 
 use super::cgroup::Cgroup;
@@ -20,6 +20,8 @@ use super::launch::{Ending, OutpageRun, Run, Speaks, launch_as};
 use super::machine::{IoCounts, Machine, available_bytes, load_average};
 use super::progress::Steps;
 use super::{BenchError, describe, problem, read_stats, stats_file, tools, verdict, write_json};
+pub use options::Options;
+use options::{Kind, System};
 use registry::Program;
 use report::{Line, Mean, Record, Reference, Skipped};
 use zram::{Seen, Zram};
@@ -37,126 +39,6 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(10);
 const PAGE_CLUSTER_FILE: u32 = 3;
 /// `vm.page-cluster` for zram: reading ahead spares no seek there, so zram is run without.
 const PAGE_CLUSTER_ZRAM: u32 = 0;
-
-/// Options of `outpage bench programs`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
-    /// Programs [default: all that are installed]: perl-hash, python-dict, awk-array, gawk-array, node-objects, ruby-hash,
-    /// lua-table, sqlite-zipf, redis-zipf, gcc-large, ld-objects, minisat, sort-pipeline, xz-9, numpy-gather
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = Program::parse)]
-    programs: Vec<&'static Program>,
-    /// Memory limits, in percent of the most anonymous memory that a program has
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50", value_parser = clap::value_parser!(u32).range(1..=100))]
-    at: Vec<u32>,
-    /// How large the programs' data is, as a multiple of the usual
-    #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = parse_scale)]
-    scale: f64,
-    /// Runs of each program under each system
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// What the programs are run under
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "unlimited,outpage,kernel,zram"
-    )]
-    systems: Vec<Kind>,
-    /// Options for `outpage run`, as in --run-args "--readahead none"; each time it is given stands for a system of its
-    /// own, "" for Outpage as it is
-    #[arg(long = "run-args", value_name = "OPTIONS", allow_hyphen_values = true)]
-    run_args: Vec<String>,
-    /// Part of the limit that Outpage is not given, for its own memory
-    /// [default: 4.5 MiB, an 80th of the peak, and 2 MiB for each process but one]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    reserve: Option<u64>,
-    /// Kill a run that takes longer, in seconds; that is noted as a result, and not tried again
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: u64,
-    /// Directory of the swap files and of the programs' input; its disk is the one that is measured
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    swap: PathBuf,
-    /// Write every run and the summary to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draw the medians, as SVG, to this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Go on after a run that failed; the exit status still tells
-    #[arg(long)]
-    keep_going: bool,
-}
-
-/// What a program may be run under.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Kind {
-    /// No limit
-    Unlimited,
-    /// `outpage run`
-    Outpage,
-    /// Kernel swap to a file
-    Kernel,
-    /// Kernel swap on zram, compressed with lz4
-    Zram,
-}
-
-/// A [`Kind`] with its name in the tables, and the options for `outpage run`.
-#[derive(Clone, Debug)]
-struct System {
-    kind: Kind,
-    name: String,
-    run_args: Vec<String>,
-}
-
-/// A scale, for clap.
-fn parse_scale(text: &str) -> Result<f64, String> {
-    // Beyond that, sizes are below what any program takes to start, or above what a run can end in.
-    let scale = text.parse().ok();
-    scale
-        .filter(|scale| (0.01..=100.0).contains(scale))
-        .ok_or_else(|| "a scale is a number from 0.01 to 100".into())
-}
-
-impl Options {
-    /// What is compared, each thing once.
-    fn systems(&self) -> Vec<System> {
-        let mut systems: Vec<System> = Vec::new();
-        let mut add = |kind, name: String, run_args| {
-            if systems.iter().all(|known| known.name != name) {
-                systems.push(System {
-                    kind,
-                    name,
-                    run_args,
-                });
-            }
-        };
-        for &kind in &self.systems {
-            match kind {
-                Kind::Unlimited => add(kind, "unlimited".into(), Vec::new()),
-                Kind::Kernel => add(kind, "kernel swap".into(), Vec::new()),
-                Kind::Zram => add(kind, "zram".into(), Vec::new()),
-                Kind::Outpage if self.run_args.is_empty() => {
-                    add(kind, "outpage".into(), Vec::new());
-                }
-                Kind::Outpage => {
-                    for text in &self.run_args {
-                        let words = text.split_ascii_whitespace().map(str::to_owned);
-                        add(
-                            kind,
-                            format!("outpage {text}").trim().into(),
-                            words.collect(),
-                        );
-                    }
-                }
-            }
-        }
-        systems
-    }
-
-    fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
-    }
-}
 
 /// A program that is here, ready to be run.
 struct Target {
@@ -524,7 +406,8 @@ impl Bench<'_> {
         })
     }
 
-    /// A run with kernel swap on zram, the limit following what that takes.
+    /// A run with kernel swap on zram, the limit following what that takes. One that finished with more than the limit
+    /// is tried again, with what it took too much kept free.
     fn on_zram(
         &mut self,
         command: &[OsString],
@@ -534,18 +417,30 @@ impl Bench<'_> {
             return Err(BenchError::Failed("zram was not prepared".into()));
         };
         let timeout = self.options.timeout();
-        let mut seen = Seen::default();
-        zram.on(limit_bytes)?;
-        let swap = Some(PAGE_CLUSTER_ZRAM);
-        let body = |cgroup: &Cgroup| {
-            let follow = || zram.follow(cgroup, limit_bytes, &mut seen);
-            tools::while_looking(zram::FOLLOW_INTERVAL, follow, || {
-                launch_as(command, Some(cgroup), timeout, Speaks::Anything)
-            })
-        };
-        let measured = kernel.within(limit_bytes, swap, &mut self.guard, body)?;
-        zram.off()?;
-        Ok((measured, seen))
+        let (mut slack_bytes, mut tries) = (0, 1);
+        loop {
+            let mut seen = Seen {
+                slack_bytes,
+                ..Seen::default()
+            };
+            zram.on(limit_bytes)?;
+            let body = |cgroup: &Cgroup| {
+                let follow = || zram.follow(cgroup, limit_bytes, slack_bytes, &mut seen);
+                tools::while_looking(zram::FOLLOW_INTERVAL, follow, || {
+                    launch_as(command, Some(cgroup), timeout, Speaks::Anything)
+                })
+            };
+            let swap = Some(PAGE_CLUSTER_ZRAM);
+            let measured = kernel.within(limit_bytes - slack_bytes, swap, &mut self.guard, body)?;
+            zram.off()?;
+            let over = seen.over(limit_bytes);
+            let finished = matches!(measured.run.ending, Ending::Finished { .. });
+            if over == 0 || !finished || tries == zram::TRIES {
+                return Ok((measured, seen));
+            }
+            slack_bytes = (slack_bytes + over).min(limit_bytes / 2);
+            tries += 1;
+        }
     }
 
     /// What there is to print and to store.
@@ -610,44 +505,4 @@ fn without_a_limit(name: &str, ending: &Ending) -> BenchError {
 /// What the machine has: a limit that limits nothing.
 fn total_bytes() -> u64 {
     available_bytes().unwrap_or(1 << 40)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(clap::Parser)]
-    struct Words {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn names(line: &[&str]) -> Vec<String> {
-        let options = Words::parse_from([&["programs"], line].concat()).options;
-        options.systems().into_iter().map(|one| one.name).collect()
-    }
-
-    #[test]
-    fn each_set_of_options_is_a_system_of_its_own() {
-        assert_eq!(names(&[]), ["unlimited", "outpage", "kernel swap", "zram"]);
-        let two = [
-            "--systems",
-            "outpage,zram",
-            "--run-args",
-            "--readahead none",
-            "--run-args=",
-            "--run-args",
-            "--readahead none",
-        ];
-        assert_eq!(names(&two), ["outpage --readahead none", "outpage", "zram"]);
-    }
-
-    #[test]
-    fn scales() {
-        assert_eq!(parse_scale("0.5"), Ok(0.5));
-        for bad in ["0", "-1", "nan", "1e9", "half"] {
-            assert!(parse_scale(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -135,7 +135,7 @@ pub const PROGRAMS: &[Program] = &[
         files: &[script!("source.awk")],
         prepare: "awk -v n={n} -f source.awk >large.c",
         command: &["sh", "-c", "gcc -O2 -S -o - {dir}/large.c | cksum"],
-        size: 600,
+        size: 400,
         processes: 4,
         ..PLAIN
     },
@@ -192,7 +192,7 @@ pub const PROGRAMS: &[Program] = &[
         files: &[script!("lines.awk")],
         prepare: "awk -v n={n} -f lines.awk >lines",
         command: &["sh", "-c", "xz -9 -T1 -c {dir}/lines | cksum"],
-        size: 120_000,
+        size: 200_000,
         processes: 3,
         ..PLAIN
     },
@@ -321,6 +321,6 @@ mod tests {
     #[test]
     fn sizes_follow_the_scale() {
         let program = Program::parse("gcc-large").unwrap();
-        assert_eq!((program.scaled(0.5), program.scaled(1e-9)), (300, 1));
+        assert_eq!((program.scaled(0.5), program.scaled(1e-9)), (200, 1));
     }
 }

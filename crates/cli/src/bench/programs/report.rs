@@ -10,9 +10,6 @@ use super::zram::Seen;
 
 /// Groups of bars that fit side by side with their names.
 const GROUPS: usize = 5;
-/// A run on zram is over its limit when it took more than a part in so many above it: the limit follows what zram
-/// takes 100 times a second, which leaves 2 or 3 %.
-const OVER_PART: u64 = 20;
 /// The width and the height of a chart, as its view box has them.
 const CHART: (usize, usize) = (720, 300);
 
@@ -173,7 +170,7 @@ fn cell(records: &[&Record], system: &str, checksum: &str) -> Cell {
     let mut seconds = Vec::new();
     for record in records.iter().filter(|record| record.system == system) {
         let limit = record.limit_bytes.unwrap_or(u64::MAX);
-        let over = |seen: Seen| seen.together_peak_bytes.saturating_sub(limit) > limit / OVER_PART;
+        let over = |seen: Seen| seen.over(limit) > 0;
         cell.over += usize::from(record.zram.is_some_and(over));
         match &record.run.ending {
             Ending::Finished { report } if report.checksum == checksum => {
@@ -423,6 +420,7 @@ mod tests {
                 zram_peak_bytes: 7 << 20,
                 together_peak_bytes: 31 << 20,
                 held_peak_bytes: 20 << 20,
+                slack_bytes: 0,
             }),
             outpage_stats: None,
         }

@@ -21,6 +21,12 @@ pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(10);
 /// The part of the limit that zram may not take: with nothing left the program could not run at all.
 const LEFT_PART: u64 = 16;
 
+/// A run is over its limit when it took more than a part in so many above it: the limit follows what zram takes 100
+/// times a second, which leaves 2 or 3 % where the machine is quiet.
+const OVER_PART: u64 = 20;
+/// How often a run that finished, but was over its limit, is tried again with more slack.
+pub const TRIES: u32 = 3;
+
 /// A zram device of our own.
 #[derive(Debug)]
 pub struct Zram {
@@ -37,6 +43,18 @@ pub struct Seen {
     pub together_peak_bytes: u64,
     /// The most that it held, uncompressed, in bytes.
     pub held_peak_bytes: u64,
+    /// What the cgroup's limit was lowered by beside what zram took, in bytes.
+    pub slack_bytes: u64,
+}
+
+impl Seen {
+    /// By how much cgroup and zram took more than the limit, in bytes; 0 for less than a part in so many of it.
+    pub const fn over(self, limit_bytes: u64) -> u64 {
+        match self.together_peak_bytes.saturating_sub(limit_bytes) {
+            over if over > limit_bytes / OVER_PART => over,
+            _ => 0,
+        }
+    }
 }
 
 impl Zram {
@@ -106,8 +124,8 @@ impl Zram {
         tools::zram_device(self.number)
     }
 
-    /// Sets the limit of `cgroup` to what zram leaves of `limit_bytes`, and notes what is taken.
-    pub fn follow(&self, cgroup: &Cgroup, limit_bytes: u64, seen: &mut Seen) {
+    /// Sets the limit of `cgroup` to what zram and `slack_bytes` leave of `limit_bytes`, and notes what is taken.
+    pub fn follow(&self, cgroup: &Cgroup, limit_bytes: u64, slack_bytes: u64, seen: &mut Seen) {
         let path = tools::zram_setting(self.number, "mm_stat");
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let Some((held, used)) = held_and_used(&text) else {
@@ -117,7 +135,7 @@ impl Zram {
         seen.zram_peak_bytes = seen.zram_peak_bytes.max(used);
         seen.held_peak_bytes = seen.held_peak_bytes.max(held);
         seen.together_peak_bytes = seen.together_peak_bytes.max(together);
-        let left = limit_bytes.saturating_sub(used);
+        let left = limit_bytes.saturating_sub(used + slack_bytes);
         // Refused while the cgroup cannot be shrunk so far; then it is tried again the next time.
         let _ = cgroup.set_limit(left.max(limit_bytes / LEFT_PART));
     }
