@@ -168,6 +168,38 @@ impl Cgroup {
         })
     }
 
+    /// Memory that is charged to it now, in bytes.
+    pub fn current_bytes(&self) -> Option<u64> {
+        self.number(match self.version {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        })
+    }
+
+    /// Anonymous memory of its processes now, in bytes.
+    pub fn anonymous_bytes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.dir.join("memory.stat")).ok()?;
+        keyed(
+            &text,
+            match self.version {
+                Version::V1 => "total_rss",
+                Version::V2 => "anon",
+            },
+        )
+    }
+
+    /// Changes its limit; the kernel pages out what is above it.
+    ///
+    /// # Errors
+    /// On version 1 when so much cannot be paged out.
+    pub fn set_limit(&self, bytes: u64) -> std::io::Result<()> {
+        let file = match self.version {
+            Version::V1 => "memory.limit_in_bytes",
+            Version::V2 => "memory.max",
+        };
+        std::fs::write(self.dir.join(file), bytes.to_string())
+    }
+
     /// How many of its processes the OOM killer has ended.
     pub fn oom_kills(&self) -> u64 {
         let file = match self.version {

@@ -24,6 +24,8 @@ pub enum Undo {
     Swapoff(PathBuf),
     /// Remove the file, or the directory with all that is in it.
     Remove(PathBuf),
+    /// Stop swapping to the zram device of this number, and remove it.
+    Zram(u32),
     /// Write the value back into a file of `/proc` or `/sys`.
     Restore(PathBuf, String),
 }
@@ -44,6 +46,7 @@ impl Undo {
                 }
                 _ => Ok(()),
             },
+            Self::Zram(number) => tools::remove_zram(*number),
             Self::Restore(path, value) => {
                 std::fs::write(path, value).map_err(|e| named(path, e.to_string()))
             }

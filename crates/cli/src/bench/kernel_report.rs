@@ -235,8 +235,24 @@ pub fn render(lines: &[Line], records: &[Record], page_clusters: &[u32]) -> Stri
         "\nElapsed seconds: median [least-most]. \"vs\": how many times as fast Outpage is.\n{}\n{}\n{}",
         table(&rows),
         table(&io),
-        ending_lines(records)
+        data_lines(records) + &ending_lines(records)
     )
+}
+
+/// How far the contents of the workloads compress, a line for each that has a choice.
+fn data_lines(records: &[Record]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for record in records {
+        if let Ending::Finished { report } = &record.run.ending
+            && let Some(data) = &report.data
+        {
+            let line = format!("{}: data {}\n", record.workload, data.as_str());
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines.concat()
 }
 
 /// The runs that did not finish, one line each.
@@ -299,6 +315,7 @@ mod tests {
         Report {
             workload: "sor".into(),
             mib: 1,
+            data: None,
             phases: vec![phase("sweeps")],
             checksum: "0".into(),
             verified: 0,

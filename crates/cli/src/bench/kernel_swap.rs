@@ -7,24 +7,23 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::cgroup::Controller;
+use super::cgroup::{Cgroup, Controller};
 use super::guard::{Guard, Undo};
 use super::launch::{Run, Speaks, launch_as};
 use super::machine::IoCounts;
+use super::tools::PRIORITY;
 use super::{BenchError, tools};
 
 /// Where `vm.page-cluster` lives.
 const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 /// Bytes written at a time while the swap file is filled.
 const PIECE_BYTES: usize = 1 << 20;
-/// The highest priority: pages go here even where the machine has other swap.
-const PRIORITY: &str = "32767";
 
 /// What the kernel's runs need: a memory cgroup for each, a swap file, `vm.page-cluster`.
 #[derive(Debug)]
 pub struct Kernel {
     controller: Controller,
-    swap_file: SwapFile,
+    swap_file: Option<SwapFile>,
     directory: PathBuf,
     runs: u32,
 }
@@ -50,15 +49,34 @@ impl Kernel {
         swap_bytes: u64,
         guard: &mut Guard,
     ) -> Result<Self, BenchError> {
+        let mut kernel = Self::without_swap(directory, guard)?;
+        kernel.make_swap(swap_bytes, guard)?;
+        Ok(kernel)
+    }
+
+    /// Without a swap file so far.
+    ///
+    /// # Errors
+    /// When the user is not root, or the machine lacks something.
+    pub fn without_swap(directory: &Path, guard: &mut Guard) -> Result<Self, BenchError> {
         need_root()?;
         let controller = Controller::find(guard)?;
         keep_page_cluster(guard)?;
         Ok(Self {
             controller,
-            swap_file: SwapFile::create(directory, swap_bytes, guard)?,
+            swap_file: None,
             directory: directory.to_owned(),
             runs: 0,
         })
+    }
+
+    /// Makes the swap file. The guard removes it.
+    ///
+    /// # Errors
+    /// When the machine lacks something.
+    pub fn make_swap(&mut self, swap_bytes: u64, guard: &mut Guard) -> Result<(), BenchError> {
+        self.swap_file = Some(SwapFile::create(&self.directory, swap_bytes, guard)?);
+        Ok(())
     }
 
     /// One run of `command` in a fresh cgroup with a limit of `limit_bytes`: with the kernel's swap at
@@ -74,22 +92,47 @@ impl Kernel {
         timeout: Duration,
         guard: &mut Guard,
     ) -> Result<Measured, BenchError> {
+        if swap.is_some() {
+            self.swap_file().on()?;
+        }
+        let measured = self.within(limit_bytes, swap, guard, |cgroup| {
+            launch_as(command, Some(cgroup), timeout, speaks)
+        })?;
+        if swap.is_some() {
+            self.swap_file().off()?;
+        }
+        Ok(measured)
+    }
+
+    fn swap_file(&self) -> &SwapFile {
+        self.swap_file.as_ref().expect("made before runs that swap")
+    }
+
+    /// Has `body` run something in a fresh cgroup with a limit of `limit_bytes`, which may be swapped to what is
+    /// switched on at this setting of `vm.page-cluster`, or not at all.
+    ///
+    /// # Errors
+    /// When the cgroup or the setting cannot be had, and those of `body`.
+    pub fn within(
+        &mut self,
+        limit_bytes: u64,
+        swap: Option<u32>,
+        guard: &mut Guard,
+        body: impl FnOnce(&Cgroup) -> Result<Run, BenchError>,
+    ) -> Result<Measured, BenchError> {
         if let Some(page_cluster) = swap {
-            self.swap_file.on()?;
             set_page_cluster(page_cluster)?;
         }
         let name = format!("outpage-bench-{}-{}", std::process::id(), self.runs);
         self.runs += 1;
-        let swaps = swap.is_some();
-        let cgroup = self.controller.create(&name, limit_bytes, swaps, guard)?;
+        let cgroup = self
+            .controller
+            .create(&name, limit_bytes, swap.is_some(), guard)?;
         let before = page_cluster()?;
         let io = IoCounts::read(&self.directory);
-        let run = launch_as(command, Some(&cgroup), timeout, speaks)?;
+        let run = body(&cgroup)?;
         let io = IoCounts::read(&self.directory).since(io);
         cgroup.remove()?;
-        if swaps {
-            self.swap_file.off()?;
-        }
         Ok(Measured {
             run,
             io,

@@ -341,10 +341,12 @@ fn ending(
     watched: &Watched,
     cgroup: Option<&Cgroup>,
 ) -> Ending {
+    let oom_killed = cgroup.is_some_and(|cgroup| cgroup.oom_kills() > 0);
     match report {
-        Some(report) if status.success() => return Ending::Finished { report },
+        // Of a pipeline one process may have been killed, and the last one end well.
+        Some(report) if status.success() && !oom_killed => return Ending::Finished { report },
         _ if watched.timed_out => return Ending::TimedOut,
-        _ if cgroup.is_some_and(|cgroup| cgroup.oom_kills() > 0) => {
+        _ if oom_killed => {
             return Ending::OomKilled {
                 swap_used_kib: watched.swap_last_kib,
             };

@@ -20,6 +20,7 @@ mod machine;
 mod pageout;
 mod pairs;
 mod plot;
+mod programs;
 mod progress;
 mod readahead;
 mod readahead_report;
@@ -85,6 +86,13 @@ enum Mode {
     /// Each workload, at parts of the memory that it touches, by turns with both. What reads more than 1.5
     /// times as many pages, or takes more than 1.05 times as long, is marked, and the worst is named.
     Readahead(Box<readahead::Options>),
+    /// Compare on real programs at parts of their peak: no limit, Outpage, kernel swap, kernel swap on zram (needs root)
+    ///
+    /// Interpreters, stores, a compiler, a linker, a solver, a pipeline: what Debian installs. A program that is missing
+    /// is skipped, and said to be. Every run gets a fresh memory cgroup with the same limit, in which Outpage's own memory
+    /// counts, and zram's. What each run prints is compared with a run without a limit. Everything that is changed on
+    /// the machine is undone at the end, also after Ctrl-C or a kill.
+    Programs(Box<programs::Options>),
     /// Every read-ahead policy on the orders that reading ahead gets wrong, simulated, beside the bound
     ///
     /// The tables are Markdown. What reads more than 1.5 times as many pages as `none`, or takes more than
@@ -167,13 +175,17 @@ impl Runs {
 
     /// Writes the results where `--json` says.
     fn write_json(&self, results: &serde_json::Value) -> Result<(), BenchError> {
-        let Some(file) = &self.json else {
-            return Ok(());
-        };
-        std::fs::write(file, format!("{results:#}\n")).map_err(|error| {
-            BenchError::Failed(format!("cannot write {}: {error}", file.display()))
-        })
+        write_json(self.json.as_deref(), results)
     }
+}
+
+/// Writes results to a file, if there is to be one.
+fn write_json(file: Option<&Path>, results: &serde_json::Value) -> Result<(), BenchError> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    std::fs::write(file, format!("{results:#}\n"))
+        .map_err(|error| BenchError::Failed(format!("cannot write {}: {error}", file.display())))
 }
 
 /// Why a benchmark ended without a result, or with one that must not be believed.
@@ -238,6 +250,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Faults(options) => faults::run(options),
         Mode::Pageout(options) => pageout::run(options),
         Mode::Readahead(options) => readahead::run(options),
+        Mode::Programs(options) => programs::run(options),
         Mode::Adversaries(options) => adversaries::run(options),
         Mode::Plot(options) => plot::run(options),
         Mode::Sim(options) => sim::run(options),

@@ -3,11 +3,45 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use super::BenchError;
 
 /// Where Debian, Fedora and Alpine keep `swapon` and friends; often not in a user's PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// The highest priority of swap: pages go there even where the machine has other swap.
+pub const PRIORITY: &str = "32767";
+
+/// The device of a zram number.
+pub fn zram_device(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/zram{number}"))
+}
+
+/// A file of `/sys` of a zram device.
+pub fn zram_setting(number: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/sys/block/zram{number}/{file}"))
+}
+
+/// Removes a zram device, and all that it holds; one that does not exist is success.
+///
+/// # Errors
+/// When it is still in use.
+pub fn remove_zram(number: u32) -> Result<(), String> {
+    let device = zram_device(number);
+    if is_swap(&device) {
+        call("swapoff", &[device.as_os_str()]).map_err(|error| error.to_string())?;
+    }
+    let reset = zram_setting(number, "reset");
+    if !reset.exists() {
+        return Ok(());
+    }
+    let remove = "/sys/class/zram-control/hot_remove";
+    std::fs::write(&reset, "1")
+        .and_then(|()| std::fs::write(remove, number.to_string()))
+        .map_err(|error| format!("{}: {error}", device.display()))
+}
 
 /// The path of a command from PATH or the system directories.
 ///
@@ -103,7 +137,7 @@ pub fn remove_cgroup(dir: &Path) -> Result<(), String> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) if attempt == TRIES => return Err(error.to_string()),
             // Exiting processes keep the cgroup busy for as long as freeing their memory takes.
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
     Ok(())
@@ -142,6 +176,38 @@ pub fn descendants(root: u32) -> Vec<u32> {
         next += 1;
     }
     family
+}
+
+/// Anonymous memory of the descendants of a process, in bytes; what they share since a fork counts for each.
+pub fn anonymous_of_descendants(root: u32) -> u64 {
+    let of = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))?;
+        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    let family = descendants(root).into_iter();
+    family.filter(|&pid| pid != root).filter_map(of).sum()
+}
+
+/// Calls `run`, and beside it `look` every `interval`, until it returns.
+pub fn while_looking<T>(
+    interval: Duration,
+    mut look: impl FnMut() + Send,
+    run: impl FnOnce() -> T,
+) -> T {
+    let (done, ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                look();
+            }
+        });
+        let out = run();
+        drop(done);
+        out
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod allocs;
 mod column;
+mod data;
 mod fft;
 mod graph;
 mod join;
@@ -24,6 +25,7 @@ pub use report::{Latencies, Report};
 use std::fmt;
 
 use clap::Parser;
+use data::Data;
 use report::Recorder;
 
 /// Which workload to run.
@@ -126,6 +128,10 @@ pub struct Args {
     /// staged pages, which needs a hot set of half the limit and twice the limit beside it
     #[arg(long)]
     pub hot_mib: Option<u32>,
+    /// random, hotset, graph: how far the contents compress. What `heap` imitates was measured page by page in the heaps of
+    /// Perl, awk, node, Python and SQLite; docs/bench.md has the ratios
+    #[arg(long, value_enum, default_value_t = Data::Heap)]
+    pub data: Data,
     #[command(flatten)]
     pub orders: orders::Options,
     /// Write "phase fraction" lines to stderr while running
@@ -185,6 +191,9 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
         }
     };
     let mut report = recorder.finish(args.name.as_str(), args.mib, outcome);
+    if matches!(args.name, Name::Random | Name::Hotset | Name::Graph) {
+        report.data = Some(args.data);
+    }
     if let Some(measured) = measured {
         report.latencies = Some(measured.latencies);
         report.untimed_reads = measured.untimed_reads;

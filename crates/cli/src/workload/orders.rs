@@ -1,6 +1,7 @@
 //! Orders of whole pages in which reading ahead goes wrong now and then: forward and back, runs that end
 //! without notice, and phases of different orders.
 
+use super::data::Data;
 use super::pages::{Model, PAGES_PER_MIB};
 use super::report::Recorder;
 use super::rng::Rng;
@@ -131,7 +132,7 @@ fn touch(
     touches: u64,
     mut next: impl FnMut(u64) -> (u64, bool),
 ) -> Result<Outcome, WorkloadError> {
-    let mut model = Model::written(args.mib, recorder)?;
+    let mut model = Model::written(args.mib, Data::Incompressible, recorder)?;
     recorder.phase("touches", |progress| {
         for nth in 0..touches {
             let (page, write) = next(nth);

@@ -3,6 +3,7 @@
 //!
 //! Every page's contents follow from its number and a version, so each touch can check all of it.
 
+use super::data::{Data, Looks};
 use super::report::Recorder;
 use super::rng::{Rng, fold, mix};
 use super::{Args, Outcome, WorkloadError};
@@ -13,20 +14,27 @@ const PAGE_BYTES: usize = 4096;
 const WORDS: usize = PAGE_BYTES / 8;
 /// Pages of a MiB.
 pub(super) const PAGES_PER_MIB: usize = (1 << 20) / PAGE_BYTES;
-/// Odd constant between the words of a page.
+/// Odd constant between the versions of a page.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Page-aligned memory from the ordinary allocator, zero and untouched at first.
 pub(super) struct Region {
     words: Vec<u64>,
     first: usize,
+    data: Data,
 }
 
 impl Region {
+    /// With contents that do not compress.
     pub(super) fn new(pages: usize) -> Self {
+        Self::holding(Data::Incompressible, pages)
+    }
+
+    /// With contents that compress as `data` says.
+    pub(super) fn holding(data: Data, pages: usize) -> Self {
         let words = vec![0_u64; (pages + 1) * WORDS];
         let first = words.as_ptr().align_offset(PAGE_BYTES);
-        Self { words, first }
+        Self { words, first, data }
     }
 
     pub(super) fn page(&mut self, page: usize) -> &mut [u64] {
@@ -36,19 +44,16 @@ impl Region {
 
     /// Writes what `version` of the page looks like; version 0 is the untouched, zero page.
     pub(super) fn write(&mut self, page: usize, version: u64) {
-        let seed = stamp(page, version);
+        let looks = self.looks(page, version);
         for (i, word) in self.page(page).iter_mut().enumerate() {
-            *word = seed.wrapping_add((i as u64 + 1).wrapping_mul(STEP));
+            *word = looks.word(i);
         }
     }
 
     /// Compares the whole page with what `version` of it looks like.
     pub(super) fn verify(&mut self, page: usize, version: u64) -> Result<(), WorkloadError> {
-        let seed = stamp(page, version);
-        let expected = |i: usize| match version {
-            0 => 0,
-            _ => seed.wrapping_add((i as u64 + 1).wrapping_mul(STEP)),
-        };
+        let looks = self.looks(page, version);
+        let expected = |i: usize| looks.word(i);
         let words = self.page(page);
         let differences = words
             .iter()
@@ -66,6 +71,13 @@ impl Region {
         Err(WorkloadError(format!(
             "wrong contents: page {page}, word {i}: found {found:#018x}, expected {expected:#018x} (version {version})"
         )))
+    }
+
+    fn looks(&self, page: usize, version: u64) -> Looks {
+        match version {
+            0 => Looks::ZERO,
+            _ => self.data.looks(page, stamp(page, version)),
+        }
     }
 
     /// The page's part of the checksum.
@@ -198,9 +210,13 @@ pub(super) struct Model {
 
 impl Model {
     /// A region of `mib` MiB, written once in order.
-    pub(super) fn written(mib: u32, recorder: &mut Recorder) -> Result<Self, WorkloadError> {
+    pub(super) fn written(
+        mib: u32,
+        data: Data,
+        recorder: &mut Recorder,
+    ) -> Result<Self, WorkloadError> {
         let pages = all_pages(mib);
-        let mut region = Region::new(pages.len());
+        let mut region = Region::holding(data, pages.len());
         pass(&mut region, &pages, 0, "init", recorder)?;
         Ok(Self {
             region,
@@ -230,7 +246,7 @@ impl Model {
 
 /// Touches of random pages, half of them writes, after every page was written once.
 pub fn random(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadError> {
-    let mut model = Model::written(args.mib, recorder)?;
+    let mut model = Model::written(args.mib, args.data, recorder)?;
     let pages = model.versions.len();
     let mut rng = Rng::new(50_000);
     recorder.phase("touches", |progress| {
@@ -249,7 +265,7 @@ const COLD_PER_HOT: f64 = 0.25;
 
 /// Touches within a hot set, half of them writes, while the rest is read in order, over and over.
 pub fn hotset(args: &Args, recorder: &mut Recorder) -> Result<Outcome, WorkloadError> {
-    let mut model = Model::written(args.mib, recorder)?;
+    let mut model = Model::written(args.mib, args.data, recorder)?;
     let hot = args.hot_mib.unwrap_or(args.mib / 4).clamp(1, args.mib) as usize * PAGES_PER_MIB;
     let cold = model.versions.len() - hot;
     let mut rng = Rng::new(8);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
+use super::data::Data;
 use super::rng::fold;
 
 /// Ticks a second of the CPU times in `/proc/PID/stat`: `USER_HZ`, 100 on every Linux port we run on.
@@ -71,6 +72,9 @@ pub struct Report {
     pub workload: String,
     /// Memory it was asked to touch, in MiB.
     pub mib: u32,
+    /// How far its contents compress, where that can be chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
     /// The phases, in order.
     pub phases: Vec<Phase>,
     /// Checksum of the final contents: equal in every run with the same options.
@@ -226,6 +230,7 @@ impl Recorder {
         Report {
             workload: workload.to_owned(),
             mib,
+            data: None,
             phases: self.phases,
             checksum: format!("{:016x}", outcome.checksum),
             verified: outcome.verified,
