@@ -41,6 +41,8 @@ impl Tier for Always {
 
     fn missed(&mut self, _page: PageNo) {}
 
+    fn read(&mut self, _page: PageNo) {}
+
     fn demoted(&mut self, _page: PageNo) {}
 
     fn pool_frames(&self, frames: usize) -> usize {

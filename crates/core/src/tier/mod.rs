@@ -11,6 +11,7 @@ use crate::settings::{Setting, Values, Wrong};
 use crate::units::PageNo;
 
 mod always;
+mod auto;
 
 /// A tier policy. Nothing here allocates after construction.
 pub trait Tier: Send {
@@ -26,8 +27,11 @@ pub trait Tier: Send {
     /// A touch found the page in the pool.
     fn hit(&mut self, page: PageNo);
 
-    /// A touch found the page in the store.
+    /// A touch found the page in the store: it is read, with others as read-ahead says.
     fn missed(&mut self, page: PageNo);
+
+    /// The page is read from the store, whether it was touched or not.
+    fn read(&mut self, page: PageNo);
 
     /// The page went from the pool to the store, the pool having more frames than it may.
     fn demoted(&mut self, page: PageNo);
@@ -64,6 +68,7 @@ pub static REGISTRY: &[Entry] = &[
         build: |_| None,
     },
     always::ENTRY,
+    auto::ENTRY,
 ];
 
 /// A policy with what was set of it.

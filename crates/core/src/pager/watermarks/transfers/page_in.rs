@@ -180,6 +180,9 @@ fn read(
         entry.set_flag(READ_AHEAD, asked.is_none());
         let page = ledger.pages.number(id);
         ledger.objects.read(page, asked.is_some());
+        if let Some(policy) = &mut ledger.tier.policy {
+            policy.read(page);
+        }
         if let Some(governor) = &mut ledger.ahead.governor {
             governor.returns(page);
         }
