@@ -48,10 +48,15 @@ impl Coder {
         }
     }
 
-    /// The page as the codec makes it; `None` when it does not come to at most `most` bytes.
-    pub(super) fn compress(&mut self, page: &[u8; PAGE_BYTES], most: usize) -> Option<&[u8]> {
+    /// Bytes that the codec makes of the page, which are [`Coder::made`] then; `None` when they are more than `most`.
+    pub(super) fn compress(&mut self, page: &[u8; PAGE_BYTES], most: usize) -> Option<usize> {
         let bytes = compress_into_with_table(page, &mut self.buffer, &mut self.table).ok()?;
-        (bytes <= most).then(|| &self.buffer[..bytes])
+        (bytes <= most).then_some(bytes)
+    }
+
+    /// The first `len` bytes of what it made last.
+    pub(super) fn made(&self, len: usize) -> &[u8] {
+        &self.buffer[..len]
     }
 
     /// Whether `bytes` are a whole page, which is in `page` then.

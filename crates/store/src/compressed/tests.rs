@@ -41,6 +41,8 @@ pub(super) fn page(slot: u32, version: u32, len: usize) -> Page {
         u64::from(slot) << 32 | u64::from(version) | 1,
         &mut page[..len],
     );
+    // Not all of it zero, which would be a word repeated.
+    page[..len].iter_mut().take(1).for_each(|byte| *byte |= 1);
     page
 }
 
