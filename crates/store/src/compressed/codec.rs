@@ -30,6 +30,9 @@ impl Codec {
     }
 }
 
+// Of `lz4_flex` the encoder has no bounds checks (no `safe-encode`), a fifth faster: it is given pages of the pager's own and the room that
+// it asks for. The decoder has them (`safe-decode`): without them it is no faster, and its bytes may be damaged.
+
 /// Room for what a codec makes of a page that it makes larger.
 const BUFFER_BYTES: usize = lz4_flex::block::get_maximum_output_size(PAGE_BYTES);
 

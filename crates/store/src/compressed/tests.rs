@@ -214,6 +214,34 @@ fn a_full_pool_takes_no_more_and_has_room_again_when_pages_leave() {
 }
 
 #[test]
+fn a_few_frames_that_came_free_wait_for_the_next_block() {
+    let mut pool = pool(400, 4096, 400);
+    let put = |pool: &mut Pool<Plain>, slots: std::ops::Range<u32>| {
+        for slot in slots {
+            pool.put(slot, &page(slot, 0, 1000)).expect("room");
+        }
+    };
+    let idle = |pool: &Pool<Plain>| pool.frames() - pool.object_frames() - pool.table_frames();
+    put(&mut pool, 0..800);
+    assert_eq!(idle(&pool), 0);
+    pool.forget(0, 44);
+    let (frames, waiting) = (pool.frames(), idle(&pool));
+    assert!((1..=16).contains(&waiting), "{waiting}");
+    put(&mut pool, 0..20);
+    assert_eq!(pool.frames(), frames, "they are used before others");
+    pool.forget(0, 20);
+    // What waits makes room for a page of a table.
+    pool.set_limit(frames);
+    put(&mut pool, 1000..1001);
+    put(&mut pool, 2000..2001);
+    assert!(pool.frames() <= frames);
+    pool.forget(44, 66);
+    assert!(idle(&pool) > 0);
+    pool.compact(0);
+    assert_eq!(idle(&pool), 0);
+}
+
+#[test]
 fn an_empty_pool_is_charged_nothing_and_takes_nothing() {
     let mut pool = pool(64, 100, 0);
     assert_eq!((pool.frames(), pool.limit()), (0, 0));
