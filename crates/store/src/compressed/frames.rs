@@ -21,7 +21,7 @@ pub trait Memory {
 }
 
 /// Most frames that are kept for the next block. A choice: giving back costs a system call and a fault for each frame when it is written
-/// again, and with pages that come and go at random in a pool 90 % full 16 spare two of three of these calls (`benches/pool.rs`).
+/// again, and with pages that come and go at random in a pool 90 % full 16 spare 60 to 82 % of these calls (`benches/pool.rs`).
 const IDLE_MAX: usize = 16;
 /// At most one idle frame for so many in use, so that a small pool does not consist of them. A choice: 3 %.
 const USED_PER_IDLE: usize = 32;
