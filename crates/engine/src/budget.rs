@@ -148,6 +148,7 @@ impl Live {
             .map(|x| self.pager.count(x))
             .iter()
             .sum::<usize>();
+        let pool = self.pool_frames() as u64;
         let touched = resident + staged + self.pager.count(State::PagedOut);
         counters.write(&Counts {
             page_ins: s.page_ins,
@@ -172,6 +173,13 @@ impl Live {
             zero_drops: s.found_zero,
             clean_drops: s.found_clean,
             rescues: s.rescues,
+            compressed_pages: s.compressed,
+            compressed_bytes: s.compressed_bytes,
+            compressed_hits: s.pool_hits,
+            compressed_demoted: s.demoted,
+            compressed_unfit: s.unfit,
+            pool_pages: pool,
+            peak_pool_pages: before.peak_pool_pages.max(pool),
             detached_pages: s.detached,
             detach_calls: self.detach_calls,
             unmanaged_shared_bytes: self.shared.bytes(),

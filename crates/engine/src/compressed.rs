@@ -116,6 +116,11 @@ impl Live {
         if self.compressed.is_some() { SLACK } else { 0 }
     }
 
+    /// Frames that the pool takes.
+    pub(crate) fn pool_frames(&self) -> usize {
+        self.compressed.as_ref().map_or(0, |c| c.pool.frames())
+    }
+
     fn of_pool(&mut self) -> &mut Compressed {
         self.compressed
             .as_mut()

@@ -179,6 +179,16 @@ counters! {
         "evicted equal to their slot, and so not written";
     rescues: Sum Pages on NotWritten,
         "mapped again out of a frame, those that read-ahead had brought included";
+    compressed_pages: Sum Pages on Compressed,
+        "put into the pool of compressed pages";
+    compressed_bytes: Sum Bytes on Compressed,
+        "what those came to";
+    compressed_hits: Sum Pages on Compressed,
+        "of them, taken out because they were touched: minor faults";
+    compressed_demoted: Sum Pages on Compressed,
+        "of them, taken out to be written to the swap file, the pool being full";
+    compressed_unfit: Sum Pages on Compressed,
+        "tried, and not kept, because they hardly get smaller";
     detached_pages: Sum Pages,
         "taken out of the program";
     detach_calls: Sum Calls,
@@ -203,6 +213,10 @@ counters! {
         "slots of the swap file in use";
     overhead_bytes: Level Bytes,
         "memory of the pager itself: tables of pages and slots, frames left out";
+    pool_pages: Level Pages,
+        "frames that the pool of compressed pages takes, its tables among them";
+    peak_pool_pages: Peak Pages on Compressed,
+        "`pool_pages` at once";
     unmanaged_shared_bytes: Peak Bytes,
         "shared anonymous memory and memfd mapped at once: address space, not paged";
     peak_pages: Peak Pages,

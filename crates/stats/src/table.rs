@@ -154,6 +154,9 @@ lines! {
          sixteenth. A fault on a page that is being read already counts as minor";
     Major = "  major",
         "the same for faults with a read";
+    Compressed = "compressed",
+        "pages kept compressed in RAM, to which part of their size, in how many frames at most; those that were touched there, those that went on to \
+         the swap file, and those that hardly got smaller";
     NotWritten = "not written",
         "evicted pages that equalled their slot or were all zero; pages that were mapped again out of a frame, those that \
          read-ahead had brought included";

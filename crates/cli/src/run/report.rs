@@ -109,7 +109,7 @@ impl Outcome {
             )
         });
         let text = format!(
-            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {}, reclaim {})\n",
+            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {}, reclaim {}, tier {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
@@ -121,6 +121,7 @@ impl Outcome {
             config.pageout,
             config.readahead,
             config.reclaim,
+            config.tier,
         );
         self.rows().into_iter().chain(not_paged).fold(text, row)
     }
@@ -184,6 +185,7 @@ impl Outcome {
                 Line::Major,
                 quantiles(&self.waits.major).unwrap_or_default(),
             ),
+            (Line::Compressed, compressed(c)),
             (
                 Line::NotWritten,
                 format!(
@@ -295,6 +297,23 @@ fn duration(ns: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.2} s", ns as f64 / 1e9),
     }
+}
+
+/// What the pool of compressed pages did; nothing where it had nothing to do.
+fn compressed(c: &Counts) -> String {
+    if c.compressed_pages + c.compressed_unfit == 0 {
+        return String::new();
+    }
+    let whole = pages_size(c.compressed_pages);
+    let size = format_size(c.compressed_bytes);
+    format!(
+        "{} pages ({whole}) to {size}, at most {} at once; {} touched, {} on to swap, {} hardly smaller",
+        grouped(c.compressed_pages),
+        pages_size(c.peak_pool_pages),
+        grouped(c.compressed_hits),
+        grouped(c.compressed_demoted),
+        grouped(c.compressed_unfit),
+    )
 }
 
 fn write_sizes(counts: &Counts) -> String {

@@ -227,15 +227,10 @@ mod tests {
             for page in others().take(200) {
                 auto.kept(page, 1200);
             }
-            let counts: [(u32, fn(&mut Auto, PageNo)); 4] = [
-                (hits, Auto::hit),
-                (demoted, Auto::demoted),
-                (faults, Auto::missed),
-                (read, Auto::read),
-            ];
-            for (count, tell) in counts {
-                (0..count).for_each(|_| tell(&mut auto, page));
-            }
+            (0..hits).for_each(|_| auto.hit(page));
+            (0..demoted).for_each(|_| auto.demoted(page));
+            (0..faults).for_each(|_| auto.missed(page));
+            (0..read).for_each(|_| auto.read(page));
             auto.pools(page)
         };
         assert!(fill(500, 0, 0, 0), "all of it fits");

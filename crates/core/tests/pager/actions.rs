@@ -78,6 +78,10 @@ impl Body {
             Action::PageOut { slots, .. } | Action::Compress { slots, .. } => {
                 let pooled = matches!(action, Action::Compress { .. });
                 assert_eq!(pooled, slots.start.is_pooled());
+                if pooled {
+                    // A clean page gives its slot up for a place in the pool.
+                    pages.iter().for_each(|&page| self.store.unbind(page));
+                }
                 assert_eq!(pages.len(), slots.slots as usize);
                 let hashes = hashes(&action).to_vec();
                 for ((&page, slot), hash) in pages.iter().zip(slots.iter()).zip(hashes) {

@@ -96,13 +96,11 @@ impl<M: Memory> Blocks<M> {
 
     fn new_block(&mut self, class: Class, most: usize) -> Option<u32> {
         let (count, objects) = class.block();
-        let (first, fresh) = self.frames.find(count)?;
-        let tables =
-            fresh + self.objects.fresh(first, first + count) + self.classes.fresh(first, first + 1);
-        if count + tables > most {
-            return None;
-        }
-        self.frames.take(first, count);
+        // Idle frames were in a block, so they have their tables but for that of their classes.
+        let first = match self.frames.take_idle(count) {
+            Some(first) => first,
+            None => self.fresh_frames(count, most)?,
+        };
         for frame in first..first + count {
             self.objects.set(frame, [0; 2]);
         }
@@ -111,6 +109,35 @@ impl<M: Memory> Blocks<M> {
         let first = first as u32;
         self.regroup(first, class, None, Some(0));
         Some(first)
+    }
+
+    /// Frames that have no RAM, if they take at most `most` with pages of tables and what can be given back.
+    fn fresh_frames(&mut self, count: usize, most: usize) -> Option<usize> {
+        let (mut first, mut tables) = self.find(count)?;
+        if count + tables > most {
+            let idle = self.frames.idle();
+            if count + tables > most + idle {
+                return None;
+            }
+            self.frames.give_back_idle(count + tables - most);
+            let most = most + idle - self.frames.idle();
+            (first, tables) = self.find(count)?;
+            if count + tables > most {
+                return None;
+            }
+        }
+        self.frames.take(first, count);
+        Some(first)
+    }
+
+    /// Neighbouring frames, and pages of tables that they add.
+    fn find(&self, count: usize) -> Option<(usize, usize)> {
+        let (first, fresh) = self.frames.find(count)?;
+        let objects = self.objects.fresh(first, first + count);
+        Some((
+            first,
+            fresh + objects + self.classes.fresh(first, first + 1),
+        ))
     }
 
     /// Lets go of an object, and of its block when that was the last one.

@@ -30,6 +30,9 @@ impl Codec {
     }
 }
 
+// Of `lz4_flex` the encoder has no bounds checks (no `safe-encode`), a fifth faster: it is given pages of the pager's own and the room that
+// it asks for. The decoder has them (`safe-decode`): without them it is no faster, and its bytes may be damaged.
+
 /// Room for what a codec makes of a page that it makes larger.
 const BUFFER_BYTES: usize = lz4_flex::block::get_maximum_output_size(PAGE_BYTES);
 
@@ -48,10 +51,15 @@ impl Coder {
         }
     }
 
-    /// The page as the codec makes it; `None` when it does not come to at most `most` bytes.
-    pub(super) fn compress(&mut self, page: &[u8; PAGE_BYTES], most: usize) -> Option<&[u8]> {
+    /// Bytes that the codec makes of the page, which are [`Coder::made`] then; `None` when they are more than `most`.
+    pub(super) fn compress(&mut self, page: &[u8; PAGE_BYTES], most: usize) -> Option<usize> {
         let bytes = compress_into_with_table(page, &mut self.buffer, &mut self.table).ok()?;
-        (bytes <= most).then(|| &self.buffer[..bytes])
+        (bytes <= most).then_some(bytes)
+    }
+
+    /// The first `len` bytes of what it made last.
+    pub(super) fn made(&self, len: usize) -> &[u8] {
+        &self.buffer[..len]
     }
 
     /// Whether `bytes` are a whole page, which is in `page` then.

@@ -12,6 +12,14 @@ use super::table::Table;
 /// Each object begins with its slot, for when it is moved.
 const OWNER_BYTES: usize = size_of::<u32>();
 
+/// Pages of which a few words are looked at first, after one that the codec made nothing of: such pages come in numbers, and where there
+/// are none the look would cost each page for nothing. A choice.
+const DOUBTS: u8 = 16;
+
+/// Objects that are moved for a page that there is no room for: 6 us at 0.2 us each. That keeps two of three pages out of the store that
+/// would go there for want of a block (`benches/pool.rs`, the pool full); with no frames that can be emptied it costs a look at each class.
+const MOVES_WHEN_FULL: usize = 32;
+
 /// Why a page is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unkept {
@@ -124,6 +132,8 @@ pub struct Pool<M> {
     limit: usize,
     pages: usize,
     stored_bytes: usize,
+    /// For how many pages yet a few words are looked at first.
+    doubts: u8,
     /// The class that [`Pool::compact`] goes on with.
     compacting: u8,
 }
@@ -143,12 +153,13 @@ impl<M: Memory> Pool<M> {
             limit: 0,
             pages: 0,
             stored_bytes: 0,
+            doubts: 0,
             compacting: 0,
         }
     }
 
     /// Keeps a page as that of `slot`, in the place of what was kept there; how many bytes it comes to, 0 for one 64-bit word
-    /// repeated, which needs no more than an entry in a table.
+    /// repeated, which needs no more than an entry in a table. Where there is no room, moves a few other pages together.
     ///
     /// # Errors
     /// [`Unkept`]; nothing is kept for `slot` then.
@@ -158,31 +169,58 @@ impl<M: Memory> Pool<M> {
     pub fn put(&mut self, slot: u32, page: &[u8; PAGE_BYTES]) -> Result<u16, Unkept> {
         let at = slot as usize;
         self.remove(at);
-        let left = self.limit.saturating_sub(self.frames_once_used());
         if let Some(word) = repeated_word(page) {
-            return self.put_word(at, word, left);
+            return self.put_word(at, word);
         }
-        if !worth_it(page) {
-            return Err(Unkept::Unfit);
+        if self.doubts > 0 {
+            if !worth_it(page) {
+                self.doubts = DOUBTS;
+                return Err(Unkept::Unfit);
+            }
+            self.doubts -= 1;
         }
         let most = OBJECT_BYTES_MAX - OWNER_BYTES;
-        let bytes = self.coder.compress(page, most).ok_or(Unkept::Unfit)?;
-        let class = Class::of(bytes.len() + OWNER_BYTES).ok_or(Unkept::Unfit)?;
+        let Some(len) = self.coder.compress(page, most) else {
+            self.doubts = DOUBTS;
+            return Err(Unkept::Unfit);
+        };
+        let class = Class::of(len + OWNER_BYTES).ok_or(Unkept::Unfit)?;
         let fresh = self.kept.fresh(at, at + 1);
-        let most = left.checked_sub(fresh).ok_or(Unkept::NoRoom)?;
-        let object = self.blocks.take(class, most).ok_or(Unkept::NoRoom)?;
-        let to = self.blocks.bytes_mut(object, OWNER_BYTES + bytes.len());
+        let most = self.room(fresh).checked_sub(fresh).ok_or(Unkept::NoRoom)?;
+        let object = match self.blocks.take(class, most) {
+            Some(object) => object,
+            None => self.take_after_moves(class, fresh)?,
+        };
+        let to = self.blocks.bytes_mut(object, OWNER_BYTES + len);
         let (owner, to) = to.split_at_mut(OWNER_BYTES);
         owner.copy_from_slice(&slot.to_le_bytes());
-        to.copy_from_slice(bytes);
-        let bytes = bytes.len() as u16;
+        to.copy_from_slice(self.coder.made(len));
+        let bytes = len as u16;
         self.kept.set(at, Kept::At { object, bytes }.pack());
         self.pages += 1;
         self.stored_bytes += usize::from(bytes);
         Ok(bytes)
     }
 
-    fn put_word(&mut self, at: usize, word: u64, left: usize) -> Result<u16, Unkept> {
+    /// Frames by which it may grow. Gives idle ones back where that makes them `least`.
+    fn room(&mut self, least: usize) -> usize {
+        let over = (self.frames_once_used() + least).saturating_sub(self.limit);
+        if over <= self.blocks.frames.idle() {
+            self.blocks.frames.give_back_idle(over);
+        }
+        self.limit.saturating_sub(self.frames_once_used())
+    }
+
+    /// An object where there is none without moving others together: looking for them takes a step a class where there are none.
+    fn take_after_moves(&mut self, class: Class, fresh: usize) -> Result<Object, Unkept> {
+        if !self.gather(MOVES_WHEN_FULL) {
+            return Err(Unkept::NoRoom);
+        }
+        let most = self.room(fresh).checked_sub(fresh).ok_or(Unkept::NoRoom)?;
+        self.blocks.take(class, most).ok_or(Unkept::NoRoom)
+    }
+
+    fn put_word(&mut self, at: usize, word: u64) -> Result<u16, Unkept> {
         let kept = Kept::filled(word);
         let elsewhere = kept == Kept::FilledElsewhere;
         let words = if elsewhere {
@@ -190,7 +228,8 @@ impl<M: Memory> Pool<M> {
         } else {
             0
         };
-        if self.kept.fresh(at, at + 1) + words > left {
+        let fresh = self.kept.fresh(at, at + 1) + words;
+        if fresh > self.room(fresh) {
             return Err(Unkept::NoRoom);
         }
         if elsewhere {
@@ -261,10 +300,10 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Frames that it is charged: those of objects and [`Pool::table_frames`].
+    /// Frames that it is charged: those of objects, a few that came free and are kept for the next ones, and [`Pool::table_frames`].
     #[must_use]
     pub fn frames(&self) -> usize {
-        self.object_frames() + self.table_frames()
+        self.object_frames() + self.blocks.frames.idle() + self.table_frames()
     }
 
     /// Frames in which compressed pages are.
@@ -293,7 +332,8 @@ impl<M: Memory> Pool<M> {
 
     /// What it is charged, or would be with a page of a table written that is counted apart.
     fn frames_once_used(&self) -> usize {
-        self.object_frames() + self.written_pages() + self.fixed_frames()
+        let frames = self.object_frames() + self.blocks.frames.idle();
+        frames + self.written_pages() + self.fixed_frames()
     }
 
     /// Bytes of [`Pool::object_frames`] that hold no compressed page: what sizes are rounded up by, what is left over in blocks, owners
@@ -344,19 +384,35 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Moves objects out of nearly empty blocks into others of their class, at most `most` of them; how many frames came free.
+    /// Moves objects out of nearly empty blocks into others of their class, at most `most` of them, and gives back what was kept for the
+    /// next ones; how many frames came free.
     /// A move takes as long as copying the object.
     pub fn compact(&mut self, most: usize) -> usize {
-        let (before, mut left) = (self.object_frames(), most);
+        let (before, mut left) = (self.frames(), most);
         for _ in 0..CLASSES {
-            let class = Class(self.compacting);
-            while left > 0 && self.empty_a_block(class, &mut left) {}
+            while left > 0 && self.empty_a_block(Class(self.compacting), &mut left) {}
             if left == 0 {
                 break;
             }
             self.compacting = (self.compacting + 1) % CLASSES as u8;
         }
-        before - self.object_frames()
+        self.blocks.frames.give_back_idle(usize::MAX);
+        before - self.frames()
+    }
+
+    /// Moves at most `most` objects to empty one block; whether it did.
+    fn gather(&mut self, most: usize) -> bool {
+        let mut left = most;
+        for _ in 0..CLASSES {
+            if self.empty_a_block(Class(self.compacting), &mut left) {
+                return true;
+            }
+            if left == 0 {
+                break;
+            }
+            self.compacting = (self.compacting + 1) % CLASSES as u8;
+        }
+        false
     }
 
     /// Empties the emptiest block of the class, if the others have room for what is in it; whether it came free.

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::transfers::Transfers;
 use crate::contract::Action;
-use crate::page::{DIRTY, PageId, Pages, Queue, State};
+use crate::page::{DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::parts::extend;
@@ -81,7 +81,7 @@ impl Eviction {
     fn release_clean(&mut self, ledger: &mut Ledger, wanted: usize) {
         let mut op = None;
         for _ in 0..wanted {
-            let Some(id) = self.reclaim.release(&mut ledger.pages) else {
+            let Some(id) = self.next_clean(ledger) else {
                 break;
             };
             let nowhere = PageRange::new(PageNo::from_raw(0), 0);
@@ -96,6 +96,14 @@ impl Eviction {
             ledger.give_up_frame(id);
         }
         ledger.release(op);
+    }
+
+    /// The next clean page whose frame is given up. Where there is a pool, none that might go there is passed by.
+    fn next_clean(&mut self, ledger: &mut Ledger) -> Option<PageId> {
+        if ledger.tier.policy.is_some() {
+            return ledger.pages.pop(Queue::Cache);
+        }
+        self.reclaim.release(&mut ledger.pages)
     }
 
     /// Victims of one scan.
@@ -237,6 +245,10 @@ impl Eviction {
 
     /// Pages out from the inactive queue's head until enough pages are clean.
     fn page_out_scan(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        if ledger.tier.policy.is_some() {
+            // What the pool took of the frames that are kept for it comes back first.
+            self.shrink(ledger);
+        }
         let wanted = ledger.limits.clean_low + over_limit(ledger) + ledger.waits.frames();
         if nearly_free(ledger) >= wanted {
             return;
@@ -269,12 +281,12 @@ impl Eviction {
             let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
                 break;
             };
-            if !ledger.pages.has(id, DIRTY) {
+            if !ledger.pages.has(id, DIRTY) && !keeps_better(ledger, id) {
                 self.reclaim.cleaned(&mut ledger.pages, id);
             } else if ledger.tier.policy.is_none() {
                 sent += transfers.collect(ledger, self, id);
             } else if !room::pools(ledger, id) || stuck(ledger) {
-                ledger.pages.push(Queue::Outward, id);
+                self.passes_pool(ledger, id);
                 sent += 1;
             } else if room::may_compress(ledger) {
                 batch.add(id);
@@ -291,6 +303,15 @@ impl Eviction {
         self.send_outward(ledger, transfers);
         transfers.finish(ledger, self);
         sent
+    }
+
+    /// A victim that is not to be kept goes to the store, where it may be already.
+    fn passes_pool(&mut self, ledger: &mut Ledger, id: PageId) {
+        if ledger.pages.has(id, DIRTY) {
+            ledger.pages.push(Queue::Outward, id);
+        } else {
+            self.reclaim.cleaned(&mut ledger.pages, id);
+        }
     }
 
     /// Writes what is to go to the store once it makes a chunk, or at once where frames are wanted.
@@ -345,9 +366,19 @@ fn urgent(ledger: &Ledger) -> bool {
     over_limit(ledger) > 0 || ledger.waits.frames() > 0
 }
 
+/// Whether a clean page may be worth a place in the pool beside its slot: it was in use, and would have to be read again.
+fn keeps_better(ledger: &Ledger, id: PageId) -> bool {
+    ledger.tier.policy.is_some()
+        && !ledger.pages.has(id, READ_AHEAD)
+        && !ledger.pages.slot(id).is_pooled()
+}
+
 /// Frames are needed, the pool takes nothing, and nothing is under way by which it might.
 fn stuck(ledger: &Ledger) -> bool {
-    urgent(ledger) && !room::may_compress(ledger) && ledger.tier.is_idle()
+    urgent(ledger)
+        && !room::may_compress(ledger)
+        && ledger.tier.is_idle()
+        && ledger.pages.queued(Queue::Cache) == 0
 }
 
 fn nearly_free(ledger: &Ledger) -> usize {

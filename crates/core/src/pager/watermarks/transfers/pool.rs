@@ -20,33 +20,22 @@ impl Transfers {
         if batch.len() == 0 {
             return;
         }
-        if let Some(more) = ledger.slots.extend_pool() {
+        let mut places = batch.len() as u32;
+        let mut found = ledger.slots.alloc_pooled(places);
+        if found.is_none()
+            && let Some(more) = ledger.slots.extend_pool()
+        {
             ledger.pages.add_slots(more);
+            found = ledger.slots.alloc_pooled(places);
         }
-        let Some(slots) = ledger.slots.alloc_pooled(batch.len() as u32) else {
-            // No places are left, or none beside each other.
-            (batch.ids()).for_each(|id| ledger.pages.push(Queue::Outward, id));
-            return;
-        };
-        let id = ledger.start(Kind::Compress, NOWHERE);
-        for (page_id, slot) in batch.ids().zip(slots.iter()) {
-            let page = ledger.pages.number(page_id);
-            ledger.ops[id].add(page_id, page);
-            ledger.ops[id].must_have(ledger.pages.hash(page_id));
-            let entry = ledger.pages.advance(page_id, State::Staged, State::Writing);
-            debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
-            entry.slot = slot;
+        while found.is_none() && places > 1 {
+            places /= 2;
+            found = ledger.slots.alloc_pooled(places);
         }
-        ledger.tier.begins(batch.len());
-        ledger.ops[id].slots = slots;
-        let (pages, after) = (ledger.ops.told(id), ledger.ops.release());
-        ledger.actions.push_back(Action::Compress {
-            id,
-            slots,
-            pages,
-            grant: grant(batch.len()) as u32,
-            after,
-        });
+        match found {
+            Some(slots) => compress_to(ledger, batch, slots),
+            None => no_place(ledger, batch),
+        }
     }
 
     /// Pages are in the pool, or do not fit into it.
@@ -203,6 +192,44 @@ impl Transfers {
         if run.slots > 0 {
             demote_run(ledger, run);
         }
+    }
+}
+
+/// Compresses as many of the pages as there are `slots`; the others are the next victims again.
+fn compress_to(ledger: &mut Ledger, batch: &Batch, slots: SlotRange) {
+    let later = batch.ids().skip(slots.slots as usize);
+    later.for_each(|id| ledger.pages.push_first(Queue::Inactive, id));
+    let pages = slots.slots as usize;
+    let id = ledger.start(Kind::Compress, NOWHERE);
+    for (page_id, slot) in batch.ids().zip(slots.iter()) {
+        // It is written anew should it leave the pool.
+        ledger.give_back_slot(page_id);
+        let page = ledger.pages.number(page_id);
+        ledger.ops[id].add(page_id, page);
+        ledger.ops[id].must_have(ledger.pages.hash(page_id));
+        let entry = ledger.pages.advance(page_id, State::Staged, State::Writing);
+        entry.set_flag(DIRTY, true);
+        debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
+        entry.slot = slot;
+    }
+    ledger.tier.begins(pages);
+    ledger.ops[id].slots = slots;
+    let (told, after) = (ledger.ops.told(id), ledger.ops.release());
+    ledger.actions.push_back(Action::Compress {
+        id,
+        slots,
+        pages: told,
+        grant: grant(pages) as u32,
+        after,
+    });
+}
+
+/// There is no place in the pool: what is in the store already is clean, the rest goes there.
+fn no_place(ledger: &mut Ledger, batch: &Batch) {
+    for id in batch.ids() {
+        let dirty = ledger.pages.has(id, DIRTY);
+        let queue = if dirty { Queue::Outward } else { Queue::Cache };
+        ledger.pages.push(queue, id);
     }
 }
 
