@@ -97,7 +97,8 @@ fn pools_of_compressed_pages_are_columns_of_their_own() {
         "--ratio=2,heap",
         "--no-bounds",
     ];
-    let with = |output| [&["sim", SMALL], &options[..], &[output]].concat();
+    let program = "moc:pages=8192";
+    let with = |output| [&["sim", program], &options[..], &[output]].concat();
     let said = |arguments: &[&str]| {
         let output = run(arguments);
         assert!(output.status.success(), "{output:?}");
@@ -122,7 +123,7 @@ fn pools_of_compressed_pages_are_columns_of_their_own() {
     for head in ["tier", "ratio", "pool hits", "compressed", "demoted"] {
         assert!(text.contains(head), "{text}");
     }
-    let plain = said(&["sim", SMALL, "--no-bounds"]);
+    let plain = said(&["sim", program, "--no-bounds"]);
     assert!(
         plain.contains("tier none") && !plain.contains("ratio"),
         "{plain}"

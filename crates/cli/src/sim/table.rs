@@ -80,31 +80,8 @@ pub fn text(all: &[Runs]) -> String {
         .map(|(name, get)| format!("{name} {}", get(&first.job)));
     let _ = writeln!(out, "{}\n", fixed.collect::<Vec<_>>().join(", "));
     let bounded = lines().any(|line| line.bound.is_some());
-    let heads = [
-        "seconds",
-        "major faults",
-        "page-ins",
-        "hits",
-        "waste",
-        "reads",
-        "page-outs",
-        "writes",
-        "pages/write",
-    ];
-    let mut head: Vec<String> = if one {
-        Vec::new()
-    } else {
-        ["program", "touches"].map(str::to_owned).to_vec()
-    };
-    head.extend(varied.iter().map(|s| s.0.to_owned()));
-    head.extend(heads.map(str::to_owned));
-    if pooled {
-        head.extend(POOL_HEADS.map(str::to_owned));
-    }
-    if bounded {
-        head.extend(["floor in", "floor out", "over floor", "floor s"].map(str::to_owned));
-    }
-    let mut rows = vec![head];
+    let names = varied.iter().map(|s| s.0);
+    let mut rows = vec![head(one, names, pooled, bounded)];
     for runs in all {
         for line in &runs.lines {
             let mut row = if one {
@@ -135,6 +112,34 @@ pub fn text(all: &[Runs]) -> String {
     out
 }
 
+/// The names of the columns, those of what differs between lines among them.
+fn head<'a>(
+    one: bool,
+    varied: impl Iterator<Item = &'a str>,
+    pooled: bool,
+    bounded: bool,
+) -> Vec<String> {
+    let programs: &[&str] = if one { &[] } else { &["program", "touches"] };
+    let pool: &[&str] = if pooled { &POOL_HEADS } else { &[] };
+    let floor: &[&str] = if bounded { &FLOOR_HEADS } else { &[] };
+    let figures = [&HEADS[..], pool, floor].concat();
+    let all = programs.iter().copied().chain(varied).chain(figures);
+    all.map(str::to_owned).collect()
+}
+
+const HEADS: [&str; 9] = [
+    "seconds",
+    "major faults",
+    "page-ins",
+    "hits",
+    "waste",
+    "reads",
+    "page-outs",
+    "writes",
+    "pages/write",
+];
+/// Columns beside what no policy can save.
+const FLOOR_HEADS: [&str; 4] = ["floor in", "floor out", "over floor", "floor s"];
 /// Columns of tables in which a run has a pool of compressed pages.
 const POOL_HEADS: [&str; 4] = ["pool hits", "compressed", "demoted", "pool"];
 

@@ -20,7 +20,7 @@ const BODY: Body = Body { bits: true };
 ///
 /// The defaults are guesses for a Pentium 4 of 3 GHz, within a factor of two of what lmbench-like
 /// tables of the time show; none of the papers' times is sensitive to them, because the disk is
-/// two orders of magnitude slower. Those of compression were measured with LZ4 on a CPU of 2021 (AMD EPYC, 3 GHz).
+/// two orders of magnitude slower. Those of compression were measured with LZ4 on an AMD EPYC of today.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Costs {
