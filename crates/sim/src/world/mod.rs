@@ -157,7 +157,11 @@ impl World {
         programs: Vec<Box<dyn Program>>,
     ) -> Result<Self, SetupError> {
         let (pager, ticks, pooled) = setup.pager()?;
-        let disk = setup.queue()?;
+        let mut disk = setup.queue()?;
+        if pooled {
+            // Compressing keeps the CPU for longer than a disk's request takes.
+            disk = disk.polled_late();
+        }
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
             pager,
