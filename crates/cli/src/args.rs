@@ -41,7 +41,7 @@ pub enum Command {
     /// Run a trace under other policies, memory and disks
     #[command(after_help = EXIT_CODES)]
     Replay(Box<replay::Args>),
-    /// Print what the pager decides in 500 simulated runs, to compare two builds
+    /// Print what the pager decides in 600 simulated runs, to compare two builds
     Decisions(decisions::Args),
     /// Run a paper's evaluation: published figures beside ours
     Paper(paper::Args),

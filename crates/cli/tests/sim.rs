@@ -43,6 +43,12 @@ fn what_there_is_not_is_named() {
         64,
         &["window is 64", "max"],
     );
+    refused(&with("--tier", "zip"), 64, &["'zip'", "none, lz4"]);
+    refused(&with("--tier", "lz4:pool=99"), 64, &["pool", "5 to 90"]);
+    refused(&with("--ratio", "17"), 64, &["'17'", "1 to 16, or heap"]);
+    refused(&with("--pool-loss", "51"), 64, &["'51'", "0 to 50"]);
+    let daemon = ["sim", SMALL, "--system=bsd-8.2", "--tier=none,lz4"];
+    refused(&daemon, 64, &["bsd-8.2", "no tier but none"]);
     refused(&with("--system", "minix"), 64, &["minix", "bsd-6.2"]);
     refused(&with("--memory", "half"), 64, &["half", "50%"]);
     refused(&with("--memory", "4K"), 64, &["memory", "256"]);
@@ -81,6 +87,47 @@ fn a_benchmark_that_cannot_be_is_refused_at_the_start() {
         &["dance", "moc16"],
     );
     refused(&bench("events", "--pairs=0"), 64, &["'0'"]);
+}
+
+/// Tiers and ratios are crossed as other options are, but where nothing is compressed the ratio is of no matter.
+#[test]
+fn pools_of_compressed_pages_are_columns_of_their_own() {
+    let options = [
+        "--tier=none,lz4:pool=50,lz4",
+        "--ratio=2,heap",
+        "--no-bounds",
+    ];
+    let program = "moc:pages=8192";
+    let with = |output| [&["sim", program], &options[..], &[output]].concat();
+    let said = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let csv = said(&with("--csv=-"));
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{csv}");
+    let column = |name: &str| {
+        let at = rows[0].iter().position(|head| *head == name);
+        let at = at.expect("a column");
+        rows[1..].iter().map(|row| row[at]).collect::<Vec<_>>()
+    };
+    let tiers = ["none", "lz4:pool=50", "lz4:pool=50", "lz4", "lz4"];
+    assert_eq!(column("tier"), tiers);
+    assert_eq!(column("ratio"), ["-", "2", "heap", "2", "heap"]);
+    let compressed = column("compressed");
+    assert_eq!(compressed[0], "0");
+    assert!(compressed[1..].iter().all(|pages| *pages != "0"), "{csv}");
+
+    let text = said(&with("--threads=1"));
+    for head in ["tier", "ratio", "pool hits", "compressed", "demoted"] {
+        assert!(text.contains(head), "{text}");
+    }
+    let plain = said(&["sim", program, "--no-bounds"]);
+    assert!(
+        plain.contains("tier none") && !plain.contains("ratio"),
+        "{plain}"
+    );
 }
 
 /// README's picture is what the command draws, byte for byte, from the result that is stored beside it.
@@ -228,7 +275,7 @@ fn a_sweep_crosses_everything_and_threads_change_nothing() {
     // The program's name, which has commas of its own, is quoted.
     let cells = text.replace(&format!("\"{SMALL}\""), "sor");
     assert!(
-        cells.lines().all(|line| line.matches(',').count() == 21),
+        cells.lines().all(|line| line.matches(',').count() == 28),
         "{text}"
     );
 }

@@ -22,8 +22,8 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
         let reader = Reader::new(&bytes).map_err(|e| damaged(path, e))?;
         let header = reader.header();
         let policies = format!(
-            "reclaim {}, page-out {}, read-ahead {}, slots {}",
-            header.reclaim, header.pageout, header.readahead, header.slots
+            "reclaim {}, page-out {}, read-ahead {}, slots {}, tier {}",
+            header.reclaim, header.pageout, header.readahead, header.slots, header.tier
         );
         let setup = header
             .setup()

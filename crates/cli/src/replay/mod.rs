@@ -29,7 +29,7 @@ pub struct Args {
     format: Format,
     /// Tell the events of an event log to the same policies again and require the same actions,
     /// byte by byte
-    #[arg(long, conflicts_with_all = ["memory", "disk", "system", "reclaim", "pageout", "readahead", "slots"])]
+    #[arg(long, conflicts_with_all = ["memory", "disk", "system", "reclaim", "pageout", "readahead", "slots", "tier", "ratio"])]
     identical: bool,
     #[command(flatten)]
     machine: Machine,

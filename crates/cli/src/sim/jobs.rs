@@ -21,6 +21,24 @@ pub struct Job {
     pub setup: Setup,
 }
 
+impl Job {
+    /// Whether it has a pool of compressed pages.
+    #[must_use]
+    pub fn compresses(&self) -> bool {
+        let choice = outpage_core::tier::Choice::parse(&self.setup.policies.tier);
+        choice.is_ok_and(|choice| !choice.entry().codec.is_empty())
+    }
+
+    /// How far its pages compress, as it is asked for; "-" where nothing is compressed.
+    #[must_use]
+    pub fn ratio(&self) -> String {
+        match self.compresses() {
+            true => self.setup.ratio.to_string(),
+            false => "-".to_owned(),
+        }
+    }
+}
+
 /// A job and what became of it.
 #[derive(Clone, Debug)]
 pub struct Line {

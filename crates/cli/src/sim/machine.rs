@@ -5,7 +5,9 @@ use std::path::Path;
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{parse_chunk, parse_size, parse_window};
 use outpage_sim::disk::{self, Params};
-use outpage_sim::world::{BsdSwitches, Costs, DiskSpec, Setup, WindowSetting, World};
+use outpage_sim::world::{
+    BsdSwitches, Costs, DiskSpec, POOL_LOSS_PERCENT, Setup, WindowSetting, World,
+};
 use serde::Deserialize;
 
 use super::jobs::Job;
@@ -46,6 +48,15 @@ pub struct Machine {
     /// Where in the swap space pages go [default: the system's]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub slots: Vec<String>,
+    /// Which victims are kept compressed in RAM, with settings as in lz4:pool=50 [default: none]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tier: Vec<String>,
+    /// How far pages compress: 1 to 16, or heap, as the heaps of five programs [default: heap]
+    #[arg(long, value_name = "RATIO", value_delimiter = ',')]
+    pub ratio: Vec<String>,
+    /// Of the frames with compressed pages, how many percent hold nothing, 0 to 50 [default: 8]
+    #[arg(long, value_name = "PERCENT", value_parser = pool_loss)]
+    pub pool_loss: Option<u32>,
     /// Largest write in pages, 1 to 1024 [default: the policy's]
     #[arg(long, value_name = "PAGES", value_parser = parse_chunk)]
     pub chunk: Option<u32>,
@@ -64,6 +75,15 @@ pub struct Machine {
     /// Where the BSD page daemon departs from its kernel; in a settings file only.
     #[arg(skip)]
     pub bsd: Option<BsdSwitches>,
+}
+
+fn pool_loss(text: &str) -> Result<u32, String> {
+    let allowed = POOL_LOSS_PERCENT;
+    let percent = text
+        .parse()
+        .ok()
+        .filter(|percent| allowed.contains(percent));
+    percent.ok_or_else(|| format!("must be {} to {}", allowed.start(), allowed.end()))
 }
 
 fn disks() -> String {
@@ -114,6 +134,9 @@ impl Machine {
             pageout: list(self.pageout, other.pageout),
             readahead: list(self.readahead, other.readahead),
             slots: list(self.slots, other.slots),
+            tier: list(self.tier, other.tier),
+            ratio: list(self.ratio, other.ratio),
+            pool_loss: self.pool_loss.or(other.pool_loss),
             chunk: self.chunk.or(other.chunk),
             window: self.window.or(other.window),
             cluster_window: self.cluster_window.or(other.cluster_window),
@@ -155,6 +178,10 @@ impl Machine {
         jobs = cross(jobs, &self.slots, |j, v| {
             named(&mut j.setup, |s| &mut s.policies.slots, v)
         })?;
+        jobs = cross(jobs, &with_settings(&self.tier), |j, v| {
+            named(&mut j.setup, |s| &mut s.policies.tier, v)
+        })?;
+        jobs = self.with_ratios(jobs)?;
         jobs = cross(jobs, &or_one(&self.memory, "50%"), |j, v| {
             j.setup.frames = frames(v, footprint)?;
             Ok(())
@@ -171,6 +198,23 @@ impl Machine {
             World::with_programs(&job.setup, Vec::new()).map_err(|e| usage(e.to_string()))?;
         }
         Ok(jobs)
+    }
+
+    /// Ratios are of no matter where nothing is compressed.
+    fn with_ratios(&self, jobs: Vec<Job>) -> Result<Vec<Job>, CliError> {
+        let mut all = Vec::new();
+        for job in jobs {
+            let ratios = if job.compresses() {
+                &self.ratio[..]
+            } else {
+                &self.ratio[..self.ratio.len().min(1)]
+            };
+            all.extend(cross(vec![job], ratios, |j, v| {
+                j.setup.ratio = v.parse().map_err(|why| usage(format!("--ratio: {why}")))?;
+                Ok(())
+            })?);
+        }
+        Ok(all)
     }
 
     fn base(&self, system: &str, footprint: u64) -> Result<Job, CliError> {
@@ -199,6 +243,7 @@ impl Machine {
         }
         p.bsd = self.bsd.unwrap_or(p.bsd);
         setup.costs = self.costs.unwrap_or(setup.costs);
+        setup.pool_loss_percent = self.pool_loss.unwrap_or(setup.pool_loss_percent);
         setup.quantum_ms = self.quantum_ms.unwrap_or(setup.quantum_ms);
         setup.swap_slots = self.swap_slots(footprint)?;
         let disk = String::new();

@@ -23,12 +23,14 @@ const SCHEMA: u32 = 1;
 type Setting = (&'static str, fn(&Job) -> String);
 
 /// What may differ between two lines of a table.
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 10] = [
     ("system", |j| j.system.clone()),
     ("reclaim", |j| j.setup.policies.reclaim.clone()),
     ("page-out", |j| j.setup.policies.pageout.clone()),
     ("read-ahead", |j| j.setup.policies.readahead_text()),
     ("slots", |j| j.setup.policies.slots.clone()),
+    ("tier", |j| j.setup.policies.tier.clone()),
+    ("ratio", Job::ratio),
     ("memory", memory),
     ("disk", |j| j.disk.clone()),
     ("scheduler", |j| j.setup.scheduler.clone()),
@@ -71,33 +73,15 @@ pub fn text(all: &[Runs]) -> String {
     }
     let varies = |get: &fn(&Job) -> String| lines().any(|l| get(&l.job) != get(&first.job));
     let (varied, fixed): (Vec<_>, Vec<_>) = SETTINGS.iter().partition(|s| varies(&s.1));
+    let pooled = lines().any(|line| line.job.compresses());
     let fixed = fixed
         .iter()
+        .filter(|s: &&&Setting| pooled || s.0 != "ratio")
         .map(|(name, get)| format!("{name} {}", get(&first.job)));
     let _ = writeln!(out, "{}\n", fixed.collect::<Vec<_>>().join(", "));
     let bounded = lines().any(|line| line.bound.is_some());
-    let heads = [
-        "seconds",
-        "major faults",
-        "page-ins",
-        "hits",
-        "waste",
-        "reads",
-        "page-outs",
-        "writes",
-        "pages/write",
-    ];
-    let mut head: Vec<String> = if one {
-        Vec::new()
-    } else {
-        ["program", "touches"].map(str::to_owned).to_vec()
-    };
-    head.extend(varied.iter().map(|s| s.0.to_owned()));
-    head.extend(heads.map(str::to_owned));
-    if bounded {
-        head.extend(["floor in", "floor out", "over floor", "floor s"].map(str::to_owned));
-    }
-    let mut rows = vec![head];
+    let names = varied.iter().map(|s| s.0);
+    let mut rows = vec![head(one, names, pooled, bounded)];
     for runs in all {
         for line in &runs.lines {
             let mut row = if one {
@@ -106,7 +90,7 @@ pub fn text(all: &[Runs]) -> String {
                 vec![runs.name(), runs.touched()]
             };
             row.extend(varied.iter().map(|s| s.1(&line.job)));
-            row.extend(figures(line, bounded));
+            row.extend(figures(line, pooled, bounded));
             rows.push(row);
         }
     }
@@ -128,7 +112,38 @@ pub fn text(all: &[Runs]) -> String {
     out
 }
 
-fn figures(line: &Line, bounded: bool) -> Vec<String> {
+/// The names of the columns, those of what differs between lines among them.
+fn head<'a>(
+    one: bool,
+    varied: impl Iterator<Item = &'a str>,
+    pooled: bool,
+    bounded: bool,
+) -> Vec<String> {
+    let programs: &[&str] = if one { &[] } else { &["program", "touches"] };
+    let pool: &[&str] = if pooled { &POOL_HEADS } else { &[] };
+    let floor: &[&str] = if bounded { &FLOOR_HEADS } else { &[] };
+    let figures = [&HEADS[..], pool, floor].concat();
+    let all = programs.iter().copied().chain(varied).chain(figures);
+    all.map(str::to_owned).collect()
+}
+
+const HEADS: [&str; 9] = [
+    "seconds",
+    "major faults",
+    "page-ins",
+    "hits",
+    "waste",
+    "reads",
+    "page-outs",
+    "writes",
+    "pages/write",
+];
+/// Columns beside what no policy can save.
+const FLOOR_HEADS: [&str; 4] = ["floor in", "floor out", "over floor", "floor s"];
+/// Columns of tables in which a run has a pool of compressed pages.
+const POOL_HEADS: [&str; 4] = ["pool hits", "compressed", "demoted", "pool"];
+
+fn figures(line: &Line, pooled: bool, bounded: bool) -> Vec<String> {
     let r = match &line.report {
         Ok(report) => report,
         Err(why) => return vec![why.clone()],
@@ -144,6 +159,14 @@ fn figures(line: &Line, bounded: bool) -> Vec<String> {
         grouped(r.page_out_writes),
         format!("{:.1}", r.pages_a_write()),
     ];
+    if pooled {
+        let pool = r.pool_frames_peak * PAGE_BYTES as u64;
+        let figures = [r.pool_hits, r.compressed, r.demoted].map(grouped);
+        cells.extend(match line.job.compresses() {
+            true => figures.into_iter().chain([format_size(pool)]).collect(),
+            false => vec!["-".to_owned(); POOL_HEADS.len()],
+        });
+    }
     if bounded {
         cells.extend(match line.bound {
             None => vec!["-".to_owned(); 4],
@@ -268,8 +291,8 @@ fn run_json(line: &Line) -> Value {
 /// A line for each run, with a header.
 #[must_use]
 pub fn csv(all: &[Runs]) -> String {
-    let mut out = "programs,system,reclaim,pageout,readahead,slots,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
-                   page_ins,hits,waste,page_in_reads,page_outs,page_out_writes,opt_misses,floor_page_ins,floor_page_outs,error\n"
+    let mut out = "programs,system,reclaim,pageout,readahead,slots,tier,ratio,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
+                   page_ins,hits,waste,page_in_reads,page_outs,page_out_writes,pool_hits,compressed,unfit,demoted,pool_bytes,opt_misses,floor_page_ins,floor_page_outs,error\n"
         .to_owned();
     for runs in all {
         let name = quoted(&runs.name());
@@ -285,20 +308,23 @@ fn csv_line(line: &Line, out: &mut String) {
     let j = &line.job;
     let p = &j.setup.policies;
     let readahead = p.readahead_text();
-    let settings = [&j.system, &p.reclaim, &p.pageout, &readahead, &p.slots]
-        .map(|s| quoted(s))
-        .join(",");
+    let ratio = j.ratio();
+    let policies = [
+        &p.reclaim, &p.pageout, &readahead, &p.slots, &p.tier, &ratio,
+    ];
+    let settings = policies.map(|s| quoted(s)).join(",");
     let memory = j.setup.frames * PAGE_BYTES as u64;
     let _ = write!(
         out,
-        "{settings},{memory},{},{},",
+        "{},{settings},{memory},{},{},",
+        quoted(&j.system),
         quoted(&j.disk),
         quoted(&j.setup.scheduler)
     );
     let _ = match &line.report {
         Ok(r) => write!(
             out,
-            "{:.6},{},{},{},{},{},{},{},{},",
+            "{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},",
             r.seconds(),
             r.major_faults,
             r.minor_faults,
@@ -307,9 +333,14 @@ fn csv_line(line: &Line, out: &mut String) {
             r.ahead_in_vain.map_or_else(String::new, |n| n.to_string()),
             r.page_in_reads,
             r.page_outs,
-            r.page_out_writes
+            r.page_out_writes,
+            r.pool_hits,
+            r.compressed,
+            r.unfit,
+            r.demoted,
+            r.pool_frames_peak * PAGE_BYTES as u64
         ),
-        Err(_) => write!(out, ",,,,,,,,,"),
+        Err(_) => write!(out, ",,,,,,,,,,,,,,"),
     };
     let _ = match line.bound {
         Some(b) => write!(

@@ -39,6 +39,8 @@ const TABLES: &[Table] = &[
     ),
     ("docs/policies.md", "pageout", policies::pageout),
     ("docs/policies.md", "slots", policies::slots),
+    ("docs/policies.md", "tier", policies::tier),
+    ("docs/policies.md", "tier settings", policies::tier_settings),
     ("docs/policies.md", "readahead", policies::readahead),
     ("docs/policies.md", "readahead settings", policies::settings),
 ];

@@ -4,7 +4,7 @@ use outpage_core::contract::Body;
 use outpage_core::readahead::{Choice, Entry};
 use outpage_core::settings::Setting;
 use outpage_core::units::PAGE_BYTES;
-use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_core::{pageout, readahead, reclaim, slots, tier};
 
 use super::{markdown, quoted};
 
@@ -19,11 +19,35 @@ pub fn reclaim() -> String {
 
 /// Their settings.
 pub fn reclaim_settings() -> String {
-    let of = |policy: &'static reclaim::Entry| policy.settings.iter().map(move |s| (policy, s));
-    let rows = reclaim::offered(Body::default()).flat_map(of);
-    let rows = rows.map(|(policy, setting)| {
+    let policies = reclaim::offered(Body::default());
+    settings_of(policies.map(|policy| (policy.name, policy.settings)))
+}
+
+/// Tier policies.
+pub fn tier() -> String {
+    let rows = tier::REGISTRY.iter().map(|policy| {
+        let name = format!("`{}`", policy.name);
+        vec![name, policy.summary.into(), policy.source.into()]
+    });
+    markdown(&["`--tier`", "what it does", "source"], rows)
+}
+
+/// Their settings.
+pub fn tier_settings() -> String {
+    let policies = tier::REGISTRY.iter();
+    settings_of(policies.map(|policy| (policy.name, policy.settings)))
+}
+
+/// The settings of policies that have few: a row for each.
+fn settings_of(
+    policies: impl Iterator<Item = (&'static str, &'static [&'static Setting])>,
+) -> String {
+    let of = |(name, settings): (&'static str, &'static [&'static Setting])| {
+        settings.iter().map(move |setting| (name, setting))
+    };
+    let rows = policies.flat_map(of).map(|(name, setting)| {
         vec![
-            format!("`{}`", policy.name),
+            format!("`{name}`"),
             format!("`{}`", setting.name),
             setting.summary.into(),
             setting.allowed.to_string(),

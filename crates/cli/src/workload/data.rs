@@ -161,6 +161,22 @@ mod tests {
         }
     }
 
+    /// What the simulator takes the pages of a heap to come to.
+    #[test]
+    fn simulated_heaps_compress_as_these() {
+        use outpage_core::units::PageNo;
+        let pages = 20_000;
+        let simulated = |page| outpage_sim::world::Ratio::Heap.bytes(PageNo::from_raw(page));
+        let simulated = (0..pages).map(|page| u64::from(simulated(page).unwrap_or(4096)));
+        let simulated = (pages * 4096) as f64 / simulated.sum::<u64>() as f64;
+        let pages = (0..pages as usize).map(|page| Data::Heap.looks(page, mix(page as u64)));
+        let found = ratio(pages);
+        assert!(
+            (simulated / found - 1.0).abs() < 0.05,
+            "{simulated} {found}"
+        );
+    }
+
     #[test]
     fn the_other_kinds_compress_as_they_say() {
         let pages = |data: Data| (0..500).map(move |page| data.looks(page, mix(page as u64)));

@@ -4,14 +4,15 @@ use outpage_core::contract::Body;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Setup as PagerSetup;
 use outpage_core::readahead::{Abilities, Arrival, Choice, Govern, Manner};
-use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_core::{pageout, readahead, reclaim, slots, tier};
 
+use super::POOLED_FROM;
 use crate::programs::{
     ColumnParams, FftParams, JoinParams, MergeParams, MicroParams, PhasesParams, RunsParams, Spec,
     TransposeParams, ZigzagParams,
 };
 use crate::seed::mix;
-use crate::world::{DiskSpec, Setup};
+use crate::world::{DiskSpec, Ratio, Setup};
 
 /// Choices, one after the other.
 struct Choices {
@@ -53,8 +54,10 @@ pub(super) fn world(run: u32) -> Case {
         .collect();
     let pages: u64 = programs.iter().map(|p| p.build(1).footprint()).sum();
     let frames = (pages * (15 + choices.below(50)) / 100).max(FRAMES_MIN as u64);
+    let pooled = run >= POOLED_FROM;
     let mut setup = match choices.below(3) {
-        0 => Setup::bsd(choices.of(&["6.2", "8.2"]), "bsd", frames, programs),
+        // A daemon has no pool.
+        0 if !pooled => Setup::bsd(choices.of(&["6.2", "8.2"]), "bsd", frames, programs),
         _ => Setup::live(frames, programs),
     };
     let live = setup.policies.readahead == "stream";
@@ -68,9 +71,25 @@ pub(super) fn world(run: u32) -> Case {
     setup.swap_slots = choices.of(&[1 << 16, 1 << 16, 1 << 16, 1500]);
     let disks = ["barracuda-7200.9", "seagate-160", "sata-320"];
     setup.disk = DiskSpec::Named(choices.of(&disks).to_owned());
-    Case {
-        setup,
-        failures: choices.of(&[0, 0, 5, 40]),
+    let failures = choices.of(&[0, 0, 5, 40]);
+    if pooled {
+        setup.policies.tier = tier(&mut choices);
+        let uniform = Ratio::Uniform;
+        let ratios = [1.0, 1.5, 2.0, 4.0, 16.0].map(uniform);
+        setup.ratio = choices.of(&[&ratios[..], &[Ratio::Heap]].concat());
+    }
+    Case { setup, failures }
+}
+
+/// A policy that has a pool, of one size or another.
+fn tier(choices: &mut Choices) -> String {
+    let pooled = tier::REGISTRY.iter().filter(|e| !e.codec.is_empty());
+    let entry = choices.of(&pooled.collect::<Vec<_>>());
+    let percent = choices.of(&[5, 20, 50, 75, 90]);
+    let has_size = entry.settings.iter().any(|setting| setting.name == "pool");
+    match has_size {
+        true => format!("{}:pool={percent}", entry.name),
+        false => entry.name.to_owned(),
     }
 }
 
@@ -149,6 +168,7 @@ pub(super) struct Unruly {
     pub seed: u64,
     /// Positions in the registries: page-out, read-ahead, slots.
     pub policies: (usize, usize, usize),
+    pub tier: String,
     pub chunk: u32,
     /// Read-ahead, and how the pager treats what it names.
     pub readahead: (Choice, Manner),
@@ -196,9 +216,10 @@ pub(super) fn unruly(run: u32) -> Unruly {
         .ok()
         .filter(|choice| choice.check(Abilities::ALL).is_ok());
     let plain = (common, common.manner());
-    Unruly {
+    let mut unruly = Unruly {
         seed: u64::from(run),
         policies,
+        tier: tier::Choice::default().to_string(),
         chunk: choices.of(&[1, 16, 16, 64]),
         readahead: wanted.map_or(plain, |wanted| (wanted, manner)),
         frames,
@@ -212,13 +233,18 @@ pub(super) fn unruly(run: u32) -> Unruly {
         read_failures: choices.of(&[0, 0, 20, 100]),
         bad_slots: choices.of(&[0, 0, 0, 10]),
         refusals: choices.of(&[0, 10, 50]),
+    };
+    if run >= POOLED_FROM {
+        unruly.tier = tier(&mut choices);
     }
+    unruly
 }
 
 impl Unruly {
     pub(super) fn setup(&self) -> PagerSetup {
         let pageout = &pageout::REGISTRY[self.policies.0];
         let (readahead, manner) = &self.readahead;
+        let tier = tier::Choice::parse(&self.tier).expect("it is of the registry");
         PagerSetup {
             reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {
@@ -227,7 +253,7 @@ impl Unruly {
             }),
             readahead: (readahead.entry().build)(readahead.values(), *manner),
             slots: slots::REGISTRY[self.policies.2].build,
-            tier: None,
+            tier: tier.build(),
             frames: self.frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,

@@ -16,6 +16,7 @@ use outpage_core::record::Decisions;
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
 use super::cases::Unruly;
+use super::pool::Pool;
 use crate::seed::mix;
 
 /// Slots that the store grows by, as the live one does by extents.
@@ -38,12 +39,22 @@ enum Choice {
     Range,
 }
 
+/// Where pages are on their way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write,
+    /// Into the pool, which may grow by so many frames.
+    Compress(u32),
+    Decompress,
+}
+
 /// A transfer under way.
 struct Flight {
     due: u64,
     nth: u64,
     id: ActionId,
-    out: bool,
+    way: Way,
     pages: PageList,
     slots: SlotRange,
 }
@@ -67,6 +78,10 @@ struct Body<'a> {
     staged: HashMap<PageNo, u64>,
     lost: HashSet<PageNo>,
     store: HashMap<SlotNo, u64>,
+    pool: Pool,
+    /// The most frames that may be in use: the limit, or what was beyond it when it came.
+    ceiling: usize,
+    limit: usize,
     /// Times that a page was to be moved.
     moves: HashMap<PageNo, u64>,
     flights: Vec<Flight>,
@@ -88,6 +103,9 @@ pub(super) fn decisions(case: &Unruly) -> Decisions {
         staged: HashMap::new(),
         lost: HashSet::new(),
         store: HashMap::new(),
+        pool: Pool::default(),
+        ceiling: case.frames,
+        limit: case.frames,
         moves: HashMap::new(),
         flights: Vec::new(),
         transfers: 0,
@@ -215,8 +233,8 @@ impl Body<'_> {
         match chosen % 7 {
             0 => self.drop_range(range, Event::Discard(range)),
             1 => self.drop_range(range, Event::Unmap(range)),
-            2 => self.tell(Event::Limit(FRAMES_MIN.max(self.case.frames * 9 / 10))),
-            3 => self.tell(Event::Limit(self.case.frames)),
+            2 => self.limit(FRAMES_MIN.max(self.case.frames * 9 / 10)),
+            3 => self.limit(self.case.frames),
             4 => self.adopt(pages),
             5 => self.fork(chosen >> 63 == 1),
             _ => self.tell(Event::ChildrenGone),
@@ -243,7 +261,34 @@ impl Body<'_> {
             self.mapped.insert(page, page.raw());
             self.truth.insert(page, page.raw());
         }
+        self.ceiling = self.ceiling.max(self.frames());
         self.tell(Event::Adopt(range));
+    }
+
+    fn limit(&mut self, frames: usize) {
+        self.limit = frames;
+        self.ceiling = self.ceiling.max(frames);
+        self.tell(Event::Limit(frames));
+    }
+
+    /// Frames in use, those of the pool among them.
+    fn frames(&self) -> usize {
+        let takes = |flight: &&Flight| matches!(flight.way, Way::Read | Way::Decompress);
+        let taking = self.flights.iter().filter(takes);
+        let taking: usize = taking.map(|flight| flight.pages.len()).sum();
+        self.mapped.len() + self.staged.len() + taking + self.pool.frames()
+    }
+
+    fn check_frames(&mut self) {
+        let frames = self.frames();
+        assert!(
+            frames <= self.ceiling,
+            "{frames} of {} frames",
+            self.ceiling
+        );
+        // What the pool was granted is its own though it is not used yet.
+        let held = frames.max(self.pager.frames_used());
+        self.ceiling = self.limit.max(held.min(self.ceiling));
     }
 
     /// The run goes on in the child or in the parent.
@@ -270,6 +315,7 @@ impl Body<'_> {
         self.pager.handle(Nanos(self.now), event);
         while let Some(action) = self.pager.poll_action() {
             self.act(action);
+            self.check_frames();
         }
     }
 
@@ -287,10 +333,20 @@ impl Body<'_> {
             Action::Detach { id, run, .. } => self.each(id, run, Self::detach),
             Action::PageIn {
                 id, slots, pages, ..
-            } => self.begin(id, false, pages, slots),
+            } => self.begin(id, Way::Read, pages, slots),
             Action::PageOut {
                 id, slots, pages, ..
-            } => self.begin(id, true, pages, slots),
+            } => self.begin(id, Way::Write, pages, slots),
+            Action::Compress {
+                id,
+                slots,
+                pages,
+                grant,
+                ..
+            } => self.begin(id, Way::Compress(grant), pages, slots),
+            Action::Decompress {
+                id, slots, pages, ..
+            } => self.begin(id, Way::Decompress, pages, slots),
             Action::Release { id, pages, .. } => {
                 for page in pages.iter() {
                     let content = self.staged.remove(page);
@@ -303,7 +359,10 @@ impl Body<'_> {
                 self.truth.remove(&page);
                 self.done(id, Outcome::Done);
             }
-            Action::Compress { .. } | Action::Decompress { .. } => unreachable!("there is no pool"),
+            Action::Dead { id, slots, .. } if slots.start.is_pooled() => {
+                self.pool.forget(slots);
+                self.pooled(id, Outcome::Done);
+            }
             // It takes no time: what is decided afterwards is the same without it.
             Action::Dead { id, .. } => {
                 let outcome = Outcome::Done;
@@ -378,19 +437,23 @@ impl Body<'_> {
         self.pager.handle(Nanos(self.now), event);
     }
 
-    fn begin(&mut self, id: ActionId, out: bool, pages: PageList, slots: SlotRange) {
-        if out {
+    fn begin(&mut self, id: ActionId, way: Way, pages: PageList, slots: SlotRange) {
+        if matches!(way, Way::Write | Way::Compress(_)) {
             let staged = pages.iter().map(|page| hash_of(self.staged[page]));
             assert!(staged.eq(pages.hashes().iter().copied()), "{id:?}");
         }
         let nth = self.transfers;
         self.transfers += 1;
-        let takes = 50_000 + self.choice(Choice::Late, nth) % 400_000;
+        let takes = match way {
+            Way::Read | Way::Write => 50_000 + self.choice(Choice::Late, nth) % 400_000,
+            // A page takes a few microseconds, and others' may go first.
+            _ => 2_000 + self.choice(Choice::Late, nth) % 40_000,
+        };
         self.flights.push(Flight {
             due: self.now + takes,
             nth,
             id,
-            out,
+            way,
             pages,
             slots,
         });
@@ -409,14 +472,50 @@ impl Body<'_> {
         let at = next.expect("something is under way").0;
         let flight = self.flights.swap_remove(at);
         self.now = self.now.max(flight.due);
-        if flight.out {
-            self.written(&flight);
-        } else {
-            self.read(&flight);
+        match flight.way {
+            Way::Read => self.read(&flight),
+            Way::Write => self.written(&flight),
+            Way::Compress(grant) => self.compressed(&flight, grant as usize),
+            Way::Decompress => self.decompressed(&flight),
         }
         while let Some(action) = self.pager.poll_action() {
             self.act(action);
+            self.check_frames();
         }
+    }
+
+    /// The answer to what changed the pool.
+    fn pooled(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        self.now += 1;
+        let frames = Event::Pooled(self.pool.frames());
+        self.pager.handle(Nanos(self.now), frames);
+        self.done(id, outcome);
+    }
+
+    fn compressed(&mut self, flight: &Flight, grant: usize) {
+        let frames_max = self.pool.frames() + grant;
+        let kept = flight.pages.iter().zip(flight.slots.iter());
+        let kept = kept.map(|(page, slot)| self.pool.keep(slot, self.staged[page], frames_max));
+        let outcomes: Vec<_> = kept.collect();
+        self.pooled(flight.id, Outcome::Pages(&outcomes));
+    }
+
+    fn decompressed(&mut self, flight: &Flight) {
+        let mut outcomes = Vec::new();
+        for (nth, (&page, slot)) in (0..).zip(flight.pages.iter().zip(flight.slots.iter())) {
+            let content = self.pool.take(slot);
+            let expected = flight.pages.hashes()[nth as usize];
+            assert_eq!(hash_of(content), expected, "{page:?} has another content");
+            // RAM that fails: the page is lost.
+            let key = flight.nth * 1024 + nth;
+            if self.happens(Choice::Damage, key, self.case.read_failures / 20) {
+                outcomes.push(PageOutcome::Refused(Refusal::Damaged));
+                continue;
+            }
+            self.staged.insert(page, content);
+            outcomes.push(PageOutcome::Done);
+        }
+        self.pooled(flight.id, Outcome::Pages(&outcomes));
     }
 
     fn written(&mut self, flight: &Flight) {

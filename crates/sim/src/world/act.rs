@@ -41,11 +41,18 @@ impl World {
                     drop(pages);
                     self.done(id, Outcome::Done);
                 }
-                Action::Compress { .. } | Action::Decompress { .. } => {
-                    unreachable!("there is no pool")
-                }
-                // A disk has no use for it.
-                Action::Dead { id, .. } | Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                Action::Compress {
+                    id,
+                    slots,
+                    pages,
+                    grant,
+                    ..
+                } => self.compress(id, slots, pages, grant),
+                Action::Decompress {
+                    id, slots, pages, ..
+                } => self.decompress(id, slots, pages),
+                Action::Dead { id, slots, .. } => self.dead(id, slots),
+                Action::Poison { id, .. } => self.done(id, Outcome::Done),
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),
                 Action::Exhausted { swap_full } => {
@@ -55,6 +62,9 @@ impl World {
                     self.due_stale = true;
                 }
             }
+        }
+        if let Some(pool) = &mut self.pool {
+            pool.used_peak = pool.used_peak.max(self.pager.frames_used());
         }
         let deadline = self.pager.next_deadline().map(|at| at.0);
         self.due_stale |= deadline != self.deadline;
@@ -72,7 +82,7 @@ impl World {
         self.outcomes = outcomes;
     }
 
-    fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
+    pub(super) fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
         self.pager
             .handle(Nanos(self.now), Event::Done { id, outcome });
     }

@@ -8,16 +8,19 @@
 mod act;
 mod ahead;
 mod memory;
+mod pool;
 mod process;
+mod ratio;
 mod report;
 mod setup;
 pub mod speed;
 mod watch;
 
+pub use ratio::Ratio;
 pub use report::{PhaseReport, ProgramReport, Report};
 pub use setup::{
-    BsdSwitches, Costs, DiskSpec, LastrSetting, Policies, Setup, SetupError, ShortageSetting,
-    WindowSetting,
+    BsdSwitches, Costs, DiskSpec, LastrSetting, POOL_LOSS_PERCENT, Policies, Setup, SetupError,
+    ShortageSetting, WindowSetting,
 };
 
 use std::collections::VecDeque;
@@ -98,6 +101,8 @@ impl std::error::Error for RunError {}
 /// The simulated body.
 pub struct World {
     pager: Pager,
+    /// Where the tier policy has one.
+    pool: Option<Box<pool::Pool>>,
     disk: Queue,
     processes: Vec<Process>,
     /// Programs that are not over.
@@ -151,11 +156,16 @@ impl World {
         setup: &Setup,
         programs: Vec<Box<dyn Program>>,
     ) -> Result<Self, SetupError> {
-        let (pager, ticks) = setup.pager()?;
-        let disk = setup.queue()?;
+        let (pager, ticks, pooled) = setup.pager()?;
+        let mut disk = setup.queue()?;
+        if pooled {
+            // Compressing keeps the CPU for longer than a disk's request takes.
+            disk = disk.polled_late();
+        }
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
             pager,
+            pool: pooled.then(|| Box::new(pool::Pool::new(setup))),
             disk,
             ready: (0..processes.len())
                 .filter(|&who| setup.starts(who) == 0)

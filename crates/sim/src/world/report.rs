@@ -88,6 +88,20 @@ pub struct Report {
     pub page_out_writes: u64,
     /// Writes of each size in pages that occurred, up to 64.
     pub write_sizes: Vec<(u32, u64)>,
+    /// Pages that were put into the pool of compressed pages.
+    pub compressed: u64,
+    /// What they came to, in bytes.
+    pub compressed_bytes: u64,
+    /// Victims that did not get small enough for it.
+    pub unfit: u64,
+    /// Faults that found their page there: minor ones.
+    pub pool_hits: u64,
+    /// Pages that went from there to the swap space.
+    pub demoted: u64,
+    /// The most frames that it took.
+    pub pool_frames_peak: u64,
+    /// The most frames that were in use between events, those of the pool among them; 0 without a pool.
+    pub pooled_frames_peak: u64,
     /// Programs, in their order.
     pub programs: Vec<ProgramReport>,
     /// Phases, in order of their beginnings.
@@ -196,6 +210,13 @@ impl World {
             page_outs: stats.page_outs,
             page_out_writes: stats.page_out_writes,
             write_sizes: sizes.collect(),
+            compressed: stats.compressed,
+            compressed_bytes: stats.compressed_bytes,
+            unfit: stats.unfit,
+            pool_hits: stats.pool_hits,
+            demoted: stats.demoted,
+            pool_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.peak as u64),
+            pooled_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.used_peak as u64),
             programs: programs.collect(),
             phases: self.phases.clone(),
             disk: *self.disk.stats(),
