@@ -96,6 +96,7 @@ impl<'a> Maker<'a> {
             pageout_params,
             readahead: &readahead,
             slots: pick(slots::REGISTRY, choices.byte()).name,
+            tier: "none",
             frames: 256 + choices.number() % 1024,
             slots_max: 1 << (8 + choices.byte() % 8),
             zero_around: u32::from(choices.byte()),

@@ -154,7 +154,7 @@ impl SlotPool {
         self.of_pool().give_back(places);
     }
 
-    /// The next place of the pool in use, in order of age. See [`Pooled::next_oldest`].
+    /// The next place of the pool in use, in order of age. The search goes on behind it, and round; `None` when none is in use.
     pub fn next_oldest_pooled(&mut self) -> Option<SlotNo> {
         self.pooled.as_mut()?.next_oldest()
     }

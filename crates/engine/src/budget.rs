@@ -140,14 +140,9 @@ impl Live {
         let before = counters.read();
         let swap_slots_used = self.pager.slots_used() as u64;
         let overhead_bytes = self.pager.heap_bytes() as u64;
-        let resident = [State::Resident, State::Mapping, State::Detaching]
-            .map(|x| self.pager.count(x))
-            .iter()
-            .sum::<usize>();
-        let staged = [State::Staged, State::Writing, State::Reading]
-            .map(|x| self.pager.count(x))
-            .iter()
-            .sum::<usize>();
+        let count = |states: [State; 3]| states.map(|x| self.pager.count(x)).iter().sum::<usize>();
+        let resident = count([State::Resident, State::Mapping, State::Detaching]);
+        let staged = count([State::Staged, State::Writing, State::Reading]);
         let pool = self.pool_frames() as u64;
         let touched = resident + staged + self.pager.count(State::PagedOut);
         counters.write(&Counts {

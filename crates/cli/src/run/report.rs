@@ -301,7 +301,7 @@ fn duration(ns: u64) -> String {
 
 /// What the pool of compressed pages did; nothing where it had nothing to do.
 fn compressed(c: &Counts) -> String {
-    if c.compressed_pages + c.compressed_unfit == 0 {
+    if c.compressed_pages == 0 && c.compressed_unfit == 0 {
         return String::new();
     }
     let whole = pages_size(c.compressed_pages);

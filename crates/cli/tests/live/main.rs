@@ -386,6 +386,14 @@ suite!(uring, ["--store", "uring"], refused_calls);
 suite!(unencrypted, ["--encrypt", "off"], torture_alone torture_with_store_faults both_page);
 suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit
     unreadable_pages_signal daemon_stays);
+suite!(compressed, ["--tier", "lz4", "--mechanism", "move"], torture_alone torture_with_store_faults torture_with_children
+    daemon_stays both_page);
+suite!(
+    compressed_little,
+    ["--tier", "lz4:pool=10", "--mechanism", "move"],
+    torture_alone
+);
+suite!(compressed_protected, ["--tier", "auto", "--mechanism", "write-protect"], torture_alone torture_with_children);
 suite!(fifo, ["--reclaim", "fifo"], torture_with_store_faults);
 suite!(
     s3_fifo,

@@ -194,7 +194,8 @@ impl Pager {
         if matches!(event, Event::Tick) {
             ledger.tell_dead();
         }
-        ledger.stats.frames_peak = ledger.stats.frames_peak.max(ledger.frames_used() as u64);
+        let held = ledger.pages.framed() + ledger.tier.frames();
+        ledger.stats.frames_peak = ledger.stats.frames_peak.max(held as u64);
     }
 
     /// The next thing to do; `None` when all is done for now.

@@ -28,6 +28,10 @@ fn busy() -> Counts {
         minor_faults: 7,
         major_faults: 1_234_567,
         fault_ns: 420_000_000,
+        compressed_pages: 3_000,
+        compressed_bytes: 4 << 20,
+        compressed_hits: 2_000,
+        peak_pool_pages: 1_200,
         ..Counts::default()
     };
     counts.write_sizes[0] = 8;
@@ -141,6 +145,7 @@ fn the_summary_has_every_figure() {
         "18,000 pages (70.3 MiB) in 1,200 reads",
         "16,000 pages: 2,000 mapped along, 12,000 hits, 500 wasted; hit rate 86 %; accuracy 96 %",
         "7 minor, 1,234,567 major, 0.42 s waited",
+        "3,000 pages (11.7 MiB) to 4 MiB, at most 4.7 MiB at once; 2,000 touched, 0 on to swap, 0 hardly smaller",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }

@@ -320,9 +320,9 @@ impl Eviction {
         if !urgent(ledger) && ledger.pages.queued(Queue::Outward) < chunk {
             return;
         }
-        while transfers.may_write(ledger)
-            && let Some(id) = ledger.pages.pop(Queue::Outward)
-        {
+        // In this order: asking whether there are slots asks for more.
+        while ledger.pages.queued(Queue::Outward) > 0 && transfers.may_write(ledger) {
+            let id = ledger.pages.pop(Queue::Outward).expect("counted");
             transfers.collect(ledger, self, id);
         }
     }

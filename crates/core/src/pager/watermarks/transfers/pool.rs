@@ -6,7 +6,7 @@ use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
-use crate::pager::tiering::{Batch, COMPRESS_PAGES, DEMOTIONS_MAX, grant};
+use crate::pager::tiering::{Batch, DEMOTIONS_MAX, grant};
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::eviction::Eviction;
 use crate::pager::watermarks::rescue::Rescue;
@@ -161,7 +161,7 @@ impl Transfers {
         }
         // Where no frame is free, the pool makes way by those that are kept for it.
         let spare = eviction.room_to_spare(ledger, room);
-        let mut left = spare.max(room::left(ledger).min(COMPRESS_PAGES));
+        let mut left = spare.max(room::left_to_demote(ledger));
         let mut run = SlotRange::new(SlotNo(0), 0);
         // Some may be on their way already.
         let mut looks = 4 * DEMOTIONS_MAX;
