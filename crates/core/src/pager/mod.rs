@@ -190,6 +190,7 @@ impl Pager {
             Driver::Watermarks(driver) => driver.handle(ledger, event),
             Driver::Daemon(driver) => driver.handle(ledger, event),
         }
+        room::settle(ledger);
         room::tell_dead(ledger);
         if matches!(event, Event::Tick) {
             ledger.tell_dead();
@@ -292,10 +293,16 @@ impl Pager {
         self.ledger.pages.count(state)
     }
 
-    /// Frames in use.
+    /// Frames in use, those included that a pool of compressed pages was granted or that are set aside for it.
     #[must_use]
     pub fn frames_used(&self) -> usize {
         self.ledger.frames_used()
+    }
+
+    /// Of the frames in use, those that nothing is in: set aside so that a pool which has all others can make way.
+    #[must_use]
+    pub const fn frames_aside(&self) -> usize {
+        self.ledger.tier.aside()
     }
 
     /// Frames that may still be used.

@@ -31,12 +31,10 @@ pub(super) fn left(ledger: &Ledger) -> usize {
     ledger.limits.frames.saturating_sub(ledger.frames_used())
 }
 
-/// Frames that the pool may take to make way where no frame is free: those that are kept for it. A limit that was lowered, as for a forked child, may be
-/// below what the pool has; then a few beyond it, for nothing else would ever bring it down.
-pub(super) fn left_to_demote(ledger: &Ledger) -> usize {
-    let beyond = ledger.tier.frames() > ledger.limits.frames / 2 && ledger.tier.demoting == 0;
-    let least = if beyond { COMPRESS_PAGES } else { 0 };
-    left(ledger).min(COMPRESS_PAGES).max(least)
+/// After an event: frames that pages of the pool were lent are set aside again.
+pub(super) fn settle(ledger: &mut Ledger) {
+    let (used, frames) = (ledger.frames_used(), ledger.limits.frames);
+    ledger.tier.settle(used, frames);
 }
 
 /// Tells which places of the pool are dead, all of them: until then each takes its part of a frame.

@@ -13,6 +13,9 @@ const COMPRESSIONS_MAX: usize = 2;
 /// Frames that compressing takes beside those of what comes out smaller: a pool that begins a block of its largest takes 4, less the one that the page
 /// leaves.
 const BLOCK_FRAMES: usize = 3;
+/// Frames that are charged though nothing is in them, so that a pool which has all others can still make way: as many pages as one compression
+/// takes.
+const ASIDE_FRAMES: usize = COMPRESS_PAGES;
 /// Demotions under way at once, in pages: as many as one write of the default size takes.
 pub(super) const DEMOTIONS_MAX: usize = 64;
 
@@ -32,6 +35,10 @@ pub(super) struct Tiering {
     frames: usize,
     /// Frames by which it may grow for what is under way.
     granted: usize,
+    /// Of those that are set aside, how many have pages that left the pool in them.
+    lent: usize,
+    /// Frames that may be in use: all of them, or what is in use still after the limit was lowered.
+    ceiling: usize,
     compressions: usize,
     /// Pages that are taken out of the pool to be written to the store.
     pub demoting: usize,
@@ -44,6 +51,8 @@ impl Tiering {
             policy,
             frames: 0,
             granted: 0,
+            lent: 0,
+            ceiling: usize::MAX,
             compressions: 0,
             demoting: 0,
         }
@@ -68,9 +77,33 @@ impl Tiering {
         self.frames
     }
 
-    /// Frames that no page can have: the pool's, and those that it may take.
+    /// Frames that no page can have: the pool's, those that it may take, and those set aside.
     pub const fn charged(&self) -> usize {
-        self.frames + self.granted
+        self.frames + self.granted + self.aside()
+    }
+
+    /// Frames set aside for pages that leave a pool which has all others.
+    pub const fn aside(&self) -> usize {
+        if self.policy.is_some() {
+            ASIDE_FRAMES - self.lent
+        } else {
+            0
+        }
+    }
+
+    /// Pages take so many of the frames that are set aside: what is charged for them is no more than before.
+    pub const fn lend(&mut self, frames: usize) {
+        assert!(frames <= self.aside(), "frames that are not set aside");
+        self.lent += frames;
+    }
+
+    /// After an event: `used` frames of a limit of `frames` are in use. What is free is set aside again before anybody else may have it, above the
+    /// limit too where it was lowered: nothing else brings down a pool that has all frames.
+    pub fn settle(&mut self, used: usize, frames: usize) {
+        let most = self.ceiling.max(frames);
+        let back = most.saturating_sub(used).min(self.lent);
+        self.lent -= back;
+        self.ceiling = most.min(used + back).max(frames);
     }
 
     /// Whether one more compression may be under way.
@@ -130,5 +163,52 @@ impl Batch {
     /// Which.
     pub fn ids(&self) -> impl Iterator<Item = PageId> {
         self.ids.into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Values;
+    use crate::tier;
+
+    fn tiering() -> Tiering {
+        let lz4 = tier::REGISTRY.iter().find(|entry| entry.name == "lz4");
+        let lz4 = lz4.expect("it is one of them");
+        Tiering::new((lz4.build)(&Values::defaults(lz4.settings)))
+    }
+
+    #[test]
+    fn lent_frames_come_back_out_of_what_others_give_up() {
+        let mut tiering = tiering();
+        tiering.settle(100, 100);
+        tiering.lend(ASIDE_FRAMES);
+        assert_eq!((tiering.aside(), tiering.charged()), (0, 0));
+        // Half of what would be needed is free.
+        tiering.settle(96, 100);
+        assert_eq!(tiering.aside(), 4);
+        tiering.settle(90, 100);
+        assert_eq!(tiering.aside(), ASIDE_FRAMES);
+    }
+
+    #[test]
+    fn above_a_lowered_limit_nobody_else_has_what_is_given_up() {
+        let mut tiering = tiering();
+        tiering.settle(100, 100);
+        tiering.settle(100, 50);
+        tiering.lend(6);
+        tiering.settle(100, 50);
+        assert_eq!(tiering.aside(), 2);
+        tiering.settle(97, 50);
+        assert_eq!(tiering.aside(), 5);
+        // What came back counts: it is not given a second time.
+        tiering.settle(100, 50);
+        assert_eq!(tiering.aside(), 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "not set aside")]
+    fn no_more_is_lent_than_is_set_aside() {
+        tiering().lend(ASIDE_FRAMES + 1);
     }
 }

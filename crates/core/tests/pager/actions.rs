@@ -148,7 +148,7 @@ impl Body {
             Action::PageOut { .. } | Action::Compress { .. } => {}
             _ => self.ops[at].done = Some(self.carry_out(&action)),
         }
-        let (frames, ceiling) = (self.frames(), self.allowed());
+        let (frames, ceiling) = (self.frames(), self.ceiling);
         assert!(
             frames <= ceiling,
             "{frames} frames, {ceiling} allowed: {action:?}"

@@ -281,15 +281,13 @@ impl Body<'_> {
 
     fn check_frames(&mut self) {
         let frames = self.frames();
-        // A pool that has most of a lowered limit takes a few beyond it to make way.
-        let beyond = if self.pool.frames() > 0 { 8 } else { 0 };
         assert!(
-            frames <= self.ceiling + beyond,
+            frames <= self.ceiling,
             "{frames} of {} frames",
             self.ceiling
         );
-        // What the pool was granted is its own though it is not used yet.
-        let held = frames.max(self.pager.frames_used());
+        // What the pool was granted, or is set aside for it, is its own though it is not used yet.
+        let held = (frames + self.pager.frames_aside()).max(self.pager.frames_used());
         self.ceiling = self.limit.max(held.min(self.ceiling));
     }
 

@@ -20,6 +20,9 @@ use pace::Pace;
 /// The queues of mapped pages. What is mapped anew comes to the end of one.
 const MAPPED: [Queue; 2] = [Queue::Active, Queue::Second];
 
+/// Pages that stay mapped where a limit was lowered below what cannot leave: what one instruction may touch, twice. With fewer a page left before it was used.
+const MAPPED_MIN: usize = 16;
+
 /// How far the search for a frame has come since the last tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
@@ -233,7 +236,10 @@ impl Eviction {
         if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
             return;
         }
-        let most = (wanted - have).max(batch).min(due);
+        let mut most = (wanted - have).max(batch).min(due);
+        if held >= ledger.frames_max() {
+            most = most.min((self.reclaim.victims(&ledger.pages)).saturating_sub(MAPPED_MIN));
+        }
         self.pace.detached(most);
         self.detach_oldest(ledger, most);
     }

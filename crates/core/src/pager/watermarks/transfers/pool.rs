@@ -159,9 +159,10 @@ impl Transfers {
         if room < DEMOTIONS_MAX / 2 {
             return;
         }
-        // Where no frame is free, the pool makes way by those that are kept for it.
         let spare = eviction.room_to_spare(ledger, room);
-        let mut left = spare.max(room::left_to_demote(ledger));
+        // Where no frame is free, the pool makes way by those that are set aside for it.
+        let lends = spare == 0;
+        let mut left = if lends { ledger.tier.aside() } else { spare };
         let mut run = SlotRange::new(SlotNo(0), 0);
         // Some may be on their way already.
         let mut looks = 4 * DEMOTIONS_MAX;
@@ -180,6 +181,9 @@ impl Transfers {
                 continue;
             }
             left -= 1;
+            if lends {
+                ledger.tier.lend(1);
+            }
             if run.slots > 0 && run.end() != slot {
                 demote_run(ledger, run);
                 run.slots = 0;
