@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod choice;
 pub mod content;
 pub mod contract;
 pub mod limits;

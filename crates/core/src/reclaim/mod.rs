@@ -8,9 +8,10 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use crate::choice;
 use crate::contract::Body;
 use crate::page::{DIRTY, PageId, Pages, Queue};
-use crate::settings::{Setting, Values, Wrong};
+use crate::settings::{Setting, Values};
 
 pub mod bsd;
 mod fifo;
@@ -148,12 +149,27 @@ pub static REGISTRY: &[Entry] = &[
     bsd::ENTRY_8_2,
 ];
 
-/// A policy with what was set of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Choice {
-    entry: &'static Entry,
-    values: Values,
+impl choice::Offer for Entry {
+    const KIND: &'static str = "reclaim policy";
+
+    fn registry() -> &'static [Self] {
+        REGISTRY
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn settings(&self) -> &'static [&'static Setting] {
+        self.settings
+    }
 }
+
+/// A policy with what was set of it.
+pub type Choice = choice::Choice<Entry>;
+
+/// Why a policy cannot be had as it was asked for.
+pub type Refused<'a> = choice::Refused<NotOffered<'a>>;
 
 impl Choice {
     /// Reads a name and settings, as in `s3-fifo:small=20`.
@@ -161,74 +177,15 @@ impl Choice {
     /// # Errors
     /// When there is no such policy, it needs what `body` does not have, or a setting is wrong.
     pub fn parse(text: &str, body: Body) -> Result<Self, Refused<'_>> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        let entry = find_for(name.trim(), body).map_err(Refused::Policy)?;
-        let values = Values::parse(entry.settings, settings);
-        values
-            .map(|values| Self { entry, values })
-            .map_err(|wrong| Refused::Setting(entry.name, wrong))
-    }
-
-    /// The policy's entry.
-    #[must_use]
-    pub const fn entry(&self) -> &'static Entry {
-        self.entry
+        Self::read(text, |name| find_for(name, body))
     }
 
     /// Makes one.
     #[must_use]
     pub fn build(&self) -> Policy {
-        (self.entry.build)(&self.values)
+        (self.entry().build)(self.values())
     }
 }
-
-impl Default for Choice {
-    fn default() -> Self {
-        Self {
-            entry: &REGISTRY[0],
-            values: Values::defaults(REGISTRY[0].settings),
-        }
-    }
-}
-
-impl PartialEq for Choice {
-    fn eq(&self, other: &Self) -> bool {
-        self.entry.name == other.entry.name && self.values == other.values
-    }
-}
-
-impl Eq for Choice {}
-
-/// As [`Choice::parse`] reads it.
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.entry.name)?;
-        if self.values == Values::defaults(self.entry.settings) {
-            return Ok(());
-        }
-        write!(f, ":{}", self.values)
-    }
-}
-
-/// Why a policy cannot be had as it was asked for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused<'a> {
-    /// There is none of that name for this body.
-    Policy(NotOffered<'a>),
-    /// Something cannot be set of the policy of this name.
-    Setting(&'static str, Wrong),
-}
-
-impl fmt::Display for Refused<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(why) => why.fmt(f),
-            Self::Setting(name, wrong) => write!(f, "reclaim policy {name}: {wrong}"),
-        }
-    }
-}
-
-impl core::error::Error for Refused<'_> {}
 
 /// The policy called `name`.
 fn find(name: &str) -> Option<&'static Entry> {
@@ -261,12 +218,7 @@ impl fmt::Display for NotOffered<'_> {
             )?,
             None => write!(f, "there is no reclaim policy '{name}'")?,
         }
-        let mut before = "; there are ";
-        for entry in offered(self.body) {
-            write!(f, "{before}{}", entry.name)?;
-            before = ", ";
-        }
-        Ok(())
+        choice::list(f, offered(self.body))
     }
 }
 

@@ -7,7 +7,8 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::settings::{Setting, Values, Wrong};
+use crate::choice;
+use crate::settings::{Setting, Values};
 use crate::units::PageNo;
 
 mod always;
@@ -71,12 +72,27 @@ pub static REGISTRY: &[Entry] = &[
     auto::ENTRY,
 ];
 
-/// A policy with what was set of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Choice {
-    entry: &'static Entry,
-    values: Values,
+impl choice::Offer for Entry {
+    const KIND: &'static str = "tier policy";
+
+    fn registry() -> &'static [Self] {
+        REGISTRY
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn settings(&self) -> &'static [&'static Setting] {
+        self.settings
+    }
 }
+
+/// A policy with what was set of it.
+pub type Choice = choice::Choice<Entry>;
+
+/// Why a policy cannot be had as it was asked for.
+pub type Refused<'a> = choice::Refused<NoSuch<'a>>;
 
 impl Choice {
     /// Reads a name and settings, as in `lz4:pool=50`.
@@ -84,81 +100,26 @@ impl Choice {
     /// # Errors
     /// When there is no such policy, or a setting is wrong.
     pub fn parse(text: &str) -> Result<Self, Refused<'_>> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        let name = name.trim();
-        let found = REGISTRY.iter().find(|entry| entry.name == name);
-        let entry = found.ok_or(Refused::Policy(name))?;
-        let values = Values::parse(entry.settings, settings);
-        values
-            .map(|values| Self { entry, values })
-            .map_err(|wrong| Refused::Setting(entry.name, wrong))
-    }
-
-    /// The policy's entry.
-    #[must_use]
-    pub const fn entry(&self) -> &'static Entry {
-        self.entry
+        Self::read(text, |name| {
+            let found = REGISTRY.iter().find(|entry| entry.name == name);
+            found.ok_or(NoSuch(name))
+        })
     }
 
     /// Makes one; `None` where there is no pool.
     #[must_use]
     pub fn build(&self) -> Option<Box<dyn Tier>> {
-        (self.entry.build)(&self.values)
+        (self.entry().build)(self.values())
     }
 }
 
-impl Default for Choice {
-    fn default() -> Self {
-        Self {
-            entry: &REGISTRY[0],
-            values: Values::defaults(REGISTRY[0].settings),
-        }
-    }
-}
+/// There is no tier policy of this name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoSuch<'a>(pub &'a str);
 
-impl PartialEq for Choice {
-    fn eq(&self, other: &Self) -> bool {
-        self.entry.name == other.entry.name && self.values == other.values
-    }
-}
-
-impl Eq for Choice {}
-
-/// As [`Choice::parse`] reads it.
-impl fmt::Display for Choice {
+impl fmt::Display for NoSuch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.entry.name)?;
-        if self.values == Values::defaults(self.entry.settings) {
-            return Ok(());
-        }
-        write!(f, ":{}", self.values)
+        write!(f, "there is no tier policy '{}'", self.0)?;
+        choice::list(f, REGISTRY.iter())
     }
 }
-
-/// Why a policy cannot be had as it was asked for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Refused<'a> {
-    /// There is none of that name.
-    Policy(&'a str),
-    /// Something cannot be set of the policy of this name.
-    Setting(&'static str, Wrong),
-}
-
-impl fmt::Display for Refused<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(name) => {
-                write!(f, "there is no tier policy '{name}'")?;
-                let mut before = "; there are ";
-                for entry in REGISTRY {
-                    write!(f, "{before}{}", entry.name)?;
-                    before = ", ";
-                }
-                Ok(())
-            }
-            Self::Setting(name, wrong) => write!(f, "tier policy {name}: {wrong}"),
-        }
-    }
-}
-
-impl core::error::Error for Refused<'_> {}
