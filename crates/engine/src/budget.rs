@@ -33,10 +33,11 @@ impl Live {
         }
     }
 
-    /// Frames that the pager may not use: those set apart for copies and transfers, and what a store keeps in RAM beyond them.
+    /// Frames that the pager may not use: those set apart for copies and transfers, what a store keeps in RAM beyond them, and what a pool of compressed
+    /// pages takes before anything is in it.
     pub(crate) fn set_aside(&self) -> usize {
         let store = self.store.ram_bytes().div_ceil(PAGE_BYTES as u64);
-        self.pool.max(store as usize) + self.slack()
+        self.pool.max(store as usize) + self.slack() + self.pool_fixed_frames()
     }
 
     /// The pager may use what is held. A process that got less than can work uses the least that

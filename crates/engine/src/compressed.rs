@@ -116,7 +116,12 @@ impl Live {
         if self.compressed.is_some() { SLACK } else { 0 }
     }
 
-    /// Frames that the pool takes.
+    /// Frames that the pool takes from the beginning.
+    pub(crate) fn pool_fixed_frames(&self) -> usize {
+        (self.compressed.as_ref()).map_or(0, |c| c.pool.fixed_frames())
+    }
+
+    /// Frames that the pool takes for what is in it.
     pub(crate) fn pool_frames(&self) -> usize {
         self.compressed.as_ref().map_or(0, |c| c.pool.frames())
     }

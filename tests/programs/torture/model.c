@@ -25,15 +25,22 @@ static uint64_t next(Worker *w) { return mix(w->random += 0x9e3779b97f4a7c15ull)
 uint64_t below(Worker *w, uint64_t n) { return next(w) % n; }
 uint64_t new_tag(Worker *w) { return (next(w) & ~MAYBE_ZERO) | 1; }
 
+// A word of the page of `tag`. By tag, pages compress as those of programs do: not at all, to half, to a sixteenth, or they are one word repeated.
+static uint64_t word(uint64_t tag, int i) {
+    int span[] = {WORDS, WORDS / 2, 32, 1};
+    int different = span[tag * 0x9e3779b97f4a7c15ull >> 62];
+    return tag ? tag + i % different * 0x9e3779b97f4a7c15ull : 0;
+}
+
 void fill(void *page, uint64_t tag) {
     uint64_t *words = page;
-    for (int i = 0; i < WORDS; i++) words[i] = tag ? tag + i * 0x9e3779b97f4a7c15ull : 0;
+    for (int i = 0; i < WORDS; i++) words[i] = word(tag, i);
 }
 
 // Whether a page is that of `tag`; the first wrong word is told through `at`.
 int holds(const volatile uint64_t *words, uint64_t tag, int *at) {
     for (int i = 0; i < WORDS; i++) {
-        if (words[i] != (tag ? tag + i * 0x9e3779b97f4a7c15ull : 0)) {
+        if (words[i] != word(tag, i)) {
             *at = i;
             return 0;
         }

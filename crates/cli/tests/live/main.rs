@@ -393,6 +393,7 @@ suite!(
     ["--tier", "lz4:pool=10", "--mechanism", "move"],
     torture_alone
 );
+suite!(compressed_zstd, ["--tier", "zstd", "--mechanism", "move"], torture_alone torture_with_children);
 suite!(compressed_protected, ["--tier", "auto", "--mechanism", "write-protect"], torture_alone torture_with_children);
 suite!(fifo, ["--reclaim", "fifo"], torture_with_store_faults);
 suite!(

@@ -3,26 +3,38 @@
 use alloc::boxed::Box;
 
 use super::{Entry, Tier};
-use crate::settings::{Allowed, Setting};
+use crate::settings::{Allowed, Setting, Values};
 use crate::units::PageNo;
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const LZ4: Entry = Entry {
     name: "lz4",
     summary: "every victim that LZ4 makes small enough is kept in the pool, the oldest leave for the store",
     source: "Linux 3.11 mm/zswap.c: a pool before the store, written back in order of age",
     codec: "lz4",
-    settings: &[&Setting {
-        name: "pool",
-        summary: "the most that the pool takes, in percent of the frames",
-        allowed: Allowed::Numbers(5, 90),
-        default: 75,
-    }],
-    build: |values| {
-        Some(Box::new(Always {
-            percent: values.of("pool"),
-        }))
-    },
+    settings: SETTINGS,
+    build,
 };
+
+pub(super) const ZSTD: Entry = Entry {
+    name: "zstd",
+    summary: "as lz4, by Zstandard: three times the CPU for half to two thirds of the size",
+    codec: "zstd",
+    ..LZ4
+};
+
+/// What can be set where there is a pool.
+pub(super) const SETTINGS: &[&Setting] = &[&Setting {
+    name: "pool",
+    summary: "the most that the pool takes, in percent of the frames",
+    allowed: Allowed::Numbers(5, 90),
+    default: 75,
+}];
+
+fn build(values: &Values) -> Option<Box<dyn Tier>> {
+    Some(Box::new(Always {
+        percent: values.of("pool"),
+    }))
+}
 
 struct Always {
     percent: u32,

@@ -8,8 +8,8 @@
 
 use alloc::boxed::Box;
 
+use super::always::SETTINGS;
 use super::{Entry, Tier};
-use crate::settings::{Allowed, Setting};
 use crate::units::{PAGE_BYTES, PageNo};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -17,12 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "victims are kept compressed (LZ4) where that saves more than it costs",
     source: "Outpage",
     codec: "lz4",
-    settings: &[&Setting {
-        name: "pool",
-        summary: "the most that the pool takes, in percent of the frames",
-        allowed: Allowed::Numbers(5, 90),
-        default: 75,
-    }],
+    settings: SETTINGS,
     build: |values| Some(Box::new(Auto::new(values.of("pool")))),
 };
 

@@ -68,7 +68,8 @@ pub static REGISTRY: &[Entry] = &[
         settings: &[],
         build: |_| None,
     },
-    always::ENTRY,
+    always::LZ4,
+    always::ZSTD,
     auto::ENTRY,
 ];
 

@@ -158,14 +158,14 @@ impl World {
     ) -> Result<Self, SetupError> {
         let (pager, ticks, pooled) = setup.pager()?;
         let mut disk = setup.queue()?;
-        if pooled {
+        if pooled.is_some() {
             // Compressing keeps the CPU for longer than a disk's request takes.
             disk = disk.polled_late();
         }
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
             pager,
-            pool: pooled.then(|| Box::new(pool::Pool::new(setup))),
+            pool: pooled.map(|codec| Box::new(pool::Pool::new(setup, codec))),
             disk,
             ready: (0..processes.len())
                 .filter(|&who| setup.starts(who) == 0)

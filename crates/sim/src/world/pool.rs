@@ -12,6 +12,8 @@ pub(super) struct Pool {
     ratio: Ratio,
     /// Of what it takes, so many percent hold nothing.
     loss_percent: u64,
+    compress_ns: u32,
+    decompress_ns: u32,
     /// Bytes by place.
     kept: HashMap<SlotNo, u16>,
     /// Their sum.
@@ -25,10 +27,14 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn new(setup: &Setup) -> Self {
+    /// An empty one, whose pages are compressed by `codec`.
+    pub fn new(setup: &Setup, codec: &str) -> Self {
+        let (compress_ns, decompress_ns) = setup.costs.of_codec(codec);
         Self {
             ratio: setup.ratio,
             loss_percent: u64::from(setup.pool_loss_percent),
+            compress_ns,
+            decompress_ns,
             kept: HashMap::new(),
             bytes: 0,
             told: 0,
@@ -76,7 +82,7 @@ impl World {
         for (&page, slot) in pages.iter().zip(slots.iter()) {
             let bytes = pool.ratio.bytes(page);
             self.now += u64::from(match bytes {
-                Some(_) => self.costs.compress_ns,
+                Some(_) => pool.compress_ns,
                 None => self.costs.unfit_ns,
             });
             outcomes.push(match bytes {
@@ -98,7 +104,7 @@ impl World {
         for slot in slots.iter() {
             assert!(pool.let_go(slot), "nothing is kept at {slot:?}");
         }
-        self.now += u64::from(self.costs.decompress_ns) * u64::from(slots.slots);
+        self.now += u64::from(pool.decompress_ns) * u64::from(slots.slots);
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(pages.len(), PageOutcome::Done);

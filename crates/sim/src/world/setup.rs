@@ -32,12 +32,26 @@ pub struct Costs {
     pub io_ns: u32,
     /// Its interrupt and what follows.
     pub io_done_ns: u32,
-    /// Compressing a page.
+    /// Compressing a page by LZ4.
     pub compress_ns: u32,
     /// Finding that a page does not compress.
     pub unfit_ns: u32,
-    /// Taking a page out of the pool.
+    /// Taking a page out of the pool that LZ4 compressed.
     pub decompress_ns: u32,
+    /// Compressing a page by Zstandard.
+    pub zstd_compress_ns: u32,
+    /// Taking a page out of the pool that Zstandard compressed.
+    pub zstd_decompress_ns: u32,
+}
+
+impl Costs {
+    /// Nanoseconds for compressing a page by the codec of this name, and for taking it out again.
+    pub(super) fn of_codec(&self, codec: &str) -> (u32, u32) {
+        match codec {
+            "zstd" => (self.zstd_compress_ns, self.zstd_decompress_ns),
+            _ => (self.compress_ns, self.decompress_ns),
+        }
+    }
 }
 
 impl Default for Costs {
@@ -51,6 +65,9 @@ impl Default for Costs {
             compress_ns: 4_000,
             unfit_ns: 250,
             decompress_ns: 1_600,
+            // 5.9 to 12.2 us, and 2.2 to 4.6 us.
+            zstd_compress_ns: 11_000,
+            zstd_decompress_ns: 4_000,
         }
     }
 }
@@ -404,8 +421,8 @@ fn unknown(
 }
 
 impl Setup {
-    /// The pager, its swap space added; whether it wants to be told of passing time, and whether it has a pool.
-    pub(super) fn pager(&self) -> Result<(Pager, bool, bool), SetupError> {
+    /// The pager, its swap space added; whether it wants to be told of passing time, and the codec of its pool if it has one.
+    pub(super) fn pager(&self) -> Result<(Pager, bool, Option<&'static str>), SetupError> {
         let p = &self.policies;
         if self.frames < FRAMES_MIN as u64 {
             let allowed = format!("at least {FRAMES_MIN}");
@@ -426,11 +443,12 @@ impl Setup {
         })?;
         let needs_referenced = reclaim.entry().needs_referenced;
         let tier = self.tier()?;
-        let pooled = tier.is_some();
+        let codec = tier.entry().codec;
+        let pooled = (!codec.is_empty()).then_some(codec);
         let mut reclaim = reclaim.build();
         if let reclaim::Policy::Daemon(params) = &mut reclaim {
             p.bsd.apply(params);
-            if pooled {
+            if pooled.is_some() {
                 let why = format!(
                     "reclaim {} writes to the swap space alone: it takes no tier but none",
                     p.reclaim
@@ -443,7 +461,7 @@ impl Setup {
             pageout: self.pageout()?,
             readahead: self.readahead()?,
             slots: slots.build,
-            tier,
+            tier: tier.build(),
             frames: self.frames as usize,
             slots_max: self.swap_slots,
             zero_around: p.zero_around,
@@ -458,7 +476,7 @@ impl Setup {
         Ok((pager, !needs_referenced, pooled))
     }
 
-    fn tier(&self) -> Result<Option<Box<dyn tier::Tier>>, SetupError> {
+    fn tier(&self) -> Result<tier::Choice, SetupError> {
         let choice = tier::Choice::parse(&self.policies.tier)
             .map_err(|refused| SetupError::Tier(refused.to_string()))?;
         range(
@@ -466,7 +484,7 @@ impl Setup {
             self.pool_loss_percent,
             &POOL_LOSS_PERCENT,
         )?;
-        Ok(choice.build())
+        Ok(choice)
     }
 
     fn pageout(&self) -> Result<Box<dyn pageout::PageOut>, SetupError> {

@@ -12,6 +12,7 @@ mod sample;
 mod table;
 #[cfg(test)]
 mod tests;
+mod zstd;
 
 pub use codec::Codec;
 pub use frames::Memory;

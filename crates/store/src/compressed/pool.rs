@@ -120,8 +120,8 @@ impl Kept {
 /// Objects of one size class share blocks of one to four frames. Nothing is allocated after construction: the tables have their
 /// sizes then, and take RAM as far as they are written. A forked child has a copy of everything, if its [`Memory`] has.
 ///
-/// A page of a table that was written stays charged, also when nothing is in it any more. Not charged are the codec's own memory and the
-/// buffer that it fills: less than 16 KiB.
+/// A page of a table that was written stays charged, also when nothing is in it any more. What it takes from the beginning is its owner's to charge
+/// ([`Pool::fixed_frames`]); of that, the table of LZ4 and the buffer that a codec fills are left out: less than 16 KiB.
 pub struct Pool<M> {
     blocks: Blocks<M>,
     /// What is kept for each slot.
@@ -204,11 +204,11 @@ impl<M: Memory> Pool<M> {
 
     /// Frames by which it may grow. Gives idle ones back where that makes them `least`.
     fn room(&mut self, least: usize) -> usize {
-        let over = (self.frames_once_used() + least).saturating_sub(self.limit);
+        let over = (self.frames() + least).saturating_sub(self.limit);
         if over <= self.blocks.frames.idle() {
             self.blocks.frames.give_back_idle(over);
         }
-        self.limit.saturating_sub(self.frames_once_used())
+        self.limit.saturating_sub(self.frames())
     }
 
     /// An object where there is none without moving others together: looking for them takes a step a class where there are none.
@@ -261,7 +261,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn read(&self, slot: u32, page: &mut [u8; PAGE_BYTES]) -> Result<(), TakeError> {
+    pub fn read(&mut self, slot: u32, page: &mut [u8; PAGE_BYTES]) -> Result<(), TakeError> {
         let at = slot as usize;
         let word = match Kept::unpack(self.kept.get(at)) {
             Kept::Nothing => return Err(TakeError::Missing),
@@ -312,28 +312,18 @@ impl<M: Memory> Pool<M> {
         self.blocks.frames.used()
     }
 
-    /// Pages of tables that were ever written, and what says which those are.
+    /// Pages of tables that were ever written.
     #[must_use]
     pub fn table_frames(&self) -> usize {
-        match self.written_pages() {
-            0 => 0,
-            pages => pages + self.fixed_frames(),
-        }
-    }
-
-    fn written_pages(&self) -> usize {
         self.kept.pages() + self.words.pages() + self.blocks.table_pages()
     }
 
-    fn fixed_frames(&self) -> usize {
+    /// Frames that it takes from the beginning, whatever is in it, and that are not among [`Pool::frames`]: what says which pages of the tables were written, and
+    /// a codec's memory where that is more than a few frames.
+    #[must_use]
+    pub fn fixed_frames(&self) -> usize {
         let fixed = self.kept.fixed_bytes() + self.words.fixed_bytes() + self.blocks.fixed_bytes();
-        fixed.div_ceil(PAGE_BYTES)
-    }
-
-    /// What it is charged, or would be with a page of a table written that is counted apart.
-    fn frames_once_used(&self) -> usize {
-        let frames = self.object_frames() + self.blocks.frames.idle();
-        frames + self.written_pages() + self.fixed_frames()
+        (fixed + self.coder.bytes()).div_ceil(PAGE_BYTES)
     }
 
     /// Bytes of [`Pool::object_frames`] that hold no compressed page: what sizes are rounded up by, what is left over in blocks, owners

@@ -50,6 +50,8 @@ impl Transfers {
         let count = ledger.ops[op].count();
         assert!(outcomes.len() == count, "one outcome a page");
         ledger.tier.ends(count);
+        // A pool that has no room for any of them has none for the next ones: they would be tried for ever.
+        let full = (outcomes.iter()).all(|outcome| !matches!(outcome, PageOutcome::Kept { .. }));
         for (at, &outcome) in outcomes.iter().enumerate() {
             let (id, page) = ledger.ops[op].page(at);
             let entry = ledger.pages.advance(id, State::Writing, State::Staged);
@@ -75,7 +77,7 @@ impl Transfers {
             ledger.slots.taken_out(place);
             if ledger.is_awaited(page) {
                 rescue.map_around(ledger, id);
-            } else if outcome == PageOutcome::Refused(Refusal::Unfit) {
+            } else if full || outcome == PageOutcome::Refused(Refusal::Unfit) {
                 ledger.pages.push(Queue::Outward, id);
             } else {
                 eviction.reclaim.not_written(&mut ledger.pages, id);
