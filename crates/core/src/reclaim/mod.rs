@@ -54,7 +54,7 @@ pub trait Reclaim: Send {
         0
     }
 
-    /// What is remembered of pages, where it is kept in [`Marks`]: another policy may go on with it.
+    /// What is remembered of pages, where another policy may go on with it.
     fn marks(&mut self) -> Option<&mut Marks> {
         None
     }
