@@ -151,7 +151,7 @@ pub struct Pages {
     made: usize,
     free: Vec<u32>,
     directory: Directory,
-    queues: [Ends; 6],
+    queues: [Ends; 7],
     /// The page behind the place that is kept on the inactive queue.
     place: PageId,
     place_at_end: bool,
@@ -184,7 +184,7 @@ impl Pages {
             made: 0,
             free: Vec::new(),
             directory: Directory::new(),
-            queues: [ends; 6],
+            queues: [ends; 7],
             place: PageId::NONE,
             place_at_end: false,
             counts: [0; STATES],

@@ -190,7 +190,7 @@ fn bytes(pages: u64, reclaim: &reclaim::Entry, sets: [usize; 3]) -> usize {
 
 #[test]
 // One test: it counts what the whole process allocates.
-fn core_state_is_at_most_32_bytes_a_touched_page_and_4_for_what_victims_are_chosen_by() {
+fn core_state_is_at_most_32_bytes_a_touched_page_and_few_for_what_victims_are_chosen_by() {
     for pageout in 0..pageout::REGISTRY.len() {
         for slots in 0..slots::REGISTRY.len() {
             for readahead in 0..readahead::REGISTRY.len() {
@@ -228,5 +228,35 @@ fn core_state_is_at_most_32_bytes_a_touched_page_and_4_for_what_victims_are_chos
             "{}: {per_page:.2} bytes a page",
             entry.name
         );
+        let reserved = reserved(entry);
+        println!("{}: room for {reserved:.2} bytes a page", entry.name);
+        // The shadows of `auto` have a page of sixteen each, and come in slabs.
+        let most = if entry.name == "auto" {
+            AUTO_BYTES_MAX
+        } else {
+            remembered
+        };
+        // The tables of slabs take a little more.
+        assert!(
+            reserved <= most + 0.1,
+            "{}: {reserved:.2} bytes a page",
+            entry.name
+        );
     }
+}
+
+/// What `auto` makes room for, in bytes a page: a mark of 4, and a sixteenth of six small tables of pages, of five tables of marks, and
+/// of what is to be watched.
+const AUTO_BYTES_MAX: f64 = 18.0;
+
+/// Room that a policy makes for what it remembers, in bytes a page, where there are many pages.
+fn reserved(entry: &reclaim::Entry) -> f64 {
+    let reclaim::Policy::Driven(mut policy) = (entry.build)(&Values::defaults(entry.settings))
+    else {
+        panic!("{} drives itself", entry.name);
+    };
+    let pages = 64 * SLAB_PAGES as usize;
+    let before = BYTES.load(Ordering::Relaxed);
+    policy.reserve(pages);
+    (BYTES.load(Ordering::Relaxed) - before) as f64 / pages as f64
 }

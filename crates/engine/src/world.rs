@@ -53,6 +53,21 @@ pub enum Mechanism {
     WriteProtect,
 }
 
+impl Mechanism {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Move, Self::WriteProtect];
+
+    /// Whether touches of mapped pages leave bits that the pager can read. Under neither: no kernel that this was tried on has them for a
+    /// process of its own. What read-write protection offers (`Features::RWP_ASYNC`) would be told here, and to the pager as
+    /// [`outpage_core::contract::Body::bits`].
+    #[must_use]
+    pub const fn has_reference_bits(self) -> bool {
+        match self {
+            Self::Move | Self::WriteProtect => false,
+        }
+    }
+}
+
 /// The program's memory, and what of it is where.
 pub struct World {
     /// The descriptor that faults of the program come from, and messages about its mappings. The staging area is under it too: the kernel

@@ -24,6 +24,7 @@ mod programs;
 mod progress;
 mod readahead;
 mod readahead_report;
+mod reclaim;
 mod sim;
 pub mod summary;
 mod tools;
@@ -98,6 +99,10 @@ enum Mode {
     /// The tables are Markdown. What reads more than 1.5 times as many pages as `none`, or takes more than
     /// 1.05 times as long, is in bold.
     Adversaries(Box<adversaries::Options>),
+    /// Every reclaim policy on recorded programs and on loops, scans and phases, simulated, beside the optimum
+    ///
+    /// The tables are Markdown: pages read in 25, 50 and 75 % of what is touched, nothing being read ahead.
+    Reclaim(reclaim::Options),
     /// Draw a stored result of `bench kernel` as a picture
     Plot(plot::Options),
     /// Measure the simulator: references, faults and decoded references a second
@@ -252,6 +257,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Readahead(options) => readahead::run(options),
         Mode::Programs(options) => programs::run(options),
         Mode::Adversaries(options) => adversaries::run(options),
+        Mode::Reclaim(options) => reclaim::run(options),
         Mode::Plot(options) => plot::run(options),
         Mode::Sim(options) => sim::run(options),
         Mode::Guard => guard::watch(std::io::stdin().lock()),

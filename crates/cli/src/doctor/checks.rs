@@ -176,7 +176,19 @@ fn features(report: &Report) -> Vec<Check> {
             "Linux 6.6 or later signals only whoever touches a page whose read failed",
         )
     };
-    vec![mechanism, poison]
+    vec![mechanism, poison, reference_bits(features)]
+}
+
+/// Whether touches of mapped pages could be seen. Nothing uses them yet.
+fn reference_bits(features: Features) -> Check {
+    let offered = features.has(Features::RWP.plus(Features::RWP_ASYNC));
+    ok(
+        "reference bits",
+        match offered {
+            true => "offered by this kernel (read-write protection); not used yet",
+            false => "not offered by this kernel; not needed",
+        },
+    )
 }
 
 fn io_uring(report: &Report) -> Check {
@@ -343,6 +355,20 @@ mod tests {
             (state(5, 4), state(5, 15), state(6, 8)),
             (State::Missing, State::Note, State::Ok)
         );
+    }
+
+    #[test]
+    fn reference_bits_are_told_where_both_of_their_features_are() {
+        let both = Features::RWP.plus(Features::RWP_ASYNC);
+        for (features, found) in [
+            (Features::MOVE, "not offered"),
+            (Features::RWP, "not offered"),
+            (Features::MOVE.plus(both), "offered by this kernel (read"),
+        ] {
+            let check = reference_bits(features);
+            assert_eq!(check.state, State::Ok);
+            assert!(check.found.starts_with(found), "{check:?}");
+        }
     }
 
     #[test]

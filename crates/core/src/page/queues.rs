@@ -20,6 +20,8 @@ pub enum Queue {
     Second,
     /// Dirty staged pages that are to be written to the store, where others go to the pool of compressed pages: they leave together.
     Outward,
+    /// Staged pages that stay until they are touched, for reclaim policies that want to see it; they leave when no other can.
+    Watched,
 }
 
 const QUEUE_SHIFT: u32 = 5;
@@ -35,6 +37,7 @@ impl Queue {
             4 => Self::Refused,
             5 => Self::Second,
             6 => Self::Outward,
+            7 => Self::Watched,
             _ => Self::None,
         }
     }
@@ -68,6 +71,13 @@ impl Pages {
     pub fn head(&self, queue: Queue) -> Option<PageId> {
         let head = self.queues[queue as usize - 1].head;
         head.is_some().then_some(head)
+    }
+
+    /// The page at the end of `queue`.
+    #[must_use]
+    pub fn last(&self, queue: Queue) -> Option<PageId> {
+        let tail = self.queues[queue as usize - 1].tail;
+        tail.is_some().then_some(tail)
     }
 
     /// Takes the oldest page off `queue`.

@@ -1,4 +1,4 @@
-//! What a policy remembers of each page, 4 bytes a touched page: whether it has proved itself, and when it left.
+//! What a policy remembers of each page, 4 bytes a touched page: whether it has proved itself, and when it left or was seen last.
 //!
 //! A ghost queue remembers which pages left last, in order. Here it is a number for each page, the count of departures when it left: what
 //! left more than so many departures ago is forgotten without anybody's taking it off a queue.
@@ -11,16 +11,29 @@ use crate::page::PageId;
 /// Marks that are allocated together: 64 KiB.
 const SLAB: usize = 16_384;
 
-/// The page has proved itself; the other bits say when it left, 0 for never.
+/// The page has proved itself.
 const PROVED: u32 = 1 << 31;
+/// Of a page that left: it had proved itself by then.
+const HAD: u32 = 1 << 30;
+/// When it left, or was seen last; 0 for never.
+const TIME: u32 = HAD - 1;
 
-/// A mark for each page; O(1) each. After 2^31 departures, 8 TiB, a page that left so long ago may be taken for one that
+/// Of which kind a page was when it left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    /// It never proved itself.
+    First,
+    /// It had.
+    Second,
+}
+
+/// A mark for each page; O(1) each. Time is counted in departures, or in what the policy says ([`Self::tick`]). After 2^30 of them, 4 TiB, a page that left so long ago may be taken for one that
 /// just did: a hint is wrong then, no more.
 #[derive(Default)]
-pub(super) struct Marks {
+pub struct Marks {
     /// Slabs do not move: growing copies nothing.
     slabs: Vec<Box<[u32]>>,
-    departures: u32,
+    now: u32,
 }
 
 impl Marks {
@@ -52,15 +65,68 @@ impl Marks {
         if self.is_proved(id) {
             return self.forget(id);
         }
-        self.departures = ((self.departures + 1) & !PROVED).max(1);
-        self.set(id, self.departures);
+        self.leaves_from(id, Left::First);
+    }
+
+    /// The page leaves, and it is remembered of which kind it was.
+    pub(super) fn leaves_from(&mut self, id: PageId, from: Left) {
+        self.tick();
+        let had = if from == Left::Second { HAD } else { 0 };
+        self.set(id, self.now | had);
     }
 
     /// Whether the page is among the `most` that left last. It is there again: that it left is forgotten.
     pub(super) fn recall(&mut self, id: PageId, most: usize) -> bool {
-        let left = self.mark(id) & !PROVED;
+        self.recall_from(id, most).is_some()
+    }
+
+    /// As [`Self::recall`]: of which kind it was.
+    pub(super) fn recall_from(&mut self, id: PageId, most: usize) -> Option<Left> {
+        let left = self.age(id).filter(|&age| (age as usize) < most);
+        let from = match self.mark(id) & HAD {
+            0 => Left::First,
+            _ => Left::Second,
+        };
         self.set(id, self.mark(id) & PROVED);
-        left != 0 && (self.departures.wrapping_sub(left) & !PROVED) < most as u32
+        left.map(|_| from)
+    }
+
+    /// The page, which is about to leave, is an old one.
+    pub(super) fn set_old(&mut self, id: PageId) {
+        self.set(id, self.mark(id) & PROVED | HAD);
+    }
+
+    /// Whether it was; not any more after that.
+    pub(super) fn take_old(&mut self, id: PageId) -> bool {
+        let mark = self.mark(id);
+        self.set(id, mark & !HAD);
+        mark & HAD != 0
+    }
+
+    /// Time goes on by one.
+    pub(super) fn tick(&mut self) {
+        self.now = ((self.now + 1) & TIME).max(1);
+    }
+
+    /// The page was seen now.
+    pub(super) fn seen(&mut self, id: PageId) {
+        self.set(id, self.mark(id) & PROVED | self.now.max(1));
+    }
+
+    /// In place of when the page was seen last: the time between two uses of it.
+    pub(super) fn set_span(&mut self, id: PageId, span: u32) {
+        self.set(id, self.mark(id) & PROVED | span.clamp(1, TIME));
+    }
+
+    /// What [`Self::set_span`] said.
+    pub(super) fn span(&self, id: PageId) -> Option<u32> {
+        Some(self.mark(id) & TIME).filter(|&span| span != 0)
+    }
+
+    /// How long ago the page left, or was seen.
+    pub(super) fn age(&self, id: PageId) -> Option<u32> {
+        let at = self.mark(id) & TIME;
+        (at != 0).then(|| self.now.wrapping_sub(at) & TIME)
     }
 
     /// The page's name may be another's from now on.

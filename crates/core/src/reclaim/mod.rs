@@ -12,13 +12,20 @@ use crate::choice;
 use crate::contract::Body;
 use crate::page::{DIRTY, PageId, Pages, Queue};
 use crate::settings::{Setting, Values};
+use marks::Marks;
 
+mod auto;
 pub mod bsd;
+mod car;
+mod early;
 mod fifo;
+mod lirs;
 mod marks;
 mod s3_fifo;
 mod second_chance;
+mod shadow;
 mod two_queue;
+mod watch;
 
 pub use second_chance::SecondChance;
 
@@ -46,6 +53,16 @@ pub trait Reclaim: Send {
     /// Bytes of heap for what is remembered.
     fn heap_bytes(&self) -> usize {
         0
+    }
+
+    /// What is remembered of pages, where another policy may go on with it.
+    fn marks(&mut self) -> Option<&mut Marks> {
+        None
+    }
+
+    /// Whether [`Self::victim`] looks at [`Queue::Second`].
+    fn has_second(&self) -> bool {
+        true
     }
 
     /// The page is mapped from now on: it is put on a queue of mapped pages.
@@ -98,7 +115,7 @@ pub trait Reclaim: Send {
     }
 
     /// The page was mapped once, and its frame is given up: only its slot is left.
-    fn left(&mut self, _id: PageId) {}
+    fn left(&mut self, _pages: &Pages, _id: PageId) {}
 }
 
 /// `percent` of the frames in use, in frames.
@@ -145,6 +162,10 @@ pub static REGISTRY: &[Entry] = &[
     fifo::ENTRY,
     s3_fifo::ENTRY,
     two_queue::ENTRY,
+    car::ENTRY,
+    lirs::ENTRY,
+    early::ENTRY,
+    auto::ENTRY,
     bsd::ENTRY_6_2,
     bsd::ENTRY_8_2,
 ];

@@ -59,6 +59,10 @@ impl Reclaim for S3Fifo {
         self.marks.heap_bytes()
     }
 
+    fn marks(&mut self) -> Option<&mut Marks> {
+        Some(&mut self.marks)
+    }
+
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped) {
         let main = match how {
             Mapped::Fresh => {
@@ -82,7 +86,7 @@ impl Reclaim for S3Fifo {
         pages.pop(queues[0]).or_else(|| pages.pop(queues[1]))
     }
 
-    fn left(&mut self, id: PageId) {
+    fn left(&mut self, _pages: &Pages, id: PageId) {
         self.marks.leaves(id);
     }
 }

@@ -29,6 +29,10 @@ impl Reclaim for SecondChance {
         pages.pop(Queue::Active)
     }
 
+    fn has_second(&self) -> bool {
+        false
+    }
+
     fn victims(&self, pages: &Pages) -> usize {
         pages.queued(Queue::Active)
     }

@@ -59,6 +59,10 @@ impl Reclaim for TwoQueue {
         self.marks.heap_bytes()
     }
 
+    fn marks(&mut self) -> Option<&mut Marks> {
+        Some(&mut self.marks)
+    }
+
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped) {
         let main = match how {
             Mapped::Fresh => {
@@ -81,7 +85,7 @@ impl Reclaim for TwoQueue {
         pages.pop(queues[0]).or_else(|| pages.pop(queues[1]))
     }
 
-    fn left(&mut self, id: PageId) {
+    fn left(&mut self, _pages: &Pages, id: PageId) {
         self.marks.leaves(id);
     }
 }

@@ -11,6 +11,8 @@ mod linux_vma;
 mod papers;
 mod placing;
 mod reclaim;
+mod reclaim_auto;
+mod reclaim_learned;
 mod settings;
 mod stream;
 mod swap_cache;

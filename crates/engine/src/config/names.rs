@@ -5,13 +5,22 @@ use outpage_core::{pageout, slots};
 use outpage_core::{reclaim, settings as policy, tier};
 
 use super::{CHUNK_MAX, WINDOW_MAX};
+use crate::world::Mechanism;
+
+/// What a live body tells of touches, whichever mechanism it comes to.
+fn live() -> Body {
+    let bits = Mechanism::ALL
+        .into_iter()
+        .all(Mechanism::has_reference_bits);
+    Body { bits }
+}
 
 /// A reclaim policy and what is set of it, as in `s3-fifo:small=20`.
 ///
 /// # Errors
 /// Lists what there is.
 pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
-    reclaim::Choice::parse(text, Body::default()).map_err(|error| error.to_string())
+    reclaim::Choice::parse(text, live()).map_err(|error| error.to_string())
 }
 
 /// A tier policy and what is set of it, as in `lz4:pool=50`.
@@ -34,7 +43,7 @@ pub fn tier_table() -> Vec<(&'static str, String)> {
 /// Name, one-line summary and settings of each reclaim policy.
 #[must_use]
 pub fn reclaim_table() -> Vec<(&'static str, String)> {
-    reclaim::offered(Body::default())
+    reclaim::offered(live())
         .map(|entry| (entry.name, told(entry.summary, entry.settings)))
         .collect()
 }

@@ -94,7 +94,7 @@ impl Eviction {
             if ledger.pages.is_read(id) {
                 ledger.pages.set_read(id, false);
             } else {
-                self.reclaim.left(id);
+                self.reclaim.left(&ledger.pages, id);
             }
             ledger.give_up_frame(id);
         }
@@ -124,7 +124,7 @@ impl Eviction {
         let staged = free + ledger.pages.count(State::Staged);
         let clean = free + ledger.pages.queued(Queue::Cache);
         ledger.waits.frames() == 0
-            && (staged >= ledger.limits.staged_low || self.pace.victims < self.batch(ledger))
+            && (staged >= staged_low(ledger) || self.pace.victims < self.batch(ledger))
             && (clean >= ledger.limits.clean_low
                 || self.pace.writes < write_due(ledger, transfers) && !transfers.wants_room(ledger))
     }
@@ -136,7 +136,12 @@ impl Eviction {
         transfers.demote(ledger, self);
         self.shrink(ledger);
         if ledger.waits.frames() > 0 && at_rest(ledger) && self.room(ledger, 1) == 0 {
-            self.search(ledger, transfers);
+            if stop_watching(ledger) {
+                self.page_out_scan(ledger, transfers);
+            }
+            if at_rest(ledger) && self.room(ledger, 1) == 0 {
+                self.search(ledger, transfers);
+            }
         }
     }
 
@@ -205,6 +210,7 @@ impl Eviction {
         // With nothing to write to, a lowered limit is reached by dropping what is clean.
         let over = over_limit(ledger) > 0;
         if over && at_rest(ledger) && !transfers.may_write(ledger) {
+            stop_watching(ledger);
             let batch = ledger.limits.detach_batch;
             let _ = self.sort_out_clean(ledger) || self.detach_oldest(ledger, batch);
         }
@@ -230,8 +236,7 @@ impl Eviction {
         let held = ledger.pages.queued(Queue::Refused)
             + ledger.pages.count(State::Reading)
             + ledger.tier.charged();
-        let limits = ledger.limits;
-        let low = (limits.staged_low).min(ledger.frames_max().saturating_sub(held) / 2);
+        let low = staged_low(ledger).min(ledger.frames_max().saturating_sub(held) / 2);
         let wanted = ledger.frames_used() + low + ledger.waits.frames();
         if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
             return;
@@ -337,6 +342,22 @@ impl Eviction {
 /// Whether there is a place for a page that leaves.
 fn pages_can_leave(ledger: &Ledger) -> bool {
     ledger.slots.available() > 0 || room::may_compress(ledger)
+}
+
+/// So many frames are to be free or hold staged pages. Those that are watched are not to be had.
+fn staged_low(ledger: &Ledger) -> usize {
+    ledger.limits.staged_low + ledger.pages.queued(Queue::Watched)
+}
+
+/// Frames are needed, whatever would be seen: watched pages may leave as others do. Whether there were any.
+fn stop_watching(ledger: &mut Ledger) -> bool {
+    let watched = ledger.pages.queued(Queue::Watched);
+    while let Some(id) = ledger.pages.pop(Queue::Watched) {
+        let dirty = ledger.pages.has(id, DIRTY);
+        let queue = if dirty { Queue::Inactive } else { Queue::Cache };
+        ledger.pages.push(queue, id);
+    }
+    watched > 0
 }
 
 /// Frames above the limit, after it was lowered.

@@ -106,6 +106,9 @@ impl Rescue {
         if entry.state() != State::Staged || entry.has(COLLECTED) {
             return Joins::Not;
         }
+        if entry.queue() == Queue::Watched && !ledger.is_awaited(page) {
+            return Joins::Sampled;
+        }
         if entry.has(READ_AHEAD) {
             let slot = entry.slot;
             if ledger.ahead.arrival == Arrival::Staged {
