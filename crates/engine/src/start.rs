@@ -169,7 +169,8 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let extents = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let slots_max = extents.min(store.capacity_slots());
-    let pager = new_pager(&shared.config, slots_max)?;
+    let mut pager = new_pager(&shared.config, slots_max)?;
+    pager.measure_up_to(total);
     let pool = pool_frames(&shared.config, mechanism, apart.kept());
     let frames = total + pool + shared.reach.frames_to_end();
     let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
