@@ -6,10 +6,15 @@ use outpage_core::page::{Queue, State};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::clock;
 
-use crate::live::{Live, SHARE_LOOK};
+use crate::live::Live;
 use crate::scope::{Failure, Reach};
 use crate::world::Mechanism;
 use outpage_stats::Counts;
+
+/// A process looks at its share this often while there are events: what it needs changes as fast. A look costs microseconds.
+const SHARE_LOOK: Nanos = Nanos(20_000_000);
+/// While frames go or come it looks this often whether more can: a few page-outs take as long.
+const SHARE_STEP: Nanos = Nanos(2_000_000);
 
 impl Live {
     /// Takes what the limit has left, up to this process's fair part of it.
@@ -86,7 +91,7 @@ impl Live {
     }
 
     /// Says what frames are worth to this process, and follows the share that comes of it. Whether it was to have more, and nothing was left.
-    pub(crate) fn rebalance(&mut self, now: Nanos) -> bool {
+    fn rebalance(&mut self, now: Nanos) -> bool {
         self.measure(now);
         let limits = self.pager.limits();
         let held = self.session.held_pages();
@@ -110,13 +115,29 @@ impl Live {
         self.follow_share()
     }
 
+    /// Between two ticks: looks at the share, or goes on towards it.
+    pub(crate) fn share_if_due(&mut self, now: Nanos) {
+        if now >= self.next_share {
+            self.next_share = Nanos(now.0 + SHARE_LOOK.0);
+            self.rebalance(now);
+            self.drive();
+        } else if now >= self.next_step && self.follows_share() {
+            let held = self.session.held_pages();
+            self.follow_share();
+            self.drive();
+            let moved = self.session.held_pages() != held;
+            let wait = if moved { SHARE_STEP } else { SHARE_LOOK };
+            self.next_step = Nanos(now.0 + wait.0);
+        }
+    }
+
     /// Frames of the limit that hold something, in pages.
     fn in_use(&self) -> u64 {
         (self.pager.frames_used() + self.world.frames.free() + self.set_aside()) as u64
     }
 
     /// Takes and gives back frames towards the share. Whether it was to have more, and nothing was left.
-    pub(crate) fn follow_share(&mut self) -> bool {
+    fn follow_share(&mut self) -> bool {
         let (held, share) = (self.session.held_pages(), self.share);
         let mut refused = false;
         if held < share {

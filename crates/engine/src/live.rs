@@ -33,10 +33,6 @@ use crate::worth::Measured;
 
 /// The pager looks at the shared budget and at its children this often.
 pub(crate) const TICK: Nanos = Nanos(100_000_000);
-/// Of its part of the budget alone it looks this often while there are events: what a process needs changes as fast. A look costs microseconds.
-pub(crate) const SHARE_LOOK: Nanos = Nanos(20_000_000);
-/// As long as frames are to be taken or given back it looks this often whether they can be: a few page-outs take as long.
-const SHARE_STEP: Nanos = Nanos(2_000_000);
 /// How long a fault may wait while every page is refused as a victim before the pager gives up:
 /// pins of ordinary I/O last milliseconds.
 pub(crate) const STUCK_MAX: Nanos = Nanos(20_000_000_000);
@@ -240,17 +236,8 @@ impl Live {
         if now >= self.next_tick {
             self.next_tick = Nanos(now.0 + TICK.0);
             self.tick(now);
-        } else if now >= self.next_share {
-            self.next_share = Nanos(now.0 + SHARE_LOOK.0);
-            self.rebalance(now);
-            self.drive();
-        } else if now >= self.next_step && self.follows_share() {
-            let held = self.session.held_pages();
-            self.follow_share();
-            self.drive();
-            let moved = self.session.held_pages() != held;
-            let wait = if moved { SHARE_STEP } else { SHARE_LOOK };
-            self.next_step = Nanos(now.0 + wait.0);
+        } else {
+            self.share_if_due(now);
         }
     }
 

@@ -110,9 +110,7 @@ impl Measured {
             follow(&mut self.gains[at], rate(1, worth, span), span);
             (fetched, waited) = (fetched + read + unpacked, waited + worth);
         }
-        if fetched > 0 {
-            self.fetch = Some(waited / fetched);
-        }
+        self.fetch = waited.checked_div(fetched).or(self.fetch);
         let rescued = counts.rescued.saturating_sub(self.seen.rescued);
         let fetch = self.fetch.unwrap_or(self.read);
         follow(&mut self.near, rate(rescued, fetch, span), span);
