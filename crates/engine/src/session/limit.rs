@@ -100,7 +100,7 @@ impl Session {
     /// Frames that this process should hold, so that the others get their share; in pages. `claims` is overwritten, and grows to one for
     /// each member. Equal numbers in the session give equal shares in every process, whose sum is what is lent or the limit.
     ///
-    /// `u64::MAX` while everything that the members hold and want fits the limit. Else frames go where they save most ([`share::divide`]).
+    /// `u64::MAX` while everything that the members hold and want fits the limit. Else frames go where they save most (`session/share.rs`).
     ///
     /// # Panics
     /// When the process has not joined.
