@@ -104,7 +104,7 @@ fn use_view(view: &Session, what: u8, choices: &mut Cursor<'_>) {
         }
         2 => {
             view.want(choices.number());
-            let _ = view.target();
+            let _ = view.target(&mut Vec::new());
         }
         3 => {
             let _ = view.reap();

@@ -69,7 +69,7 @@ watched() {
     wait "$run_pid"
     run_status=$?
     run_pid=''
-    run_seconds=$(awk -v ms=$(($(now_ms) - started)) 'BEGIN { printf "%.1f", ms / 1000 }')
+    run_seconds=$(awk -v ms=$(($(now_ms) - started)) 'BEGIN { printf "%.2f", ms / 1000 }')
     [ "$(oom_kills)" = 0 ] || run_end=oom
 }
 

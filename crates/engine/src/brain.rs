@@ -124,6 +124,11 @@ impl Brain {
         self.pager.take_changed_objects()
     }
 
+    /// See [`Pager::measure_up_to`].
+    pub fn measure_up_to(&mut self, frames: usize) {
+        self.pager.measure_up_to(frames);
+    }
+
     /// See [`Pager::replenish`].
     pub fn replenish(&mut self) {
         self.pager.replenish();

@@ -2,7 +2,7 @@
 
 use outpage_core::contract::Event;
 use outpage_core::limits::FRAMES_MIN;
-use outpage_core::page::State;
+use outpage_core::page::{Queue, State};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::clock;
 
@@ -11,17 +11,23 @@ use crate::scope::{Failure, Reach};
 use crate::world::Mechanism;
 use outpage_stats::Counts;
 
+/// A process looks at its share this often while there are events: what it needs changes as fast. A look costs microseconds.
+const SHARE_LOOK: Nanos = Nanos(20_000_000);
+/// While frames go or come it looks this often whether more can: a few page-outs take as long.
+const SHARE_STEP: Nanos = Nanos(2_000_000);
+
 impl Live {
     /// Takes what the limit has left, up to this process's fair part of it.
     pub(crate) fn take_share(&mut self) {
         let total = self.session.limit_pages();
-        self.session.want(total);
-        let target = self.session.target().min(total);
         let held = self.session.held_pages();
+        // Until the first look at what it needs, so that the others make room.
+        self.session.want(total.saturating_sub(held));
+        let target = self.session.target(&mut self.worth.claims).min(total);
         if held < target {
             self.session.reserve(target - held);
         }
-        self.session.want(0);
+        self.share = target;
         self.apply_share();
     }
 
@@ -63,7 +69,10 @@ impl Live {
         self.let_unlocked_leave();
         self.set_apart();
         self.compact();
-        self.rebalance();
+        self.next_share = Nanos(now.0 + SHARE_LOOK.0);
+        if self.rebalance(now) {
+            self.session.reap();
+        }
         self.pager.handle(now, Event::Tick);
         self.drive();
         self.trim();
@@ -82,31 +91,65 @@ impl Live {
         }
     }
 
-    fn rebalance(&mut self) {
-        let total = self.session.limit_pages();
-        let used = self.pager.frames_used() + self.world.frames.free();
-        // A pager that pages could use more; one that has free frames needs no more.
-        let wants = if self.pager.frames_free() < self.pager.limits().reserve * 2 {
-            total
-        } else {
-            0
-        };
+    /// Says what frames are worth to this process, and follows the share that comes of it. Whether it was to have more, and nothing was left.
+    fn rebalance(&mut self, now: Nanos) -> bool {
+        self.measure(now);
+        let limits = self.pager.limits();
         let held = self.session.held_pages();
+        let least = (self.set_aside() + FRAMES_MIN) as u64;
+        let near = limits.clean_low.max(self.pager.queued(Queue::Cache)) as u64;
+        // A pager that pages could use more; one that has free frames needs no more.
+        let short = self.worth.pages() || self.pager.frames_free() < limits.reserve * 2;
+        let spare = if short {
+            0
+        } else {
+            held.saturating_sub(self.in_use())
+        };
+        let worth = self.worth.worth(near, spare, least);
+        self.session.bid(&worth);
+        let total = self.session.limit_pages();
+        let wants = if short && !worth.asleep { total } else { 0 };
         self.session.want(wants.saturating_sub(held));
-        let target = self.session.target().min(total);
-        if held < target && wants > 0 {
-            if self.session.reserve(target - held) == 0 {
-                self.session.reap();
-            }
-        } else if held > target {
-            let keep = target
-                .max((used + self.set_aside()) as u64)
-                .max(FRAMES_MIN as u64);
+        let target = self.session.target(&mut self.worth.claims).min(total);
+        // Who has enough takes nothing.
+        self.share = if wants > 0 { target } else { target.min(held) };
+        self.follow_share()
+    }
+
+    /// Between two ticks: looks at the share, or goes on towards it.
+    pub(crate) fn share_if_due(&mut self, now: Nanos) {
+        if now >= self.next_share {
+            self.next_share = Nanos(now.0 + SHARE_LOOK.0);
+            self.rebalance(now);
+            self.drive();
+        } else if now >= self.next_step && self.follows_share() {
+            let held = self.session.held_pages();
+            self.follow_share();
+            self.drive();
+            let moved = self.session.held_pages() != held;
+            let wait = if moved { SHARE_STEP } else { SHARE_LOOK };
+            self.next_step = Nanos(now.0 + wait.0);
+        }
+    }
+
+    /// Frames of the limit that hold something, in pages.
+    fn in_use(&self) -> u64 {
+        (self.pager.frames_used() + self.world.frames.free() + self.set_aside()) as u64
+    }
+
+    /// Takes and gives back frames towards the share. Whether it was to have more, and nothing was left.
+    fn follow_share(&mut self) -> bool {
+        let (held, share) = (self.session.held_pages(), self.share);
+        let mut refused = false;
+        if held < share {
+            refused = self.session.reserve(share - held) == 0;
+        } else if held > share {
+            let keep = share.max(self.in_use()).max(FRAMES_MIN as u64);
             if keep < held {
                 self.session.release(held - keep);
             }
         }
-        let goal = (self.session.held_pages().min(target)) as usize;
+        let goal = self.session.held_pages().min(share) as usize;
         let frames = goal
             .saturating_sub(self.set_aside())
             .max(FRAMES_MIN)
@@ -114,6 +157,20 @@ impl Live {
         if frames != self.pager.limits().frames {
             self.pager.handle(clock::now(), Event::Limit(frames));
         }
+        refused
+    }
+
+    /// Whether frames are still to be taken or given back.
+    pub(crate) fn follows_share(&self) -> bool {
+        self.session.held_pages() != self.share
+    }
+
+    /// Looks at what was counted since it last did.
+    fn measure(&mut self, now: Nanos) {
+        let stats = self.pager.stats();
+        let faults = stats.minor_faults + stats.major_faults;
+        let ran = clock::process_ran().0.saturating_sub(clock::thread_ran().0);
+        self.worth.look(now, self.pager.refaults(), faults, ran);
     }
 
     /// Slots that were kept for forked processes are reused when no process needs them: a child that is

@@ -150,6 +150,7 @@ impl Live {
         let mut places = self.transfer_of(id);
         self.world.frames_to_read(&pages, &mut places);
         let count = pages.len();
+        self.world.waiting.unpacks(&pages);
         self.transfers[id.0 as usize] = Transfer::of_pool(pages, places);
         let mut job = Job {
             id,

@@ -43,6 +43,7 @@ mod wait;
 mod waiting;
 mod workers;
 pub mod world;
+mod worth;
 
 pub use engine::{Engine, OpenStore, Setup};
 pub use start::StartError;

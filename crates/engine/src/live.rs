@@ -29,6 +29,7 @@ use crate::ticket::Needed;
 use crate::together::Together;
 use crate::transfer::Transfer;
 use crate::world::World;
+use crate::worth::Measured;
 
 /// The pager looks at the shared budget and at its children this often.
 pub(crate) const TICK: Nanos = Nanos(100_000_000);
@@ -74,6 +75,14 @@ pub struct Live {
     pub(crate) placement: Placement,
     pub(crate) scratch: Vec<Region>,
     pub(crate) next_tick: Nanos,
+    /// When it looks at its share.
+    pub(crate) next_share: Nanos,
+    /// When it looks whether frames can go or be had.
+    pub(crate) next_step: Nanos,
+    /// Frames of the limit that it should hold, in pages.
+    pub(crate) share: u64,
+    /// What frames are worth to this process.
+    pub(crate) worth: Measured,
     pub(crate) fault_ns: u64,
     pub(crate) detach_calls: u64,
     pub(crate) shared: crate::unmanaged::Shared,
@@ -146,6 +155,10 @@ impl Live {
             placement: Placement::new(),
             scratch: Vec::with_capacity(256),
             next_tick: Nanos(0),
+            next_share: Nanos(0),
+            next_step: Nanos(0),
+            share: 0,
+            worth: Measured::default(),
             fault_ns: 0,
             detach_calls: 0,
             shared: crate::unmanaged::Shared::default(),
@@ -223,6 +236,8 @@ impl Live {
         if now >= self.next_tick {
             self.next_tick = Nanos(now.0 + TICK.0);
             self.tick(now);
+        } else {
+            self.share_if_due(now);
         }
     }
 
@@ -405,6 +420,9 @@ impl Live {
         };
         let took = now.0 - waited.since.0;
         self.fault_ns += took;
+        if waited.major || waited.pooled {
+            self.worth.waited(took, !waited.major);
+        }
         let latencies = self.session.latencies();
         if waited.major {
             latencies.major.record(took);

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use outpage_stats::Counts;
-use outpage_stats::layout::{Board, FILE_NAME, Head, Ledger, MAGIC, Member, VERSION};
+use outpage_stats::layout::{Bid, Board, FILE_NAME, Head, Ledger, MAGIC, Member, VERSION};
 pub use outpage_stats::layout::{MEMBERS_MAX, State};
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::libc;
@@ -47,6 +47,7 @@ mod word;
 pub use extents::{EXTENT_BYTES, EXTENT_SLOTS, EXTENTS_MAX};
 pub use key::HeldKey;
 pub use paths::{Keeper, SessionPaths};
+pub use share::{Claim, Worth};
 
 /// Bytes of the memfd that are locked: member `i` has byte `i`; then these.
 const LAUNCHER_BYTE: u64 = MEMBERS_MAX as u64;
@@ -254,6 +255,10 @@ impl Session {
 
     fn member(&self, id: MemberId) -> &Member {
         &self.board().members[id.index()]
+    }
+
+    fn bid_of(&self, id: MemberId) -> &Bid {
+        &self.board().bids[id.index()]
     }
 
     fn ledger(&self, id: MemberId) -> &Ledger {

@@ -169,7 +169,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let extents = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let slots_max = extents.min(store.capacity_slots());
-    let pager = new_pager(&shared.config, slots_max)?;
+    let pager = new_pager(&shared.config, slots_max, total)?;
     let pool = pool_frames(&shared.config, mechanism, apart.kept());
     let frames = total + pool + shared.reach.frames_to_end();
     let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
@@ -382,7 +382,8 @@ fn header<'a>(
     }
 }
 
-fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
+/// Of so many slots, to have up to `frames` frames.
+fn new_pager(config: &Config, slots_max: u32, frames: usize) -> Result<Brain, StartError> {
     let reclaim = config.reclaim.to_string();
     let readahead = readahead(config).to_string();
     let tier = config.tier.to_string();
@@ -391,6 +392,7 @@ fn new_pager(config: &Config, slots_max: u32) -> Result<Brain, StartError> {
         .setup()
         .expect("names and parameters were checked when they were parsed");
     let mut pager = Brain::new(Pager::new(setup));
+    pager.measure_up_to(frames);
     if let Some(prefix) = &config.record {
         let file = trace_file(prefix)?;
         pager.record(file, &header, config.record_each);

@@ -34,7 +34,12 @@ impl Live {
             pollfd(ring.unwrap_or(-1)),
         ];
         let now = clock::now();
-        let tick = self.next_tick.0.saturating_sub(now.0).max(1_000_000);
+        let due = if self.follows_share() {
+            self.next_step.min(self.next_tick)
+        } else {
+            self.next_tick
+        };
+        let tick = due.0.saturating_sub(now.0).max(1_000_000);
         // A thread that waits stays bound until it goes on.
         let lease = self
             .placement

@@ -10,6 +10,8 @@ struct Thread {
     since: Nanos,
     /// For a read.
     major: bool,
+    /// For a page of the pool.
+    pooled: bool,
 }
 
 /// A wait that is over.
@@ -18,6 +20,8 @@ pub struct Waited {
     pub since: Nanos,
     /// It was for a read.
     pub major: bool,
+    /// It was for a page of the pool of compressed pages.
+    pub pooled: bool,
 }
 
 /// All threads that wait.
@@ -51,6 +55,7 @@ impl Waiting {
             page,
             since: now,
             major: false,
+            pooled: false,
         });
         waiter
     }
@@ -58,14 +63,25 @@ impl Waiting {
     /// The waiter goes on. `None` for one that is no thread of the program's.
     pub fn end(&mut self, waiter: Waiter) -> Option<Waited> {
         let at = self.threads.iter().position(|t| t.waiter == waiter)?;
-        let Thread { since, major, .. } = self.threads.swap_remove(at);
-        Some(Waited { since, major })
+        let thread = self.threads.swap_remove(at);
+        Some(Waited {
+            since: thread.since,
+            major: thread.major,
+            pooled: thread.pooled,
+        })
     }
 
     /// `pages` are being read.
     pub fn reads(&mut self, pages: &[PageNo]) {
         for thread in &mut self.threads {
             thread.major |= pages.contains(&thread.page);
+        }
+    }
+
+    /// `pages` come out of the pool.
+    pub fn unpacks(&mut self, pages: &[PageNo]) {
+        for thread in &mut self.threads {
+            thread.pooled |= pages.contains(&thread.page);
         }
     }
 
@@ -121,11 +137,15 @@ mod tests {
         waiting.reads(&[page(5)]);
         let ended = waiting.end(first).expect("it waits");
         assert_eq!((ended.since, ended.major), (Nanos(10), true));
+        waiting.unpacks(&[page(6)]);
         assert!(waiting.end(first).is_none() && waiting.end(Waiter(0)).is_none());
         assert!(waiting.any_in(PageRange::one(page(5))), "the second waits");
-        assert_eq!(waiting.end(second).map(|w| w.since), Some(Nanos(20)));
+        let ended = waiting.end(second).expect("it waits");
+        assert_eq!((ended.since, ended.pooled), (Nanos(20), false));
         assert!(!waiting.any_in(PageRange::one(page(5))));
         assert_eq!(waiting.len(), 1);
+        let third = waiting.threads[0].waiter;
+        assert!(waiting.end(third).is_some_and(|w| w.pooled && !w.major));
     }
 
     #[test]

@@ -26,8 +26,12 @@ use crate::mode::{self, AtWork};
 use crate::raw::SignalsBlocked;
 use crate::{share, target};
 
-/// Reservations grow in steps of this size, so that a growing program asks seldom.
+/// Reservations grow in steps of this size at most, so that a growing program asks seldom.
 const STEP_BYTES: u64 = 16 << 20;
+/// Where the limit is less than so many steps, they are smaller: what one process is lent and does not use the others lack. Of at least
+/// 1 MiB: a step costs 0.2 ms.
+const STEPS: u64 = 32;
+const LEAST_STEP_BYTES: u64 = 1 << 20;
 
 static COUNTED_BYTES: AtomicU64 = AtomicU64::new(0);
 static RESERVED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -61,7 +65,7 @@ fn recount(buffer: &mut [u8]) -> bool {
     };
     let mut reserved = RESERVED_BYTES.load(Ordering::SeqCst);
     if bytes > reserved {
-        let raised = share::raise_to(reserved, bytes, STEP_BYTES);
+        let raised = share::raise_to(reserved, bytes, step_bytes());
         remember_refusal(raised.err());
         reserved = raised.unwrap_or(reserved);
         RESERVED_BYTES.store(reserved, Ordering::SeqCst);
@@ -75,6 +79,11 @@ fn recount(buffer: &mut [u8]) -> bool {
     // A difference, not a store: other hooks add to the count meanwhile.
     COUNTED_BYTES.fetch_sub(counted.saturating_sub(bytes), Ordering::SeqCst);
     bytes <= reserved
+}
+
+/// By how much a reservation grows.
+fn step_bytes() -> u64 {
+    (share::limit_bytes() / STEPS).clamp(LEAST_STEP_BYTES, STEP_BYTES) >> 20 << 20
 }
 
 /// Why the session lent nothing when it was last asked; null where it did not refuse.

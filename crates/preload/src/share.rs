@@ -35,6 +35,11 @@ pub fn set_up(limit_bytes: u64, paths: &SessionPaths) {
     }
 }
 
+/// The limit, in bytes.
+pub fn limit_bytes() -> u64 {
+    LIMIT_BYTES.load(Ordering::Acquire)
+}
+
 /// Asks for `need` bytes where `have` are lent; returns what is lent now, which may be less.
 ///
 /// Grows in steps of `step` bytes. One caller at a time, its signals blocked.
@@ -139,12 +144,14 @@ fn with_session(request: Request) -> Result<u64, SessionError> {
 }
 
 fn raise(session: &Session, pages: u64) -> Result<u64, SessionError> {
-    let missing = || pages.saturating_sub(session.held_pages());
+    let most = session.most_without_pager();
+    let missing = || pages.min(most).saturating_sub(session.held_pages());
     session.reserve(missing());
-    if missing() > 0 {
+    if missing() > 0 || most < pages {
         // What the dead held is to be had.
         session.reap_all()?;
-        session.reserve(missing());
+        let most = session.most_without_pager();
+        session.reserve(pages.min(most).saturating_sub(session.held_pages()));
     }
     session.check()?;
     Ok(session.held_pages())

@@ -1,8 +1,11 @@
 //! What lies in the shared memory, byte for byte the same in every process of the tree and for whoever looks.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use outpage_sys::shareable;
+
+use outpage_core::pager::SPANS;
 
 use crate::counters::{Counters, Counts};
 use crate::latency::{Latencies, Waits};
@@ -14,7 +17,7 @@ pub const MEMBERS_MAX: usize = 512;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Board`] and of what processes with a pager keep behind it.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Name of the memfd, as its links under /proc have it.
 pub const FILE_NAME: &std::ffi::CStr = c"outpage-session";
 /// What [`Head::mechanism`] stands for, as users write it.
@@ -74,6 +77,27 @@ shareable! {
 }
 
 shareable! {
+    /// What frames are worth to a process, by which a limit that is too small is divided. Written by its pager alone; cache-line aligned as
+    /// the entries are.
+    #[repr(align(64))]
+    #[derive(Default)]
+    pub struct Bid {
+        /// What so many frames more would save beyond the next smaller span, in ns a second: 1/128 of the limit, 1/64 ... all of it.
+        pub gains: [AtomicU64; SPANS],
+        /// What the last `near_pages` frames that it has save, in ns a second.
+        pub near: AtomicU64,
+        /// How many those are.
+        pub near_pages: AtomicU64,
+        /// Frames that it holds and does not use, in pages.
+        pub spare_pages: AtomicU64,
+        /// Frames without which it cannot work, in pages.
+        pub least_pages: AtomicU64,
+        /// 1 where it neither ran nor touched anything for a while.
+        pub asleep: AtomicU64,
+    }
+}
+
+shareable! {
     /// What a process counted.
     #[derive(Debug, Default)]
     pub struct Ledger {
@@ -85,6 +109,21 @@ shareable! {
 }
 
 const _: () = assert!(size_of::<Member>() == 64);
+
+impl Bid {
+    /// As of a process that says nothing yet.
+    pub fn clear(&self) {
+        let words = [
+            &self.near,
+            &self.near_pages,
+            &self.spare_pages,
+            &self.least_pages,
+        ];
+        for word in words.into_iter().chain(&self.gains).chain([&self.asleep]) {
+            word.store(0, Relaxed);
+        }
+    }
+}
 
 impl Ledger {
     /// As before the first count.
@@ -139,6 +178,8 @@ shareable! {
         pub retired: Ledger,
         /// The processes.
         pub members: [Member; MEMBERS_MAX],
+        /// What frames are worth to those that have a pager. Apart from the members as what follows is.
+        pub bids: [Bid; MEMBERS_MAX],
         /// What each member counted. Apart from the members, whose states are looked through often: a
         /// look, a read like any other, gives every page that it meets a frame.
         pub ledgers: [Ledger; MEMBERS_MAX],

@@ -5,12 +5,28 @@ use outpage_core::units::Nanos;
 /// Nanoseconds of `CLOCK_MONOTONIC`: since boot, time suspended not counted.
 #[must_use]
 pub fn now() -> Nanos {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// For how long the threads of this process ran, those that are gone included. A system call.
+#[must_use]
+pub fn process_ran() -> Nanos {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// For how long the calling thread ran. A system call.
+#[must_use]
+pub fn thread_ran() -> Nanos {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: `time` is writable; glibc's wrapper calls the vDSO and keeps no state of its own.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
@@ -30,6 +46,13 @@ mod tests {
     fn time_does_not_go_back() {
         let first = now();
         assert!(first.0 > 0 && now() >= first);
+    }
+
+    #[test]
+    fn a_thread_runs_no_longer_than_its_process() {
+        let before = thread_ran();
+        while thread_ran() <= before {}
+        assert!(process_ran() >= before);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use alloc::collections::VecDeque;
 use super::ABSENT_MAX;
 use super::ahead::Ahead;
 use super::ops::{Kind, Ops};
+use super::refaults::{Departed, Refaults};
 use super::tiering::Tiering;
 use super::waits::{Demand, Waits};
 use crate::contract::{Action, ActionId, IoFailure, Source};
@@ -47,6 +48,8 @@ pub(super) struct Ledger {
     pub swap_full: bool,
     pub stats: Stats,
     pub objects: Objects,
+    /// What more frames would have saved. Nothing here is decided by it.
+    pub departed: Departed,
     /// The time of the last event.
     pub now: Nanos,
 }
@@ -74,6 +77,7 @@ impl Ledger {
             swap_full: false,
             stats: Stats::default(),
             objects: Objects::default(),
+            departed: Departed::new(limits.frames),
             now: Nanos(0),
         }
     }
@@ -193,6 +197,7 @@ impl Ledger {
         (self.growing, self.swap_full) = (false, false);
         self.stats = Stats::default();
         self.objects = Objects::default();
+        self.departed.counts = Refaults::default();
     }
 
     /// Forgets a page whose content is not wanted or not there.
@@ -222,6 +227,7 @@ impl Ledger {
         if let Some(governor) = &mut self.ahead.governor {
             governor.left(page);
         }
+        self.departed.left(page);
         self.pages.advance(id, State::Staged, State::PagedOut);
     }
 

@@ -13,6 +13,7 @@ mod ledger;
 mod ops;
 mod parts;
 mod range;
+mod refaults;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,8 @@ use ahead::Ahead;
 use daemon::PageDaemon;
 use ledger::Ledger;
 use ops::Kind;
+use refaults::Departed;
+pub use refaults::{Refaults, SPANS};
 use tiering::Tiering;
 use watermarks::{Around, Watermarks};
 
@@ -332,6 +335,17 @@ impl Pager {
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.ledger.stats
+    }
+
+    /// Measures from now on what up to `frames` frames would save. Decisions are the same whatever is measured.
+    pub fn measure_up_to(&mut self, frames: usize) {
+        self.ledger.departed = Departed::new(frames);
+    }
+
+    /// What more frames would have saved, and what the last ones save.
+    #[must_use]
+    pub const fn refaults(&self) -> &Refaults {
+        &self.ledger.departed.counts
     }
 
     /// What read-ahead did for each memory object.

@@ -26,7 +26,9 @@ impl Random {
 fn scribble(file: &Fd, random: &mut Random) {
     let len = size_of::<Layout>() as u64;
     let extents = std::mem::offset_of!(Layout, extents) as u64;
-    let (from, room) = match random.below(4) {
+    let bids = std::mem::offset_of!(Layout, board.bids) as u64;
+    let (from, room) = match random.below(5) {
+        3 => (bids, 1024),
         0 => (0, std::mem::offset_of!(Layout, board.ledgers) as u64),
         1 => (extents, 4096),
         2 => (std::mem::offset_of!(Layout, board.members) as u64, 1024),
@@ -61,7 +63,16 @@ fn do_something(view: &mut Session, leased: &mut Vec<u32>, random: &mut Random) 
         0 => drop(view.reserve(random.below(200))),
         1 => view.release(random.below(view.held_pages() + 1)),
         2 => view.want(random.next()),
-        3 => drop(view.target()),
+        3 => {
+            view.bid(&Worth {
+                gains: std::array::from_fn(|_| random.next()),
+                near: random.next(),
+                ..Worth::default()
+            });
+            let claims = &mut Vec::new();
+            view.target(claims);
+            assert!(claims.len() <= MEMBERS_MAX);
+        }
         4 => leased.extend(view.lease_extent()),
         5 => {
             if let Some(extent) = leased.pop() {

@@ -11,6 +11,10 @@ use outpage_stats::liveness::{self, Identity, Seen};
 
 use super::{Keeper, MemberId, Session, SessionError, State};
 
+/// The part of the limit that processes without a pager may hold which the program started. A choice: with more, who needs it waits for what
+/// was only asked for; with less, more processes have a pager that would fit without.
+const UNTAKEN: u64 = 4;
+
 impl Session {
     /// Makes `keeper` the process that the session's paths name, in whose /proc the processes in direct
     /// mode have their numbers.
@@ -72,6 +76,31 @@ impl Session {
         self.set_state(id, State::Direct);
         drop(roster);
         self.become_member(id)
+    }
+
+    /// Frames that this process, which has no pager, may hold at most, in pages. What it holds nobody can take from it, so that
+    /// the others could not use what it only asked for: all such processes get a quarter of the limit between them. The program itself, from
+    /// which the others descend, may have all of it, and so may any process where none is known to be the program.
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    #[must_use]
+    pub fn most_without_pager(&self) -> u64 {
+        let head = self.head();
+        let program = Identity {
+            pid: head.program_pid.load(SeqCst) as u32,
+            started: head.program_started.load(Relaxed),
+        };
+        if program.pid == 0 || liveness::own() == Some(program) {
+            return self.limit_pages();
+        }
+        let me = self.joined();
+        let others = MemberId::all()
+            .filter(|&id| id != me && self.state_or_free(id) == State::Direct)
+            .map(|id| self.member(id))
+            .filter(|member| identity_of(member) != program);
+        let lent = others.map(|member| member.held_pages.load(Relaxed));
+        (self.limit_pages() / UNTAKEN).saturating_sub(lent.fold(0, u64::saturating_add))
     }
 
     /// As [`Self::join_direct`], but `false` and no member where there was none.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use outpage_stats::layout::State;
 use outpage_stats::{Counters, Counts, Latencies, Waits};
 
-use super::{MemberId, MemberView, Session, share, word};
+use super::{Claim, MemberId, MemberView, Session, Worth, share, word};
 
 impl Session {
     /// The limit of the whole tree, in pages.
@@ -81,29 +81,69 @@ impl Session {
         self.member(self.joined()).wants_pages.store(pages, Relaxed);
     }
 
-    /// Frames that this process may hold at most, so that the others get their share; in pages.
-    ///
-    /// `u64::MAX` while everything that the members hold and want fits the limit. Else every member
-    /// gets what it asks for up to a common ceiling (max-min fairness).
+    /// Says what frames are worth to this process.
     ///
     /// # Panics
     /// When the process has not joined.
-    pub fn target(&self) -> u64 {
-        let mut demands = [0; super::MEMBERS_MAX];
-        let mut live = 0;
+    pub fn bid(&self, worth: &Worth) {
+        let bid = self.bid_of(self.joined());
+        for (word, &gain) in bid.gains.iter().zip(&worth.gains) {
+            word.store(gain, Relaxed);
+        }
+        bid.near.store(worth.near, Relaxed);
+        bid.near_pages.store(worth.near_pages, Relaxed);
+        bid.spare_pages.store(worth.spare_pages, Relaxed);
+        bid.least_pages.store(worth.least_pages, Relaxed);
+        bid.asleep.store(worth.asleep.into(), Relaxed);
+    }
+
+    /// Frames that this process should hold, so that the others get their share; in pages. `claims` is overwritten, and grows to one for
+    /// each member. Equal numbers in the session give equal shares in every process, whose sum is what is lent or the limit.
+    ///
+    /// `u64::MAX` while everything that the members hold and want fits the limit. Else frames go where they save most (`session/share.rs`).
+    ///
+    /// # Panics
+    /// When the process has not joined.
+    pub fn target(&self, claims: &mut Vec<Claim>) -> u64 {
+        let me = self.joined();
+        claims.clear();
+        let mut mine = 0;
         for id in MemberId::all() {
-            let member = self.member(id);
-            if self.state_or_free(id) != State::Free {
-                let wants = member.wants_pages.load(Relaxed);
-                demands[live] = member.held_pages.load(Relaxed).saturating_add(wants);
-                live += 1;
+            let state = self.state_or_free(id);
+            if state == State::Free {
+                continue;
+            }
+            if id == me {
+                mine = claims.len();
+            }
+            claims.push(self.claim_of(id, state));
+        }
+        share::divide(self.limit_pages(), claims);
+        // A process that others wrote over has no entry, and learns of it at its next look.
+        let target = claims.get(mine).map_or(u64::MAX, |claim| claim.target);
+        self.member(me).target_pages.store(target, Relaxed);
+        target
+    }
+
+    fn claim_of(&self, id: MemberId, state: State) -> Claim {
+        let (member, bid) = (self.member(id), self.bid_of(id));
+        let (held, wants) = (&member.held_pages, &member.wants_pages);
+        let mut claim = Claim::of(held.load(Relaxed), wants.load(Relaxed));
+        if state == State::Live {
+            claim.gives = true;
+            claim.worth = Worth {
+                gains: std::array::from_fn(|span| bid.gains[span].load(Relaxed)),
+                near: bid.near.load(Relaxed),
+                near_pages: bid.near_pages.load(Relaxed),
+                spare_pages: bid.spare_pages.load(Relaxed),
+                least_pages: bid.least_pages.load(Relaxed),
+                asleep: bid.asleep.load(Relaxed) != 0,
+            };
+            if claim.worth.asleep {
+                claim.wants = 0;
             }
         }
-        let target = share::ceiling(self.limit_pages(), &mut demands[..live]);
-        self.member(self.joined())
-            .target_pages
-            .store(target, Relaxed);
-        target
+        claim
     }
 
     /// Leases a free extent of the swap file to this process; `None`: the file is at its cap.

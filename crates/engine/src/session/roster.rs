@@ -276,6 +276,7 @@ impl Session {
         member.held_pages.store(0, Relaxed);
         member.wants_pages.store(0, Relaxed);
         member.target_pages.store(u64::MAX, Relaxed);
+        self.bid_of(id).clear();
         self.ledger(id).clear();
     }
 

@@ -156,18 +156,43 @@ fn the_limit_is_never_exceeded_and_frames_come_back() {
 }
 
 #[test]
-fn targets_divide_the_limit_by_demand() {
+fn targets_divide_the_limit_by_what_frames_are_worth() {
     let (_watcher, file) = create(100);
     let (mut a, mut b) = (another(&file), another(&file));
+    let claims = &mut Vec::new();
     a.join().expect("join");
     b.join().expect("join");
     a.reserve(90);
-    assert_eq!(a.target(), u64::MAX, "nobody wants more");
+    assert_eq!(a.target(claims), u64::MAX, "nobody wants more");
     b.reserve(10);
     b.want(5);
-    assert_eq!(a.target(), 85, "b asks for 15 in all and gets it");
-    b.want(500);
-    assert_eq!((a.target(), b.target()), (50, 50));
+    assert_eq!(a.target(claims), 85, "b asks for 15 in all and gets it");
+    // Of two that say nothing none gets more than the other.
+    for _ in 0..40 {
+        b.want(500);
+        let (for_a, for_b) = (a.target(claims), b.target(claims));
+        assert!(for_a >= 50 && for_b <= 50);
+        a.release(a.held_pages() - for_a);
+        b.reserve(for_b - b.held_pages());
+    }
+    assert_eq!((a.held_pages(), b.held_pages()), (50, 50));
+    let mut worth = Worth {
+        near: 1_000_000,
+        near_pages: 2,
+        ..Worth::default()
+    };
+    a.bid(&worth);
+    worth.gains[4] = 20_000_000;
+    b.bid(&worth);
+    assert_eq!((a.target(claims), b.target(claims)), (47, 53));
+    a.bid(&Worth {
+        asleep: true,
+        least_pages: 7,
+        ..worth
+    });
+    assert_eq!((a.target(claims), b.target(claims)), (25, 75));
+    let seen = |view: &Session, id: MemberId| view.member(id).target_pages.load(SeqCst);
+    assert_eq!([0, 1].map(|id| seen(&a, MemberId(id))), [25, 75]);
 }
 
 #[test]
@@ -434,7 +459,7 @@ fn a_session_of_few_processes_takes_few_frames() {
     assert!(one.lease_extent().is_some());
     let child = one.begin_fork().expect("fork");
     one.cancel_fork(child);
-    assert_eq!(one.target(), u64::MAX);
+    assert_eq!(one.target(&mut Vec::new()), u64::MAX);
     one.leave().expect("leave");
     assert_eq!((launcher.reap(), launcher.totals().page_ins), (0, 0));
     let path = format!("/proc/self/fd/{}", file.number());

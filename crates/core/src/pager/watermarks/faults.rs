@@ -49,6 +49,9 @@ impl Faults {
             }
             State::Staged => {
                 ledger.waits.for_page(demand.page, demand.waiter);
+                let last = ledger.pages.queue(id) == Queue::Cache;
+                let in_use = last && !ledger.pages.has(id, READ_AHEAD);
+                ledger.departed.counts.rescued += u64::from(in_use);
                 self.rescue(ledger, eviction, transfers, id, demand.source);
             }
             State::Reading => {

@@ -180,6 +180,11 @@ fn read(
         entry.set_flag(READ_AHEAD, asked.is_none());
         let page = ledger.pages.number(id);
         ledger.objects.read(page, asked.is_some());
+        if asked.is_some() {
+            ledger.departed.read(page);
+        } else {
+            ledger.departed.comes_along(page);
+        }
         if let Some(policy) = &mut ledger.tier.policy {
             policy.read(page);
         }

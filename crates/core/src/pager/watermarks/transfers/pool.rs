@@ -98,6 +98,7 @@ impl Transfers {
         }
         ledger.stats.minor_faults += 1;
         ledger.stats.pool_hits += 1;
+        ledger.departed.unpacked(demand.page);
         if let Some(policy) = &mut ledger.tier.policy {
             policy.hit(demand.page);
         }
