@@ -163,10 +163,11 @@ impl Live {
                 }
             }
         }
+        let now = clock::now();
         for member in &all.members {
             let pages = &all.outcomes[member.at..member.at + member.run.pages as usize];
             let (id, outcome) = (member.id, Outcome::Pages(pages));
-            self.pager.handle(clock::now(), Event::Done { id, outcome });
+            self.pager.handle(now, Event::Done { id, outcome });
         }
         self.together = Some(all);
     }
