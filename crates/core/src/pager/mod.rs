@@ -14,6 +14,7 @@ mod ops;
 mod parts;
 mod range;
 mod room;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tiering;
