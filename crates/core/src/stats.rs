@@ -102,6 +102,8 @@ pub struct Stats {
     pub unfit: u64,
     /// Faults that found their page there: minor ones.
     pub pool_hits: u64,
+    /// Pages that came out of it with these, because touches followed each other.
+    pub pool_along: u64,
     /// Pages that went from there to the store.
     pub demoted: u64,
     /// The most frames in use at once.

@@ -4,6 +4,7 @@
 //! that somebody touched comes out at once.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use outpage_core::contract::{ActionId, Event, Outcome, PageList, PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
@@ -66,6 +67,8 @@ pub(crate) struct Compressed {
     failed: PageBits,
     /// Frames that the pager was told of.
     told: usize,
+    /// Pages that came out since one was compressed: where several come out for one touch, as many are compressed before the next.
+    came_out: usize,
 }
 
 /// The place's number within the pool.
@@ -86,6 +89,7 @@ impl Compressed {
             outcomes: Vec::with_capacity(AT_ONCE),
             failed: PageBits::NONE,
             told: 0,
+            came_out: 0,
         })
     }
 
@@ -162,6 +166,7 @@ impl Live {
             self.of_pool().jobs.push_back(job);
             return;
         }
+        self.of_pool().came_out += count;
         let mut failed = PageBits::NONE;
         while job.at < count {
             self.take_one(&mut job, &mut failed);
@@ -176,8 +181,18 @@ impl Live {
         self.tell_pooled();
     }
 
+    /// Does a page, or as many as came out since; how many times a job got on.
+    pub(crate) fn compress_some(&mut self) -> usize {
+        let pages = self.compressed.as_mut().map(|c| mem::take(&mut c.came_out));
+        let pages = pages.unwrap_or(0).clamp(1, AT_ONCE);
+        (0..pages)
+            .map(|_| self.compress_next())
+            .take_while(|&done| done > 0)
+            .count()
+    }
+
     /// Does a page of the first job, and answers the action when it was the last; how many were answered or got on.
-    pub(crate) fn compress_next(&mut self) -> usize {
+    fn compress_next(&mut self) -> usize {
         let Some(compressed) = &mut self.compressed else {
             return 0;
         };
@@ -197,7 +212,7 @@ impl Live {
             return 1;
         }
         self.world.waiting.wakes_are_old();
-        let failed = std::mem::take(&mut self.of_pool().failed);
+        let failed = mem::take(&mut self.of_pool().failed);
         if job.grant.is_none() {
             self.taken_out(job.id, &failed);
         } else {
@@ -212,7 +227,7 @@ impl Live {
         let (page, hash) = (pages[job.at], pages.hashes()[job.at]);
         let slot = SlotNo(job.slots.start.0 + job.at as u32);
         job.at += 1;
-        let mut copies = std::mem::take(&mut self.transfers[index].places);
+        let mut copies = mem::take(&mut self.transfers[index].places);
         let place = self.world.place_to_write(page, hash, &mut copies);
         let compressed = self.compressed.as_mut().expect("it has a job");
         let grant = job.grant.as_mut().expect("pages go in");
@@ -234,9 +249,9 @@ impl Live {
     }
 
     fn put_in(&mut self, id: ActionId) {
-        drop(std::mem::take(&mut self.transfers[id.0 as usize].pages));
+        drop(mem::take(&mut self.transfers[id.0 as usize].pages));
         self.tell_pooled();
-        let mut outcomes = std::mem::take(&mut self.of_pool().outcomes);
+        let mut outcomes = mem::take(&mut self.of_pool().outcomes);
         self.done(id, Outcome::Pages(&outcomes));
         outcomes.clear();
         self.of_pool().outcomes = outcomes;
@@ -245,8 +260,8 @@ impl Live {
     fn taken_out(&mut self, id: ActionId, failed: &PageBits) {
         self.tell_pooled();
         let transfer = &mut self.transfers[id.0 as usize];
-        let pages = std::mem::take(&mut transfer.pages);
-        let mut places = std::mem::take(&mut transfer.places);
+        let pages = mem::take(&mut transfer.pages);
+        let mut places = mem::take(&mut transfer.places);
         self.read_done(id, pages, &places, failed);
         places.clear();
         self.transfers[id.0 as usize].places = places;

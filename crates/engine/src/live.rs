@@ -486,9 +486,9 @@ impl Live {
         std::mem::take(&mut self.transfers[index].places)
     }
 
-    /// Takes what the store has ended, and has one page more compressed; answers what is done.
+    /// Takes what the store has ended, and has some pages compressed; answers what is done.
     pub(crate) fn complete_io(&mut self) -> usize {
-        let mut answered = self.compress_next();
+        let mut answered = self.compress_some();
         self.collect_io();
         while let Some(completion) = self.completions.pop() {
             self.answer_io(completion);

@@ -15,6 +15,7 @@ mod parts;
 mod range;
 mod refaults;
 mod room;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tiering;

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::streams::Streams;
 use crate::limits::FRAMES_MIN;
 use crate::page::PageId;
 use crate::tier::Tier;
@@ -42,11 +43,13 @@ pub(super) struct Tiering {
     compressions: usize,
     /// Pages that are taken out of the pool to be written to the store.
     pub demoting: usize,
+    /// What is touched one after another of what the pool has.
+    pub streams: Streams,
 }
 
 impl Tiering {
     /// An empty pool.
-    pub const fn new(policy: Option<Box<dyn Tier>>) -> Self {
+    pub fn new(policy: Option<Box<dyn Tier>>) -> Self {
         Self {
             policy,
             frames: 0,
@@ -55,6 +58,7 @@ impl Tiering {
             ceiling: usize::MAX,
             compressions: 0,
             demoting: 0,
+            streams: Streams::default(),
         }
     }
 

@@ -118,10 +118,10 @@ impl Watermarks {
                 transfers.compressed(ledger, eviction, &faults.rescue, id, o);
             }
             (Kind::Decompress | Kind::Demote, Outcome::Pages(o)) => {
-                transfers.decompressed(ledger, eviction, &faults.rescue, id, Some(o));
+                transfers.decompressed(ledger, &faults.rescue, id, Some(o));
             }
             (Kind::Decompress | Kind::Demote, Outcome::Done) => {
-                transfers.decompressed(ledger, eviction, &faults.rescue, id, None);
+                transfers.decompressed(ledger, &faults.rescue, id, None);
             }
             (Kind::Release, Outcome::Done) => {}
             (Kind::Poison, Outcome::Done) => ledger.poisoned(id),

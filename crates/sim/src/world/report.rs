@@ -96,6 +96,8 @@ pub struct Report {
     pub unfit: u64,
     /// Faults that found their page there: minor ones.
     pub pool_hits: u64,
+    /// Pages that came out of it with these, because touches followed each other.
+    pub pool_along: u64,
     /// Pages that went from there to the swap space.
     pub demoted: u64,
     /// The most frames that it took.
@@ -214,6 +216,7 @@ impl World {
             compressed_bytes: stats.compressed_bytes,
             unfit: stats.unfit,
             pool_hits: stats.pool_hits,
+            pool_along: stats.pool_along,
             demoted: stats.demoted,
             pool_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.peak as u64),
             pooled_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.used_peak as u64),

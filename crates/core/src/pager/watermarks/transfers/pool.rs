@@ -6,6 +6,7 @@ use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
+use crate::pager::streams::REACH_MAX;
 use crate::pager::tiering::{Batch, DEMOTIONS_MAX, grant};
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::eviction::Eviction;
@@ -103,16 +104,73 @@ impl Transfers {
             policy.hit(demand.page);
         }
         ledger.waits.for_page(demand.page, demand.waiter);
+        let along = self.decompress_along(ledger, eviction, demand.page);
         let slots = SlotRange::new(ledger.pages.slot(id), 1);
         take_out(ledger, Kind::Decompress, slots);
-        eviction.took_frames(ledger, 1);
+        eviction.took_frames(ledger, along + 1);
+    }
+
+    /// Where the touch of `page` continues a stream, takes out those that are touched next, before it: so they are mapped with it. How many.
+    fn decompress_along(
+        &self,
+        ledger: &mut Ledger,
+        eviction: &mut Eviction,
+        page: PageNo,
+    ) -> usize {
+        let ahead = ledger.tier.streams.touched(page);
+        if ahead.pages == 1 {
+            return 0;
+        }
+        // One frame is that of the page itself.
+        let spare = eviction
+            .room_to_spare(ledger, ahead.pages)
+            .saturating_sub(1);
+        let most = spare.min(ahead.pages - 1);
+        let step = if ahead.downward {
+            PageNo::checked_sub
+        } else {
+            PageNo::checked_add
+        };
+        let (mut along, mut last) = (0, page);
+        let mut run = SlotRange::new(SlotNo(0), 0);
+        for n in 1..=REACH_MAX {
+            let next = step(page, n).and_then(|next| ledger.pages.find(next));
+            let Some(id) = next.filter(|_| along < most) else {
+                break;
+            };
+            let slot = ledger.pages.slot(id);
+            if ledger.pages.state(id) != State::PagedOut {
+                continue;
+            }
+            if !slot.is_pooled() {
+                break;
+            }
+            let page = ledger.pages.number(id);
+            if let Some(policy) = &mut ledger.tier.policy {
+                policy.hit(page);
+            }
+            (along, last) = (along + 1, page);
+            if run.slots > 0 && run.end() == slot {
+                run.slots += 1;
+                continue;
+            }
+            if run.slots > 0 {
+                take_out(ledger, Kind::Decompress, run);
+            }
+            run = SlotRange::new(slot, 1);
+        }
+        if run.slots > 0 {
+            take_out(ledger, Kind::Decompress, run);
+        }
+        ledger.stats.pool_along += along as u64;
+        ledger.tier.streams.reached(ahead, last);
+        along
     }
 
     /// Pages are out of the pool: for whoever touched them, or on their way to the store.
     pub fn decompressed(
         &self,
         ledger: &mut Ledger,
-        eviction: &mut Eviction,
         rescue: &Rescue,
         op: ActionId,
         outcomes: Option<&[PageOutcome]>,
@@ -140,14 +198,12 @@ impl Transfers {
             let entry = ledger.pages.advance(id, State::Reading, State::Staged);
             entry.set_flag(DIRTY, true);
             entry.slot = SlotNo::NONE;
-            if ledger.is_awaited(page) {
-                ledger.pages.set_read(id, true);
-                rescue.map_within(ledger, id, 0, 0, false);
-            } else if demoted {
+            if demoted && !ledger.is_awaited(page) {
                 ledger.pages.push(Queue::Outward, id);
             } else {
+                // Those that come along with the one that is touched are mapped with it.
                 ledger.pages.set_read(id, true);
-                eviction.park(ledger, id, false);
+                rescue.map_within(ledger, id, 0, 0, false);
             }
         }
         ledger.slots.taken_out(slots);

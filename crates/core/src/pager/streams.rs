@@ -1,0 +1,220 @@
+//! Streams through the pool of compressed pages: touches of one page after another, by which it is known what is touched next.
+//!
+//! By pages, not by slots: in the pool what lies beside a page is no cheaper to get than anything else, so what counts is what the program does. Up or down,
+//! and pages that are there already are passed over.
+
+use crate::units::PageNo;
+
+/// Streams that are known at once. A choice: more than a program's threads walk along as a rule, few enough to look at all of them for each touch.
+const STREAMS: usize = 8;
+/// Pages of a round, at most: a fault and what belongs to it take 8 us and a page that comes along 2, so that with 8 of them most of that is saved, and
+/// whoever waits for the first of them waits for 25 us.
+pub(super) const ALONG_MAX: usize = 8;
+/// A touch continues a stream when it is no farther ahead than that: pages between are in the program still. At random, one touch in 1,000 does so
+/// in 64 MiB.
+const NEAR: u64 = 4;
+/// Touches in a row after which pages come along: between these, as it turns out. What comes along in vain is compressed twice and displaces others: each
+/// stream that ends with pages that nobody touched doubles it, and each time that one goes on behind its pages takes one off. So where most streams are
+/// short, only long ones count. A choice.
+const TOUCHES_MIN: u32 = 3;
+const TOUCHES_MAX: u32 = 64;
+
+/// Pages that were touched one after another.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// The last page of them that was taken out.
+    last: u64,
+    /// Towards lower pages.
+    downward: bool,
+    /// Touches so far: at one the direction is not known, at none there is no stream.
+    touches: u32,
+    /// Pages that were taken out at once.
+    pages: usize,
+    /// It went on since it was last looked for one to give up.
+    used: bool,
+}
+
+/// What goes on at a touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ahead {
+    at: usize,
+    /// Pages to take out, the one that is touched included.
+    pub pages: usize,
+    /// Those beyond it are below.
+    pub downward: bool,
+}
+
+/// All streams that are known.
+pub(super) struct Streams {
+    all: [Stream; STREAMS],
+    /// Touches in a row after which pages come along.
+    touches: u32,
+    /// Where it is looked for one to give up.
+    hand: usize,
+}
+
+impl Stream {
+    /// Whether a touch of `page` is its next, and whether it leads downward then.
+    const fn goes_on(&self, page: u64) -> Option<bool> {
+        let (up, down) = (page.wrapping_sub(self.last), self.last.wrapping_sub(page));
+        match self.touches {
+            0 => None,
+            1 if up == 1 => Some(false),
+            1 if down == 1 => Some(true),
+            1 => None,
+            _ if self.downward && 1 <= down && down <= NEAR => Some(true),
+            _ if !self.downward && 1 <= up && up <= NEAR => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            all: [Stream::default(); STREAMS],
+            touches: TOUCHES_MIN,
+            hand: 0,
+        }
+    }
+}
+
+impl Streams {
+    /// `page` is touched in the pool.
+    pub fn touched(&mut self, page: PageNo) -> Ahead {
+        let page = page.raw();
+        let found = (self.all.iter().enumerate())
+            .find_map(|(at, stream)| stream.goes_on(page).map(|downward| (at, downward)));
+        let (at, downward) = found.unwrap_or_else(|| (self.give_up_one(), false));
+        let stream = &mut self.all[at];
+        (stream.last, stream.downward) = (page, downward);
+        stream.touches += 1;
+        stream.used = stream.touches > 1;
+        if stream.pages > 1 {
+            self.touches = (self.touches - 1).max(TOUCHES_MIN);
+        }
+        stream.pages = if stream.touches >= self.touches {
+            (2 * stream.pages).clamp(2, ALONG_MAX)
+        } else {
+            1
+        };
+        Ahead {
+            at,
+            pages: stream.pages,
+            downward,
+        }
+    }
+
+    /// `last` is the last page that comes along.
+    pub fn reached(&mut self, ahead: Ahead, last: PageNo) {
+        self.all[ahead.at].last = last.raw();
+    }
+
+    /// The place of one that did not go on lately, empty.
+    fn give_up_one(&mut self) -> usize {
+        loop {
+            self.hand = (self.hand + 1) % STREAMS;
+            if !core::mem::take(&mut self.all[self.hand].used) {
+                break;
+            }
+        }
+        let stream = core::mem::take(&mut self.all[self.hand]);
+        if stream.pages > 1 {
+            self.touches = (2 * self.touches).min(TOUCHES_MAX);
+        }
+        self.hand
+    }
+}
+
+/// So far the last page lies from the touched one at most: pages that are there already are passed over, as many between two as between two touches.
+pub(super) const REACH_MAX: u64 = (ALONG_MAX as u64 - 1) * NEAR;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(streams: &mut Streams, page: u64) -> (usize, bool) {
+        let ahead = streams.touched(PageNo::from_raw(page));
+        let beyond = ahead.pages as u64 - 1;
+        let last = if ahead.downward {
+            page - beyond
+        } else {
+            page + beyond
+        };
+        streams.reached(ahead, PageNo::from_raw(last));
+        (ahead.pages, ahead.downward)
+    }
+
+    #[test]
+    fn a_stream_takes_more_pages_each_time_up_to_a_round() {
+        let mut streams = Streams::default();
+        let mut page = 1000;
+        for pages in [1, 1, 2, 4, 8, 8] {
+            assert_eq!(touch(&mut streams, page), (pages, false));
+            page += pages as u64;
+        }
+        // Three pages were in the program still.
+        assert_eq!(touch(&mut streams, page + 3), (8, false));
+        assert_eq!(
+            touch(&mut streams, page + 3 + 8 + 4),
+            (1, false),
+            "too far ahead"
+        );
+    }
+
+    #[test]
+    fn a_stream_may_lead_downward() {
+        let mut streams = Streams::default();
+        assert_eq!(touch(&mut streams, 1000), (1, false));
+        assert_eq!(touch(&mut streams, 999), (1, true));
+        assert_eq!(touch(&mut streams, 998), (2, true));
+        assert_eq!(touch(&mut streams, 996), (4, true));
+        assert_eq!(touch(&mut streams, 997), (1, false), "back");
+    }
+
+    #[test]
+    fn streams_beside_each_other_and_among_others_are_kept_apart() {
+        let mut streams = Streams::default();
+        let mut pages = [10_000, 50_000];
+        let mut other = 1_000_000;
+        for round in 0..20 {
+            for page in &mut pages {
+                let (taken, downward) = touch(&mut streams, *page);
+                assert_eq!((taken, downward), ([1, 1, 2, 4, 8][round.min(4)], false));
+                *page += taken as u64;
+                other += 1000;
+                assert_eq!(touch(&mut streams, other).0, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn touches_at_random_take_nothing_along() {
+        let mut streams = Streams::default();
+        let mut x = 1_u64;
+        let along = |_| {
+            x = x.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            touch(&mut streams, (1 << 20) + (x >> 33) % 16_384).0 > 1
+        };
+        let taken = (0..100_000).map(along).filter(|&more| more).count();
+        assert!(taken < 20, "{taken} of 100,000");
+    }
+
+    #[test]
+    fn where_streams_are_short_pages_come_along_after_longer_ones() {
+        let mut streams = Streams::default();
+        let mut along = |base: u64, length: u64| {
+            let (mut page, mut along) = (base, 0);
+            while page < base + length {
+                let (pages, _) = touch(&mut streams, page);
+                (page, along) = (page + pages as u64, along + pages - 1);
+            }
+            along
+        };
+        let first: usize = (0..20).map(|n| along(n << 20, 3)).sum();
+        let later: usize = (20..1000).map(|n| along(n << 20, 3)).sum();
+        assert!(first > 0 && later == 0, "{first} {later}");
+        assert!(along(1 << 40, 1000) > 800, "a long one");
+        assert!(along(1 << 41, 100) > 60, "and others behind it");
+    }
+}
