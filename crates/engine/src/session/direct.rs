@@ -78,9 +78,10 @@ impl Session {
         self.become_member(id)
     }
 
-    /// Frames that this process, which has no pager, may hold at most, in pages. What it holds nobody can take from it, so that
-    /// the others could not use what it only asked for: all such processes get a quarter of the limit between them. The program itself, from
-    /// which the others descend, may have all of it, and so may any process where none is known to be the program.
+    /// Frames that this process, which has no pager, may hold at most, in pages: all of them as long as no process has a pager, for then everything fits.
+    /// What it holds nobody can take from it, so that the others could not use what it only asked for: once one pages, all such processes get a quarter
+    /// of the limit between them. The program itself, from which the others descend, may have all of it, and so may any process where none is known to be
+    /// the program.
     ///
     /// # Panics
     /// When the process has not joined.
@@ -91,7 +92,9 @@ impl Session {
             pid: head.program_pid.load(SeqCst) as u32,
             started: head.program_started.load(Relaxed),
         };
-        if program.pid == 0 || liveness::own() == Some(program) {
+        let pages = |id| !matches!(self.state_or_free(id), State::Free | State::Direct);
+        let fits = !MemberId::all().any(pages);
+        if fits || program.pid == 0 || liveness::own() == Some(program) {
             return self.limit_pages();
         }
         let me = self.joined();
