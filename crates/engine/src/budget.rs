@@ -254,4 +254,13 @@ impl Live {
             write_sizes: s.write_sizes,
         });
     }
+
+    /// Frames that an earlier call allocated beside the pool go back to the kernel.
+    pub(crate) fn trim(&mut self) {
+        let (used, limit) = (self.pager.frames_used(), self.pager.limits().frames);
+        let excess = self.world.frames_too_many(used, limit);
+        if excess > self.slack() {
+            self.world.give_back(excess);
+        }
+    }
 }

@@ -585,15 +585,6 @@ impl Live {
         }
     }
 
-    /// Frames that an earlier call allocated beside the pool go back to the kernel.
-    pub(crate) fn trim(&mut self) {
-        let (used, limit) = (self.pager.frames_used(), self.pager.limits().frames);
-        let excess = self.world.frames_too_many(used, limit);
-        if excess > self.slack() {
-            self.world.give_back(excess);
-        }
-    }
-
     /// In a forked child: the parent's other threads are not here to wait, and what was counted so far
     /// is the parent's.
     pub(crate) fn forget_parent(&mut self) {

@@ -25,8 +25,11 @@ pub(super) const ENTRY: Entry = Entry {
 const PART_SHIFT: u32 = 12;
 /// Accounts; parts that share one are taken for one. 4 GiB have one each.
 const ACCOUNTS: usize = 1024;
-/// One page in so many is a sample: it is pooled where others are not. A choice: the tries cost a sixteenth of what pooling would.
-const SAMPLE: u64 = 16;
+/// Pages of a group, as a power of two: 16. A page that was tried leaves later than its neighbours, into another slot. Apart they were holes in
+/// every stream: clusters of 10 pages where there had been 64, and sixteen times the major faults of SOR.
+const GROUP_SHIFT: u32 = 4;
+/// One group in so many is a sample: it is pooled where others are not. A choice: every 2 MiB, for a 32nd of what pooling would cost.
+const SAMPLE: u64 = 32;
 /// Counts are halved when one of them comes to so many, so that an account follows its part within a few thousand pages.
 const MEMORY: u16 = 1024;
 /// An account says nothing before so many pages: one in eight of them is an error of 3 in a count of 32.
@@ -34,8 +37,8 @@ const PAGES_MIN: u16 = 32;
 
 /// Nanoseconds of CPU for compressing a page by LZ4: 3.5 to 5.4 us on the heaps of seven programs (`store/benches/pool.rs`).
 const COMPRESS_NS: u64 = 4_500;
-/// For taking it out: 1.1 to 1.9 us there.
-const DECOMPRESS_NS: u64 = 1_600;
+/// For a touch of a page in the pool: a fault of its own (docs/performance.md), where pages that are read along cost none.
+const HIT_NS: u64 = 10_000;
 /// A read of one page and what waiting for it costs: 60 to 85 us on the disks that the default store was measured on (docs/performance.md).
 const READ_NS: u64 = 75_000;
 /// A page that is read with others: 1.5 GB/s and its part of the calls.
@@ -115,7 +118,7 @@ impl Account {
     fn pays(&self) -> bool {
         let (size, used) = (self.thousandths(), self.used());
         let saved = used * 1000u64.saturating_sub(size) / 1000 * self.read_ns();
-        saved > 1000 * COMPRESS_NS + used * DECOMPRESS_NS
+        saved > 1000 * COMPRESS_NS + used * HIT_NS
     }
 }
 
@@ -137,6 +140,12 @@ impl Auto {
         }
     }
 
+    /// Whether the page's group is one of those that are tried.
+    const fn samples(page: PageNo) -> bool {
+        let (part, group) = (page.raw() >> PART_SHIFT, page.raw() >> GROUP_SHIFT);
+        (group.wrapping_add(mixed(part))).is_multiple_of(SAMPLE)
+    }
+
     fn of(&mut self, page: PageNo) -> &mut Account {
         let part = page.raw() >> PART_SHIFT;
         &mut self.accounts[mixed(part) as usize % ACCOUNTS]
@@ -145,7 +154,7 @@ impl Auto {
 
 impl Tier for Auto {
     fn pools(&mut self, victim: PageNo) -> bool {
-        mixed(victim.raw()).is_multiple_of(SAMPLE) || self.of(victim).pays()
+        Self::samples(victim) || self.of(victim).pays()
     }
 
     fn kept(&mut self, victim: PageNo, bytes: u16) {
@@ -185,7 +194,7 @@ mod tests {
     /// Pages of one part that are no sample.
     fn others() -> impl Iterator<Item = PageNo> {
         let pages = (0..1 << PART_SHIFT).map(|index| PageNo::new(ObjectId(1), index));
-        pages.filter(|page| !mixed(page.raw()).is_multiple_of(SAMPLE))
+        pages.filter(|&page| !Auto::samples(page))
     }
 
     fn auto() -> (Auto, PageNo) {
@@ -205,9 +214,13 @@ mod tests {
             auto.unfit(page);
         }
         assert!(!auto.pools(page));
-        let pages = (0..1600).map(|index| PageNo::new(ObjectId(1), index));
-        let sampled = pages.filter(|&page| auto.pools(page)).count();
-        assert!((50..200).contains(&sampled), "{sampled} of 1600");
+        let pages = (0..2048).map(|index| PageNo::new(ObjectId(1), index));
+        let sampled: alloc::vec::Vec<_> = pages.filter(|&page| auto.pools(page)).collect();
+        assert_eq!(sampled.len(), 64, "four groups of sixteen");
+        let next = sampled
+            .windows(2)
+            .filter(|two| two[0].checked_add(1) == Some(two[1]));
+        assert_eq!(next.count(), 60, "they lie together");
         // It compresses now: the sample tells.
         for page in others().take(2000) {
             auto.kept(page, 800);
