@@ -295,7 +295,7 @@ mod tests {
             assert!(head.contains(&format!("`{}`", entry.name)), "{text}");
         }
         assert!(
-            text.contains("| loop | 24MiB |") && text.contains("Of 1 lines"),
+            text.contains("| loop | 24 MiB |") && text.contains("Of 1 lines"),
             "{text}"
         );
         // Belady's optimum on a loop of 8,192 pages in 6,144 frames, and the default, which misses all.
