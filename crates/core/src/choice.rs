@@ -119,7 +119,7 @@ pub(crate) fn list<E: Offer>(
     f: &mut fmt::Formatter<'_>,
     entries: impl Iterator<Item = &'static E>,
 ) -> fmt::Result {
-    let mut before = "; there are ";
+    let mut before = "; there are: ";
     for entry in entries {
         write!(f, "{before}{}", entry.name())?;
         before = ", ";

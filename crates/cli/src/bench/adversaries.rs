@@ -2,7 +2,7 @@
 //! simulated, beside the bound that no policy goes below.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use outpage_core::readahead::REGISTRY;
 use serde_json::json;
@@ -161,16 +161,22 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         all.extend(runs);
     }
     if let Some(file) = &options.json {
-        let runs: Vec<_> = all.iter().map(table::json).collect();
-        let value = json!({"benchmark": "adversaries", "programs": runs});
-        std::fs::write(file, format!("{value:#}\n"))
-            .map_err(|e| BenchError::Failed(format!("cannot write {}: {e}", file.display())))?;
+        write_json(file, "adversaries", &all)?;
     }
     sim::verdict(all.iter().flat_map(|runs| &runs.lines)).map_err(failed)?;
     Ok(())
 }
 
-fn failed(error: CliError) -> BenchError {
+/// Stores the runs of `benchmark` as JSON.
+pub(super) fn write_json(file: &Path, benchmark: &str, all: &[Runs]) -> Result<(), BenchError> {
+    let runs: Vec<_> = all.iter().map(table::json).collect();
+    let value = json!({"benchmark": benchmark, "programs": runs});
+    std::fs::write(file, format!("{value:#}\n"))
+        .map_err(|e| BenchError::Failed(format!("cannot write {}: {e}", file.display())))
+}
+
+/// What the simulator refused, as a benchmark's error.
+pub(super) fn failed(error: CliError) -> BenchError {
     let text = error.to_string();
     match error.code {
         code::USAGE => BenchError::Usage(text),

@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use outpage_core::contract::Body;
 use outpage_core::reclaim;
 use outpage_sim::neighbours;
-use serde_json::json;
 
 use super::BenchError;
+use super::adversaries::{failed, write_json};
 use super::summary::markdown;
-use crate::error::{CliError, code};
 use crate::run::report::grouped;
 use crate::sim::jobs::Line;
 use crate::sim::machine::Machine;
@@ -64,21 +63,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     }
     print!("{}", render(&all));
     if let Some(file) = &options.json {
-        let runs: Vec<_> = all.iter().map(table::json).collect();
-        let value = json!({"benchmark": "reclaim", "programs": runs});
-        std::fs::write(file, format!("{value:#}\n"))
-            .map_err(|e| BenchError::Failed(format!("cannot write {}: {e}", file.display())))?;
+        write_json(file, "reclaim", &all)?;
     }
     sim::verdict(all.iter().flat_map(|runs| &runs.lines)).map_err(failed)?;
     Ok(())
-}
-
-fn failed(error: CliError) -> BenchError {
-    let text = error.to_string();
-    match error.code {
-        code::USAGE => BenchError::Usage(text),
-        _ => BenchError::Failed(text),
-    }
 }
 
 /// The programs, read one after the other: recorded ones may be large.

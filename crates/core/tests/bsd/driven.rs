@@ -133,7 +133,7 @@ fn a_daemon_is_refused_by_name_where_there_are_no_bits() {
     assert_eq!(
         refused.err().unwrap().to_string(),
         format!(
-            "reclaim policy bsd-6.2 needs referenced bits, which cannot be had here; there are {offered}"
+            "reclaim policy bsd-6.2 needs referenced bits, which cannot be had here; there are: {offered}"
         )
     );
     let unknown = reclaim::Choice::parse("bsd-9", Body { bits: true })
@@ -142,7 +142,7 @@ fn a_daemon_is_refused_by_name_where_there_are_no_bits() {
     assert_eq!(
         unknown.to_string(),
         format!(
-            "there is no reclaim policy 'bsd-9'; there are {}",
+            "there is no reclaim policy 'bsd-9'; there are: {}",
             names(Body { bits: true })
         )
     );

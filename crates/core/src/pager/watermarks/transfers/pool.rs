@@ -149,6 +149,7 @@ impl Transfers {
             if let Some(policy) = &mut ledger.tier.policy {
                 policy.hit(page);
             }
+            ledger.departed.comes_along(page);
             (along, last) = (along + 1, page);
             if run.slots > 0 && run.end() == slot {
                 run.slots += 1;
