@@ -5,12 +5,14 @@
 mod cursor;
 mod formats;
 mod log;
+mod notify;
 mod session;
 mod settings;
 mod text;
 
 pub use formats::{lackey, oracle, trace};
 pub use log::log;
+pub use notify::notify;
 pub use session::session;
 pub use settings::{disk, environment, machine, policies, size};
 pub use text::{code, maps};
@@ -32,4 +34,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("disk", disk),
     ("maps", maps),
     ("code", code),
+    ("notify", notify),
 ];

@@ -11,6 +11,7 @@ pub mod choice;
 pub mod content;
 pub mod contract;
 pub mod limits;
+pub mod notify;
 pub mod page;
 pub mod pageout;
 pub mod pager;
