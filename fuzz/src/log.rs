@@ -9,7 +9,7 @@ use outpage_core::readahead::Choice;
 use outpage_core::record::{Branch, Entry, Header, Reader, Recorder, replay};
 use outpage_core::settings::{Allowed, Setting};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
-use outpage_core::{pageout, readahead, reclaim, slots};
+use outpage_core::{discard, pageout, readahead, reclaim, slots};
 
 use crate::cursor::Cursor;
 
@@ -97,6 +97,7 @@ impl<'a> Maker<'a> {
             readahead: &readahead,
             slots: pick(slots::REGISTRY, choices.byte()).name,
             tier: "none",
+            discard: pick(discard::REGISTRY, choices.byte()).name,
             frames: 256 + choices.number() % 1024,
             slots_max: 1 << (8 + choices.byte() % 8),
             zero_around: u32::from(choices.byte()),
@@ -166,6 +167,9 @@ impl<'a> Maker<'a> {
             8 => Event::ChildrenGone,
             9 => Event::Tick,
             10 => Event::Timer,
+            11 => Event::Discardable(self.range()),
+            12 => Event::TakeBack(self.range()),
+            13 => Event::Flush(self.range()),
             _ => {
                 let page = self.page();
                 Event::Fault {

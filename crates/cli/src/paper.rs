@@ -11,7 +11,8 @@ use crate::error::{CliError, code};
 /// Options of `outpage paper`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// moc (Yang, Ahn and Oh 2009), mclustering (Ahn and others 2014) or asp (Chen and others 2010)
+    /// moc (Yang, Ahn and Oh 2009), mclustering (Ahn and others 2014), asp or hsn (Chen and others 2010), or
+    /// discard (Subramanian 1991)
     #[arg(value_name = "PAPER", value_parser = parse)]
     paper: Named,
     /// Directory for NAME.html, NAME.md, NAME.csv and NAME-runs.csv
@@ -32,7 +33,7 @@ struct Named {
 }
 
 /// Papers that can be run, for the message.
-const PAPERS: [&str; 3] = ["moc", "mclustering", "asp"];
+const PAPERS: [&str; 5] = ["moc", "mclustering", "asp", "hsn", "discard"];
 
 fn parse(name: &str) -> Result<Named, String> {
     let known = PAPERS

@@ -3,7 +3,7 @@
 //! An action is whole: it carries all that carrying it out takes, so that a thread or another process can do it
 //! without asking the pager. Actions may be carried out in any order, at any time, but for the one that an
 //! action names as `after`, which goes first: it was handed out before, and once it is answered, when its id may be
-//! given to another action, there is nothing to wait for. Every action but [`Action::Wake`], [`Action::Grow`] and
+//! given to another action, there is nothing to wait for. Every action but [`Action::Wake`], [`Action::TakenBack`], [`Action::Grow`] and
 //! [`Action::Exhausted`] is answered once, in any order, by [`Event::Done`] with its id.
 //!
 //! Which frames an action takes is the body's business, as addresses are: the pager counts them.
@@ -76,6 +76,13 @@ pub enum Event<'a> {
     /// The contents are not wanted any more; a touch gives zeroes (`MADV_DONTNEED`). No unanswered action touches
     /// them.
     Discard(PageRange),
+    /// What the touched pages of the range hold may be dropped, until they are taken back: it is as it was or zeroes then, and which is told.
+    /// What a later touch brings is not meant. May come at any time, whatever is under way; nothing, where the pager keeps no marks.
+    Discardable(PageRange),
+    /// What the pages of the range hold is wanted from now on. May come at any time; answered by [`Action::TakenBack`].
+    TakeBack(PageRange),
+    /// Those pages of the range that are discardable may be dropped now; that they are is up to the policy.
+    Flush(PageRange),
     /// The store has more room.
     Grown(SlotRange),
     /// The store cannot grow any more.
@@ -280,6 +287,13 @@ pub enum Action {
         /// What it waited for.
         page: PageNo,
     },
+    /// The answer to an [`Event::TakeBack`]. Not answered.
+    TakenBack {
+        /// The range that was taken back.
+        range: PageRange,
+        /// Its pages that were dropped since they were marked, ascending: they hold zeroes, or what was written since. All others are as they were.
+        lost: PageList,
+    },
     /// The store should grow by this many slots: answered by `Grown` or `Full`. Not answered by `Done`.
     Grow {
         /// How many, at least.
@@ -308,7 +322,10 @@ impl Action {
             | Self::Release { id, .. }
             | Self::Dead { id, .. }
             | Self::Poison { id, .. } => Some(id),
-            Self::Wake { .. } | Self::Grow { .. } | Self::Exhausted { .. } => None,
+            Self::Wake { .. }
+            | Self::TakenBack { .. }
+            | Self::Grow { .. }
+            | Self::Exhausted { .. } => None,
         }
     }
 

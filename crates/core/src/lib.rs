@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod choice;
 pub mod content;
 pub mod contract;
+pub mod discard;
 pub mod limits;
 pub mod notify;
 pub mod page;

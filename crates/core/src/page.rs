@@ -9,7 +9,7 @@
 
 mod bits;
 mod by_slot;
-mod directory;
+pub(crate) mod directory;
 mod queues;
 mod state;
 

@@ -106,6 +106,20 @@ pub struct Stats {
     pub pool_along: u64,
     /// Pages that went from there to the store.
     pub demoted: u64,
+    /// Discardable pages that were dropped in place of a write.
+    pub dropped_for_write: u64,
+    /// Discardable pages whose frames were given up though a slot had them.
+    pub dropped_clean: u64,
+    /// Pages that were dropped when they were marked: they were in a slot alone.
+    pub dropped_in_slots: u64,
+    /// Discardable pages that were flushed, dropped before they would have left.
+    pub flushed: u64,
+    /// Pages mapped as zeroes that had been dropped.
+    pub filled_for_dropped: u64,
+    /// Discardable pages that were staged when they were touched or taken back: they are as they were, without zeroes or a read.
+    pub given_back: u64,
+    /// Pages that were taken back after they had been dropped.
+    pub taken_back_lost: u64,
     /// The most frames in use at once.
     pub frames_peak: u64,
 }

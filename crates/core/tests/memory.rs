@@ -135,7 +135,7 @@ impl Machine {
                     self.pager.handle(Nanos(0), Event::Grown(range));
                     continue;
                 }
-                Action::Wake { .. } => continue,
+                Action::Wake { .. } | Action::TakenBack { .. } => continue,
                 Action::Exhausted { .. } => panic!("out of memory"),
             }
             self.pager.handle(Nanos(0), Event::Done { id, outcome });
@@ -167,6 +167,7 @@ fn bytes(pages: u64, reclaim: &reclaim::Entry, sets: [usize; 3]) -> usize {
             readahead: readahead::Choice::plain(readahead).build(),
             slots: slots.build,
             tier: None,
+            discard: None,
             frames: pages as usize / 2,
             slots_max: 4 * pages as u32,
             zero_around: 16,

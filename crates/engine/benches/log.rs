@@ -29,6 +29,7 @@ fn header() -> Header<'static> {
         slots: "log",
         frames: 4096,
         tier: "none",
+        discard: "none",
         slots_max: 1 << 20,
         zero_around: 1,
         rescue_around: 0,

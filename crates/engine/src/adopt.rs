@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use outpage_core::contract::Event;
 use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageRange};
 use outpage_sys::maps::{self, Entry, Kind};
-use outpage_sys::pagemap::PageFlags;
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
@@ -22,6 +21,8 @@ pub(crate) const MAPPING_BYTES: usize = 1 << 20;
 const ADOPT_PAGES: usize = 64;
 /// How long pages that are adopted may take to leave: a store that fails holds them for ever.
 const ROOM_WITHIN: Nanos = Nanos(1_000_000_000);
+/// How often it is looked whether there is room.
+const ROOM_LOOK: Nanos = Nanos(1_000_000);
 /// Pages whose presence is looked up at once.
 const LOOK_PAGES: usize = 4096;
 
@@ -95,7 +96,7 @@ impl Live {
             }
         }
         for mark in marks {
-            self.change(mark.start, mark.end - mark.start, |r| {
+            (self.world.space).change(mark.start, mark.end - mark.start, |r| {
                 (r.not_forked, r.wiped_by_fork) = (mark.not_forked, mark.wiped);
             });
         }
@@ -110,7 +111,7 @@ impl Live {
     pub(crate) fn manage(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
         let end = whole_pages(addr, len)?;
         self.attend_to_changes();
-        if self.manages_any(addr, len) {
+        if self.world.space.manages_any(addr, len) {
             return Err(Errno::EEXIST);
         }
         let mappings = mappings_of(addr, end)?;
@@ -131,37 +132,40 @@ impl Live {
 
     /// Undoes [`Self::take_over`], before any page of it was told of.
     fn let_go(&mut self, start: usize, end: usize) {
-        let _ = self.world.uffd.unregister(start, end - start);
+        let _ = self.world.door.unregister(start, end - start);
         let _ = map::madvise(start, end - start, libc::MADV_DOFORK);
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.remove(start, end, &mut parts);
-        self.scratch = parts;
+        self.world.space.remove(start, end);
     }
 
     /// Tells the pager which pages of a region are there already.
     pub(crate) fn adopt(&mut self, start: usize, end: usize) {
-        let mut flags = vec![PageFlags::default(); LOOK_PAGES];
+        // A fault would have neighbours filled that are there.
+        self.withholding((start, end), |live| live.adopt_run(start, end));
+    }
+
+    fn adopt_run(&mut self, start: usize, end: usize) {
+        let mut there = vec![false; LOOK_PAGES];
         let mut at = start;
         while at < end {
             let pages = ((end - at) >> PAGE_SHIFT).min(LOOK_PAGES);
-            if self.world.pagemap.read(at, &mut flags[..pages]).is_ok() {
-                self.adopt_present(at, &flags[..pages]);
+            if self.world.door.there(at, &mut there[..pages]).is_ok() {
+                self.adopt_present(at, &there[..pages]);
             }
             at += pages * PAGE_BYTES;
         }
     }
 
-    fn adopt_present(&mut self, at: usize, flags: &[PageFlags]) {
+    fn adopt_present(&mut self, at: usize, there: &[bool]) {
         let mut i = 0;
-        while i < flags.len() {
-            let run = flags[i..].iter().take_while(|f| !f.empty()).count();
+        while i < there.len() {
+            let run = there[i..].iter().take_while(|&&there| there).count();
             if run == 0 {
                 i += 1;
                 continue;
             }
             let run = run.min(ADOPT_PAGES);
             let address = at + i * PAGE_BYTES;
-            let Some(region) = self.world.regions.at(address).copied() else {
+            let Some(region) = self.world.space.at(address).copied() else {
                 return;
             };
             let range = PageRange::new(region.page(address), run as u64);
@@ -178,8 +182,7 @@ impl Live {
         let give_up = clock::now().0 + ROOM_WITHIN.0;
         self.trim();
         while self.pager.frames_used() > self.pager.limits().frames && clock::now().0 < give_up {
-            self.store.wait(1_000_000);
-            self.complete_io();
+            self.go_on(ROOM_LOOK);
             self.pager.handle(clock::now(), Event::Tick);
             self.drive();
             self.trim();

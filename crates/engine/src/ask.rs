@@ -13,7 +13,7 @@ use outpage_sys::raw::Errno;
 
 use crate::call::Call;
 use crate::engine::Engine;
-use crate::serve::page_up;
+use crate::space::page_up;
 
 fn value(result: Result<usize, Errno>) -> isize {
     result.map_or_else(|error| -(error.number() as isize), |v| v as isize)

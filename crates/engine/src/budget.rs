@@ -71,7 +71,7 @@ impl Live {
         self.compact();
         self.next_share = Nanos(now.0 + SHARE_LOOK.0);
         if self.rebalance(now) {
-            self.session.reap();
+            self.bury_the_dead();
         }
         self.pager.handle(now, Event::Tick);
         self.drive();
@@ -179,7 +179,8 @@ impl Live {
         if !self.keeps_slots {
             return;
         }
-        self.session.reap();
+        // Of those that died since, the next tick hears.
+        self.bury_the_dead();
         if !self.session.shares_any(&self.leased) {
             self.keeps_slots = false;
             self.pager.handle(clock::now(), Event::ChildrenGone);

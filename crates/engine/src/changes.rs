@@ -51,19 +51,19 @@ impl Live {
 
     /// Reads the messages that wait and attends to those about the address space; faults stay for later.
     pub(crate) fn attend_to_changes(&mut self) {
-        self.world.uffd.let_change_pass();
+        self.world.door.let_change_pass();
         self.attend_to_known_changes();
     }
 
     /// Attends to what was read; returns how much that was.
     pub(crate) fn attend_to_known_changes(&mut self) -> usize {
         let mut count = 0;
-        while let Some(change) = self.world.uffd.next_change() {
+        while let Some(change) = self.world.door.next_change() {
             self.changed(&change);
             count += 1;
         }
         if count > 0 && !self.world.is_changing() {
-            self.world.releaser.undisturbed();
+            self.world.door.undisturbed();
         }
         count
     }
@@ -71,22 +71,21 @@ impl Live {
     /// Whether a range that is said to be unmapped is as it was: the kernel says so too where a mapping was to take
     /// its place and failed (`mmap_region` in mm/vma.c, Linux 6.12).
     fn is_still_mapped(&mut self, start: usize, end: usize) -> bool {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
+        let parts = self.world.space.parts(start, end);
         let first = parts.first().copied();
-        self.scratch = parts;
+        self.world.space.take_list(parts);
         let Some(part) = first else { return false };
         // As a rule nothing is there, and the advice is refused.
         if map::madvise(part.start, part.end - part.start, libc::MADV_NORMAL).is_err() {
             return false;
         }
         let registered = loop {
-            if let Some(answer) = self.world.uffd.is_registered(part.start) {
+            if let Some(answer) = self.world.door.is_registered(part.start) {
                 break answer;
             }
-            self.world.uffd.let_change_pass();
+            self.world.door.let_change_pass();
         };
-        registered && !self.world.uffd.is_moved_onto(part.start)
+        registered && !self.world.door.is_moved_onto(part.start)
     }
 
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
@@ -96,9 +95,7 @@ impl Live {
         }
         self.drop_contents(start, end, Event::Unmap);
         self.let_kept_go_in(start, end);
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.remove(start, end, &mut parts);
-        self.scratch = parts;
+        self.world.space.remove(start, end);
     }
 
     /// Tells the pager that the contents of `start..end` are gone. Nothing is mapped there meanwhile.
@@ -108,46 +105,34 @@ impl Live {
         end: usize,
         event: fn(PageRange) -> Event<'static>,
     ) {
-        self.world.changing.push((start, end, Change::Removed));
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
+        self.world.space.attend(start, end, Change::Removed);
+        let parts = self.world.space.parts(start, end);
         for part in &parts {
             self.quiesce(part.pages());
             self.pager.handle(clock::now(), event(part.pages()));
             self.drive();
         }
-        self.scratch = parts;
-        self.world.changing.pop();
+        self.world.space.take_list(parts);
+        self.world.space.attended();
     }
 
     /// What was managed at `from` lies at `to` now, with its registration, protections and flags.
     fn moved(&mut self, from: usize, to: usize, len: usize) {
         self.let_kept_go_in(from, from + len);
-        self.world.changing.push((from, from + len, Change::Moved));
-        self.await_departure(to, to + len);
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.remove(from, from + len, &mut parts);
-        for part in &parts {
-            self.world.regions.insert(Region {
-                start: to + (part.start - from),
-                end: to + (part.end - from),
-                pins: 0,
-                ..*part
-            });
-        }
-        self.scratch = parts;
-        self.world.changing.pop();
-        (self.world.releaser).disturbed_in(to, to + len, |start, end| self.expect_all(start, end));
+        self.world.space.attend(from, from + len, Change::Moved);
+        self.withholding((to, to + len), |live| live.await_departure(to, to + len));
+        self.world.space.relocate(from, to, len);
+        self.world.space.attended();
+        (self.world.door).disturbed_in(to, to + len, &mut |start, end| self.expect_all(start, end));
     }
 
     /// Under write-protect pages are thrown away by address, and the kernel does not ask whether something else was moved there just
     /// before. What the program had in RAM is there still, or the program ends: it would find zeroes.
     fn expect_all(&self, start: usize, end: usize) {
         for address in (start..end).step_by(PAGE_BYTES) {
-            let page = self.world.regions.at(address).map(|r| r.page(address));
+            let page = self.world.space.at(address).map(|r| r.page(address));
             let resident = page.is_some_and(|page| self.pager.state(page) == State::Resident);
-            let gone = self.world.pagemap.page(address);
-            let gone = gone.is_ok_and(|flags| flags.empty());
+            let gone = self.world.door.is_empty(address) == Ok(true);
             if resident && gone && !self.went_since(address) {
                 let why = "is lost: memory was moved there at the moment at which what had been there was thrown away";
                 self.world.failing.fail(Failure::Page(address, why));
@@ -160,8 +145,8 @@ impl Live {
     fn went_since(&self, address: usize) -> bool {
         loop {
             // In this order: what is not under way any more was told.
-            let changing = self.world.uffd.is_changing(address);
-            self.world.uffd.let_change_pass();
+            let changing = self.world.door.is_changing(address);
+            self.world.door.let_change_pass();
             if self.world.change_at(address).is_some() {
                 return true;
             }
@@ -177,12 +162,12 @@ impl Live {
     /// among it.
     fn await_departure(&mut self, start: usize, end: usize) {
         let mut calm_since = clock::now();
-        while self.manages_any(start, end - start) {
-            if self.world.uffd.is_changing(start) {
+        while self.world.space.manages_any(start, end - start) {
+            if self.world.door.is_changing(start) {
                 calm_since = clock::now();
             }
-            self.world.uffd.let_change_pass();
-            match self.world.uffd.next_departure(start, end) {
+            self.world.door.let_change_pass();
+            match self.world.door.next_departure(start, end) {
                 Some(Message::Remapped { from, to, len }) => self.moved(from, to, len),
                 Some(Message::Unmapped { start, end }) => self.unmapped(start, end),
                 _ if clock::now().0 - calm_since.0 > TELLS_WITHIN.0 => self.unmapped(start, end),
@@ -196,7 +181,7 @@ impl Live {
     /// mappings (`check`) may be this very one: then it is registered.
     fn make_known_room(&mut self, start: usize, end: usize) {
         let stale = loop {
-            while self.world.uffd.is_changing(start) || !self.world.uffd.is_calm() {
+            while self.world.door.is_changing(start) || !self.world.door.is_calm() {
                 self.attend_to_changes();
             }
             if let Some(stale) = self.stale_within(start, end) {
@@ -210,17 +195,16 @@ impl Live {
 
     /// What is known within `start..end` and is not what is mapped there. `None` while a thread is at a change.
     fn stale_within(&mut self, start: usize, end: usize) -> Option<Vec<Region>> {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        let uffd = &self.world.uffd;
+        let mut parts = self.world.space.parts(start, end);
+        let door = &self.world.door;
         let mut certain = true;
         parts.retain(|part| {
-            let there = part.found.then(|| uffd.is_registered(part.start));
+            let there = part.found.then(|| door.is_registered(part.start));
             certain &= there != Some(None);
             there != Some(Some(true))
         });
         let stale = certain.then(|| parts.clone());
-        self.scratch = parts;
+        self.world.space.take_list(parts);
         stale
     }
 
@@ -256,7 +240,7 @@ impl Live {
             }
             Ok(())
         });
-        self.change(start, end - start, |r| {
+        (self.world.space).change(start, end - start, |r| {
             (r.prot, r.locked, r.found) = (like.prot, like.locked, false);
             (r.wiped_by_fork, r.not_forked) = (like.wiped_by_fork, like.not_forked);
         });
@@ -273,14 +257,12 @@ impl Live {
         locked: bool,
     ) -> Result<Region, Errno> {
         // First: what another userfaultfd has stays as it is.
-        self.world.uffd.register(start, end - start, Mode::both())?;
-        let marked = map::no_huge_pages(start, end - start)
-            .and_then(|()| map::not_in_children(start, end - start));
-        if let Err(error) = marked {
-            let _ = self.world.uffd.unregister(start, end - start);
+        self.world.door.register(start, end - start, Mode::both())?;
+        if let Err(error) = self.world.door.mark_managed(start, end - start) {
+            let _ = self.world.door.unregister(start, end - start);
             return Err(error);
         }
-        Ok(self.world.regions.add(start, end, prot, locked))
+        Ok(self.world.space.add(start, end, prot, locked))
     }
 
     /// After mremap(2) moved or resized `old`, where the kernel has told of all that is not new: what was
@@ -295,7 +277,7 @@ impl Live {
         if kept == 0 {
             return Ok(());
         }
-        let Some(like) = self.world.regions.at(new + kept - 1) else {
+        let Some(like) = self.world.space.at(new + kept - 1) else {
             return Ok(());
         };
         let like = Attributes {
@@ -323,8 +305,7 @@ impl Live {
         }
         match fault.kind {
             FaultKind::Missing => {
-                let gone = self.world.pagemap.page(address);
-                if gone.is_ok_and(|flags| flags.empty()) {
+                if self.world.door.is_empty(address) == Ok(true) {
                     let event = Event::Discard(PageRange::one(page));
                     self.pager.handle(clock::now(), event);
                     self.drive();
@@ -337,7 +318,7 @@ impl Live {
     /// Where nothing can be found at `start` though its faults come here, somebody would fault for ever.
     fn is_astray(&mut self, start: usize) {
         let now = clock::now();
-        if self.world.regions.at(start).is_some() || self.astray.0 != start {
+        if self.world.space.at(start).is_some() || self.astray.0 != start {
             self.astray = (start, now);
         } else if now.0 - self.astray.1.0 > ASTRAY_MAX.0 {
             let why = "is managed, and nothing is known of it";
@@ -348,7 +329,7 @@ impl Live {
     /// Whether a fault at `start`, where nothing is known, was on its way when the page went back to the program.
     fn was_given_back(&self, start: usize) -> bool {
         let world = &self.world;
-        world.failing.reach() == Reach::Regions && world.uffd.is_registered(start) == Some(false)
+        world.failing.reach() == Reach::Regions && world.door.is_registered(start) == Some(false)
     }
 
     /// A fault in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
@@ -359,7 +340,7 @@ impl Live {
             self.is_astray(start);
         }
         // The thread faults again, and gets the kernel's answer or the pager's.
-        let _ = self.world.uffd.wake(start, PAGE_BYTES);
+        self.world.door.wake(start, PAGE_BYTES);
         process::yield_now();
     }
 }

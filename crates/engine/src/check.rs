@@ -27,6 +27,7 @@ pub(crate) struct Check {
     file: Option<List>,
     list: Vec<u8>,
     found: Vec<Found>,
+    parts: Vec<Region>,
     /// What the last look found stale.
     stale: Vec<(usize, usize)>,
     /// Children of forks that no hook sees might get memory of which a part is paged out.
@@ -153,12 +154,12 @@ impl Live {
         list.resize(LIST_BYTES, 0);
         found.clear();
         let statics = own::statics();
-        let uffd = &self.world.uffd;
+        let door = &self.world.door;
         let mut comparison = Comparison {
-            regions: &self.world.regions,
-            parts: &mut self.scratch,
+            regions: &self.world.space,
+            parts: &mut self.check.parts,
             found: &mut found,
-            served: &|address| uffd.is_registered(address) != Some(false),
+            served: &|address| door.is_registered(address) != Some(false),
             at: 0,
         };
         let listed = file.for_each(&mut list, |entry| {
@@ -221,7 +222,7 @@ impl Live {
     fn put_right(&mut self, found: Found) {
         match found {
             Found::Stale(start, end)
-                if self.is_stale(start, end) && !self.world.uffd.may_have_registered(start) =>
+                if self.is_stale(start, end) && !self.world.door.may_have_registered(start) =>
             {
                 self.unmapped(start, end);
                 // Children may have what lies there now.
@@ -229,12 +230,12 @@ impl Live {
             }
             Found::Stale(..) => {}
             Found::Protected(start, end, prot) => {
-                self.change(start, end - start, |r| r.prot = prot);
+                (self.world.space).change(start, end - start, |r| r.prot = prot);
             }
             // A mapping that is gone again, or that cannot be registered, stays with the kernel.
             Found::Unknown(start, end, prot) => {
                 if self.take_over(start, end, prot, false).is_ok() {
-                    self.change(start, end - start, |r| r.found = true);
+                    (self.world.space).change(start, end - start, |r| r.found = true);
                     self.adopt(start, end);
                     self.drive();
                 }

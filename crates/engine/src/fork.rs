@@ -15,9 +15,7 @@ use outpage_core::contract::Event;
 use outpage_store::Descriptors;
 use outpage_sys::fd::Fd;
 use outpage_sys::futex::{self, Scope};
-use outpage_sys::map::Memory;
 use outpage_sys::own;
-use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process::{self, Tid, Visible};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
@@ -31,7 +29,7 @@ use crate::live::Live;
 use crate::placement::Placement;
 use crate::regions::Region;
 use crate::session::{Session, SessionError};
-use crate::start::{self, StartError, fatal, keep_only, open_uffds, os, owned, register_own};
+use crate::start::{self, StartError, fatal, keep_only, open_doors, os, owned, register_own};
 use crate::ticket::{Arrived, DESCRIPTORS, Needed, Ticket};
 use crate::world::Mechanism;
 
@@ -102,7 +100,7 @@ impl Engine {
 fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    let left_out = live.world.regions.all().filter(|r| r.not_forked);
+    let left_out = live.world.space.all().filter(|r| r.not_forked);
     let mapped = left_out.filter_map(|region| {
         let len = region.end - region.start;
         // What lies there already is the program's.
@@ -223,21 +221,19 @@ fn begin_child(
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
     mem::forget(mem::replace(&mut live.device, ticket.device));
     let device = live.device.as_ref().map(Fd::number);
-    let ([uffd, doorbells], mechanism) = open_uffds(shared, device)?;
-    mem::forget(mem::replace(&mut live.world.uffd, uffd));
-    mem::forget(mem::replace(&mut live.world.doorbells, doorbells));
+    let ((door, bells), mechanism) = open_doors(shared, device)?;
+    // The releaser's thread is not here either.
+    mem::forget(mem::replace(&mut live.world.door, door));
+    mem::forget(mem::replace(&mut live.world.bells, bells));
     debug_assert!(mechanism == live.world.mechanism);
-    // The parent's thread is not here.
-    mem::forget(mem::take(&mut live.world.releaser));
-    let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
-    mem::forget(mem::replace(&mut live.world.pagemap, pagemap));
     live.check.forget();
     live.open_list().map_err(os("open /proc/self/maps"))?;
-    let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
-    mem::forget(mem::replace(&mut live.world.memory, memory));
+    live.beside.forget(true);
     let session_fd = ticket
         .session
         .ok_or(StartError::Os("reach the session", Errno::EBADF))?;
+    live.beside
+        .watch(Session::from_fd(session_fd.number()).ok());
     let mut session = Session::from_fd(session_fd.number()).map_err(StartError::Session)?;
     // Only that entry holds the parent's extents, which this process reads from.
     let reserved = ticket.child.ok_or(SessionError::Full);
@@ -274,8 +270,8 @@ fn begin_child(
 /// The child's mappings under the child's descriptor.
 fn register_again(live: &mut Live) -> Result<(), StartError> {
     register_own(live)?;
-    live.world.regions.let_all_leave();
-    let regions: Vec<_> = live.world.regions.all().copied().collect();
+    live.world.space.let_all_leave();
+    let regions: Vec<_> = live.world.space.all().copied().collect();
     // All of them first: what follows may map pages anywhere.
     for region in regions.iter().filter(|region| !region.not_forked) {
         live.register_in_child(region)?;
@@ -302,7 +298,7 @@ impl Live {
             libc::MADV_DONTFORK
         };
         let mut result = Ok(());
-        for region in self.world.regions.all().filter(|r| !r.not_forked) {
+        for region in self.world.space.all().filter(|r| !r.not_forked) {
             let given = map::madvise(region.start, region.end - region.start, advice);
             result = result.and(given);
         }
@@ -330,7 +326,7 @@ impl Live {
     /// hooks, may have come between.
     fn register_in_child(&mut self, region: &Region) -> Result<(), StartError> {
         let (start, end) = (region.start, region.end);
-        let whole = self.world.uffd.register(start, end - start, Mode::both());
+        let whole = self.world.door.register(start, end - start, Mode::both());
         if whole.is_err() {
             self.register_what_is_there(start, end)?;
         }
@@ -350,7 +346,7 @@ impl Live {
         let mut at = start;
         for (from, to) in there {
             self.unmapped(at, from);
-            (self.world.uffd)
+            (self.world.door)
                 .register(from, to - from, Mode::both())
                 .map_err(os("register memory in a forked child"))?;
             at = to;

@@ -41,10 +41,9 @@ impl Live {
         loop {
             // Meanwhile the program may unmap or move some.
             self.attend_to_changes();
-            let mut parts = std::mem::take(&mut self.scratch);
-            self.world.regions.within(at, range.end, &mut parts);
+            let parts = self.world.space.parts(at, range.end);
             let next = parts.first().copied();
-            self.scratch = parts;
+            self.world.space.take_list(parts);
             let Some(part) = next else { return Ok(lost) };
             let end = part.end.min(part.start + CHUNK_PAGES * PAGE_BYTES);
             let missing = self.give_chunk_back(part.start, end, &mut patience, refused)?;
@@ -66,29 +65,23 @@ impl Live {
         patience: &mut Nanos,
         refused: fn(Errno) -> Result<(), Errno>,
     ) -> Result<usize, Errno> {
-        self.change(start, end - start, |r| r.pins += 1);
+        self.world.space.hold(start, end);
         let lost = (start..end)
             .step_by(PAGE_BYTES)
             .filter(|&address| !self.bring_back(address, patience))
             .count();
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        let parts_there = parts.clone();
-        self.scratch = parts;
-        for part in &parts_there {
+        for part in self.world.space.parts(start, end) {
             self.quiesce(part.pages());
             let (start, len) = (part.start, part.end - part.start);
             // From here on no fault of it comes, and all of it is there.
-            let left = self.world.uffd.unregister(start, len);
+            let left = self.world.door.unregister(start, len);
             if let Err(error) = left.or_else(refused) {
-                self.unpin(start, end - start);
+                self.world.space.unpin(start, end - start);
                 return Err(error);
             }
             self.pager.handle(clock::now(), Event::Unmap(part.pages()));
             self.drive();
-            let mut gone = std::mem::take(&mut self.scratch);
-            self.world.regions.remove(part.start, part.end, &mut gone);
-            self.scratch = gone;
+            self.world.space.remove(part.start, part.end);
             if !part.not_forked {
                 let _ = map::madvise(start, len, libc::MADV_DOFORK);
             }
@@ -98,7 +91,7 @@ impl Live {
 
     /// Brings the page at `address` in, if it has a content. False if it is lost.
     fn bring_back(&mut self, address: usize, patience: &mut Nanos) -> bool {
-        let Some(page) = self.world.regions.at(address).map(|r| r.page(address)) else {
+        let Some(page) = self.world.space.at(address).map(|r| r.page(address)) else {
             return true;
         };
         // An untouched page is one of zeroes.
@@ -131,7 +124,7 @@ impl Live {
         self.drive();
         let mut lost = 0;
         // What moved meanwhile may be where was looked already.
-        while self.world.regions.all().next().is_some() {
+        while self.world.space.all().next().is_some() {
             lost += self.give_back(0..ALL, |_| Ok(())).unwrap_or(0);
         }
         lost

@@ -7,6 +7,7 @@
 
 mod adopt;
 mod ask;
+mod beside;
 pub mod brain;
 mod budget;
 pub mod call;
@@ -15,6 +16,7 @@ mod check;
 mod compressed;
 pub mod config;
 mod contiguous;
+pub mod door;
 pub mod encryption;
 mod engine;
 mod fork;
@@ -31,9 +33,12 @@ mod rest;
 pub mod scope;
 mod serve;
 pub mod session;
+pub mod space;
 pub mod staged;
 mod start;
 mod stays;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod ticket;
 mod together;

@@ -1,33 +1,31 @@
 //! The live body: one thread that reads faults, asks the pager, and does what it says.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Source, Waiter,
+    Access, Action, ActionId, Event, Outcome, PageOutcome, Source, Waiter,
 };
-use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
-use outpage_store::{
-    Cipher, Completion, Direction, Frame, PageBits, Request, SubmitError, SwapStore, Token,
-};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
+use outpage_store::{Cipher, Completion, Direction, Frame, SwapStore};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
 use outpage_sys::process::Tid;
 use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Fault, FaultAccess};
 
+use crate::beside::{Beside, Growth};
 use crate::brain::Brain;
 use crate::call::Calls;
 use crate::compressed::Compressed;
 use crate::contiguous::SetApart;
-use crate::frames::Place;
 use crate::placement::Placement;
-use crate::regions::Region;
 use crate::scope::Failure;
-use crate::session::{EXTENT_SLOTS, Session};
+use crate::session::Session;
 use crate::threads::Kept;
 use crate::ticket::Needed;
 use crate::together::Together;
-use crate::transfer::Transfer;
+use crate::transfer::{Transfer, Unsent};
 use crate::world::World;
 use crate::worth::Measured;
 
@@ -76,7 +74,6 @@ pub struct Live {
     /// Slots are kept for processes that were forked from this one.
     pub(crate) keeps_slots: bool,
     pub(crate) placement: Placement,
-    pub(crate) scratch: Vec<Region>,
     pub(crate) next_tick: Nanos,
     /// When it looks at its share.
     pub(crate) next_share: Nanos,
@@ -96,12 +93,20 @@ pub struct Live {
     pub(crate) astray: (usize, Nanos),
     /// By the action's number.
     pub(crate) transfers: Vec<Transfer>,
-    completions: Vec<Completion>,
+    pub(crate) completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
     pub(crate) together: Option<Together>,
     /// An action that was polled too soon.
     pub(crate) held: Option<Action>,
-    frames: Vec<Frame>,
+    /// What is done beside the loop.
+    pub(crate) beside: Beside,
+    /// More slots that the pager was promised.
+    pub(crate) growth: Option<Growth>,
+    /// What the store had no room for, oldest first.
+    pub(crate) unsent: VecDeque<Unsent>,
+    /// Faults that were read while the loop waited for something, and could not be served then.
+    pub(crate) later: VecDeque<Fault>,
+    pub(crate) frames: Vec<Frame>,
     stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
     /// The slot of who wants the pager to outlive the process.
@@ -132,11 +137,6 @@ pub struct Live {
     pub(crate) compressed: Option<Box<Compressed>>,
 }
 
-/// The slots of an extent.
-const fn slots_of(extent: u32) -> SlotRange {
-    SlotRange::new(SlotNo(extent * EXTENT_SLOTS), EXTENT_SLOTS)
-}
-
 impl Live {
     /// With nothing managed yet.
     pub fn new(
@@ -158,7 +158,6 @@ impl Live {
             leased: Vec::new(),
             keeps_slots: false,
             placement: Placement::new(),
-            scratch: Vec::with_capacity(256),
             next_tick: Nanos(0),
             next_share: Nanos(0),
             next_step: Nanos(0),
@@ -174,6 +173,10 @@ impl Live {
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
             held: None,
+            beside: Beside::default(),
+            growth: None,
+            unsent: VecDeque::with_capacity(8),
+            later: VecDeque::with_capacity(64),
             frames: Vec::with_capacity(1024),
             stuck_since: None,
             fork_asked: None,
@@ -197,21 +200,9 @@ impl Live {
     pub fn run(&mut self) -> Rest {
         let mut rounds = 0;
         loop {
-            let messages = self.read_messages();
-            let completions = self.complete_io();
-            self.drive();
-            self.trim();
-            if let Some(failure) = self.world.failing.take() {
-                return Rest::Failed(failure);
-            }
-            if let Some(slot) = self.close_asked.take() {
-                return Rest::Close(slot);
-            }
-            if let Some(slot) = self.fork_asked.take() {
-                return Rest::Fork(slot);
-            }
-            if let Some(slot) = self.outlive_asked.take() {
-                return Rest::Outlive(slot);
+            let done = self.round();
+            if let Some(rest) = self.rests() {
+                return rest;
             }
             rounds = (rounds + 1) % ROUNDS;
             if rounds == 0 {
@@ -220,15 +211,35 @@ impl Live {
             }
             // A thread that was woken on this CPU ran at once and may have faulted again: what nobody
             // waits for is done when there is nothing to read.
-            if messages + completions == 0 {
+            if done == 0 {
                 self.between_events();
-                self.sleep();
+                if self.may_sleep() {
+                    self.sleep();
+                }
             }
         }
     }
 
+    /// Serves what there is to serve; how much that was.
+    pub(crate) fn round(&mut self) -> usize {
+        let messages = self.read_messages();
+        let completions = self.complete_io();
+        self.drive();
+        self.trim();
+        messages + completions
+    }
+
+    /// Why the loop is to end, if it is.
+    fn rests(&mut self) -> Option<Rest> {
+        let failed = self.world.failing.take().map(Rest::Failed);
+        failed
+            .or_else(|| self.close_asked.take().map(Rest::Close))
+            .or_else(|| self.fork_asked.take().map(Rest::Fork))
+            .or_else(|| self.outlive_asked.take().map(Rest::Outlive))
+    }
+
     /// Work that nobody waits for.
-    fn between_events(&mut self) {
+    pub(crate) fn between_events(&mut self) {
         self.pager.replenish();
         self.pager.flush(false);
         self.world.waiting.wakes_are_old();
@@ -249,11 +260,11 @@ impl Live {
 
     fn read_messages(&mut self) -> usize {
         let mut count = 0;
-        // Errors show in the calls that follow.
-        let _ = self.world.uffd.gather();
+        self.world.door.gather();
         loop {
             count += self.attend_to_known_changes();
-            let Some(fault) = self.world.uffd.next_fault() else {
+            let later = self.later.pop_front();
+            let Some(fault) = later.or_else(|| self.world.door.next_fault()) else {
                 break;
             };
             self.fault(&fault);
@@ -263,9 +274,9 @@ impl Live {
         if count > 0 && self.deaf != 0 {
             return count;
         }
-        let _ = self.world.doorbells.gather();
-        while let Some(ring) = self.world.doorbells.next_fault() {
-            if let Some(slot) = self.calls.rung(ring.address) {
+        self.world.bells.gather();
+        while let Some(address) = self.world.bells.next_ring() {
+            if let Some(slot) = self.calls.rung(address) {
                 self.call(slot);
             }
             count += 1;
@@ -273,12 +284,12 @@ impl Live {
         count
     }
 
-    fn fault(&mut self, fault: &Fault) {
+    pub(crate) fn fault(&mut self, fault: &Fault) {
         // What was mapped before this fault was read did not wake its thread.
         self.world.waiting.wakes_are_old();
         let now = clock::now();
         self.placement.fault(Tid(fault.tid), now);
-        let Some(region) = self.world.regions.at(fault.address).copied() else {
+        let Some(region) = self.world.space.at(fault.address).copied() else {
             self.stray(fault.address);
             self.placement.woke(now);
             return;
@@ -319,10 +330,7 @@ impl Live {
     /// The thread that rang goes on.
     pub(crate) fn resolve_bell(&mut self, slot: usize) {
         let address = self.calls.span().0 + slot * PAGE_BYTES;
-        let door = &self.world.doorbells;
-        if door.zeropage(address, PAGE_BYTES).stop.is_some() {
-            let _ = door.wake(address, PAGE_BYTES);
-        }
+        self.world.bells.resolve(address);
     }
 
     /// Carries out what the pager wants until it wants nothing.
@@ -370,9 +378,7 @@ impl Live {
             } => self.submit(id, slots, pages, Direction::PageIn),
             Action::PageOut {
                 id, slots, pages, ..
-            } => {
-                self.submit(id, slots, pages, Direction::PageOut);
-            }
+            } => self.submit(id, slots, pages, Direction::PageOut),
             Action::Compress {
                 id,
                 slots,
@@ -392,6 +398,8 @@ impl Live {
                 self.done(id, Outcome::Done);
             }
             Action::Wake { waiter, page } => self.wake(waiter, page),
+            // Nobody asks for it: no call takes pages back.
+            Action::TakenBack { .. } => {}
             Action::Grow { slots } => self.grow(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
         }
@@ -420,7 +428,7 @@ impl Live {
 
     fn wake(&mut self, waiter: Waiter, page: PageNo) {
         self.stuck_since = None;
-        if let Some((address, _)) = self.world.regions.address(page) {
+        if let Some((address, _)) = self.world.space.address(page) {
             self.world.wake(address);
         }
         let now = clock::now();
@@ -438,138 +446,6 @@ impl Live {
             latencies.major.record(took);
         } else {
             latencies.minor.record(took);
-        }
-    }
-
-    fn submit(&mut self, id: ActionId, slots: SlotRange, pages: PageList, direction: Direction) {
-        let index = id.0 as usize;
-        let mut places = self.transfer_of(id);
-        let reading = direction == Direction::PageIn;
-        if reading {
-            self.world.waiting.reads(&pages);
-            self.world.frames_to_read(&pages, &mut places);
-            self.frames.clear();
-            self.frames
-                .extend(places.iter().map(|&place| self.world.frames.frame(place)));
-        } else {
-            let mut frames = std::mem::take(&mut self.frames);
-            self.world.frames_to_write(&pages, &mut frames, &mut places);
-            self.frames = frames;
-        }
-        let since = clock::now();
-        self.transfers[index] = Transfer {
-            pages,
-            places,
-            reading,
-            since,
-        };
-        let frames = std::mem::take(&mut self.frames);
-        let request = Request {
-            token: Token(u64::from(id.0)),
-            direction,
-            slots,
-            frames: &frames,
-        };
-        while self.store.submit(&request) == Err(SubmitError::Full) {
-            self.store.wait(1_000_000);
-            self.collect_io();
-        }
-        self.frames = frames;
-    }
-
-    /// Makes a place for the transfer, and lends the list of places that lies there.
-    pub(crate) fn transfer_of(&mut self, id: ActionId) -> Vec<Place> {
-        let index = id.0 as usize;
-        if self.transfers.len() <= index {
-            self.transfers.resize_with(index + 1, Transfer::default);
-        }
-        std::mem::take(&mut self.transfers[index].places)
-    }
-
-    /// Takes what the store has ended, and has some pages compressed; answers what is done.
-    pub(crate) fn complete_io(&mut self) -> usize {
-        let mut answered = self.compress_some();
-        self.collect_io();
-        while let Some(completion) = self.completions.pop() {
-            self.answer_io(completion);
-            answered += 1;
-        }
-        answered
-    }
-
-    fn collect_io(&mut self) {
-        if self.completions.len() == self.completions.capacity() {
-            self.completions.reserve(64);
-        }
-        self.store.poll(&mut self.completions);
-    }
-
-    fn answer_io(&mut self, completion: Completion) {
-        self.world.waiting.wakes_are_old();
-        let id = ActionId(completion.token.0 as u32);
-        let mut transfer = std::mem::take(&mut self.transfers[id.0 as usize]);
-        // Dropped before the pager hears of it, which can use the list again then.
-        let pages = std::mem::take(&mut transfer.pages);
-        if transfer.reading {
-            let alone = transfer.places.len() == 1 && self.world.waiting.len() == 1;
-            if alone && completion.result.is_ok() {
-                let now = clock::now();
-                self.placement.read(Nanos(now.0 - transfer.since.0), now);
-            }
-            self.read_done(id, pages, &transfer.places, &completion.failed);
-        } else {
-            self.world.end_write(&transfer.places);
-            drop(pages);
-            self.done(
-                id,
-                match completion.result {
-                    Ok(()) => Outcome::Done,
-                    Err(error) if error.is_no_space() => Outcome::Failed(IoFailure::NoSpace),
-                    Err(_) => Outcome::Failed(IoFailure::Device),
-                },
-            );
-        }
-        let Transfer { mut places, .. } = transfer;
-        places.clear();
-        self.transfers[id.0 as usize].places = places;
-    }
-
-    /// What was read is compared with the hashes that came with the action.
-    pub(crate) fn read_done(
-        &mut self,
-        id: ActionId,
-        pages: PageList,
-        places: &[Place],
-        failed: &PageBits,
-    ) {
-        self.pages_done(id, |world, out| {
-            world.stage_intact(&pages, places, failed, out);
-            drop(pages);
-        });
-    }
-
-    /// The pager asked for more slots: leases extents of the shared swap file.
-    fn grow(&mut self, slots: u32) {
-        for _ in 0..slots.div_ceil(EXTENT_SLOTS).max(1) {
-            let leased = self.session.lease_extent().or_else(|| {
-                // Extents of processes that died are free again.
-                let _ = self.session.reap();
-                self.session.lease_extent()
-            });
-            let reserved = leased.filter(|&extent| {
-                let ok = self.store.reserve(slots_of(extent)).is_ok();
-                if !ok {
-                    self.session.release_extent(extent);
-                }
-                ok
-            });
-            let Some(extent) = reserved else {
-                self.pager.handle(clock::now(), Event::Full);
-                return;
-            };
-            self.leased.push(extent);
-            let grown = Event::Grown(slots_of(extent));
-            self.pager.handle(clock::now(), grown);
         }
     }
 
@@ -596,5 +472,9 @@ impl Live {
         (self.outlive_asked, self.outlives) = (None, false);
         self.fork_keeps.clear();
         self.kept.clear();
+        self.later.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

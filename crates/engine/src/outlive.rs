@@ -7,7 +7,6 @@
 //!
 //! The thread that it leaves behind watches it: a pager that dies takes the program along, never its pages.
 
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -66,7 +65,8 @@ fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
             &text,
         ]);
     }
-    mem::forget(mem::take(&mut live.world.releaser));
+    live.world.door.forget_threads();
+    live.beside.forget(false);
     live.calls.answer(slot, 0);
     live.resolve_bell(slot);
     loop {

@@ -22,7 +22,7 @@ const ENDED: u32 = 2;
 
 /// What one call throws away at most, in pages: a bit of a word for each. What a call costs, 10 us and more for two switches of threads,
 /// is little for each of so many.
-pub(crate) const CALL_PAGES: usize = u64::BITS as usize;
+pub const CALL_PAGES: usize = u64::BITS as usize;
 
 /// The kernel's calls take less than 4 KiB of stack, the loop a few hundred bytes.
 const STACK_BYTES: usize = 32 << 10;
@@ -44,14 +44,14 @@ struct Order {
 
 /// What came of a release. Neither done nor refused: a change of the address space came between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Released {
+pub struct Released {
     /// All of it was thrown away.
-    pub(crate) done: bool,
+    pub done: bool,
     /// The kernel refused it, or a part of it.
-    pub(crate) refused: bool,
+    pub refused: bool,
     /// The kernel had told that a refused page is being thrown away: by us, who then met a lock or found it moved away, or by the
     /// program, which then did that.
-    pub(crate) heard: bool,
+    pub heard: bool,
 }
 
 /// Calls that were disturbed and are remembered, the latest: as many as are made while a few threads change mappings all the time.

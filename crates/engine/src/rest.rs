@@ -1,12 +1,20 @@
 //! Waiting, on the pager's thread, until something is as it has to be.
+//!
+//! A thread that unmaps memory goes on as soon as the kernel has told, and the pager waits for the transfers of that range. Others touch
+//! their pages meanwhile: their faults are served, but for those where mappings change. What they ask and what they change waits: it is
+//! known, and nothing old is mapped there. A fork alone has everybody wait, for nothing may be under way then.
 
 use outpage_core::contract::{Access, Event, Source, Waiter};
 use outpage_core::page::State;
-use outpage_core::units::{Nanos, PageNo, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::clock;
 
 use crate::live::{Live, STUCK_MAX};
-use crate::world::Mechanism;
+
+/// A sleep while a transfer is waited for: its end is heard of, so it is for a store that does not tell.
+const WAIT: Nanos = Nanos(10_000_000);
+/// A sleep while a frame is waited for, which comes free by a tick.
+const MOMENT: Nanos = Nanos(1_000_000);
 
 impl Live {
     /// Waits until no action touches `range`, so that it may be unmapped or discarded.
@@ -14,16 +22,60 @@ impl Live {
         // All but transfers are answered when they are carried out.
         self.drive();
         while self.transfers.iter().any(|t| t.touches(range)) {
-            self.store.wait(10_000_000);
-            self.complete_io();
-            self.drive();
+            self.go_on(WAIT);
         }
     }
 
-    /// Waits until nothing is under way at all.
+    /// Does what can be done while something is waited for; sleeps for `patience` at most where that is nothing.
+    pub(crate) fn go_on(&mut self, patience: Nanos) {
+        let done = self.complete_io() + self.serve_others();
+        self.drive();
+        if done == 0 {
+            self.sleep_for(patience);
+        }
+    }
+
+    /// Serves faults where nothing is changing and nothing is withheld; the others are kept for later. How many were served.
+    fn serve_others(&mut self) -> usize {
+        self.world.door.gather();
+        let mut served = 0;
+        while let Some(fault) = self.world.door.next_fault() {
+            if self.is_settled(fault.address) {
+                self.fault(&fault);
+                served += 1;
+            } else {
+                self.later.push_back(fault);
+            }
+        }
+        served
+    }
+
+    /// Whether what is known at `address` is what lies there, and stays so whatever is waited for.
+    fn is_settled(&self, address: usize) -> bool {
+        let page = address & !(PAGE_BYTES - 1);
+        self.world.space.is_served(page) && !self.world.is_disturbed(page)
+    }
+
+    /// Has `act` done while no fault in `start..end` is served.
+    pub(crate) fn withholding<T>(
+        &mut self,
+        (start, end): (usize, usize),
+        act: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.world.space.withhold(start, end);
+        let result = act(self);
+        self.world.space.serve_again();
+        result
+    }
+
+    /// Waits until nothing is under way at all, beside the loop neither. Nobody is served meanwhile.
     pub(crate) fn quiesce_all(&mut self) {
-        while self.pager.in_flight() > 0 {
-            self.store.wait(10_000_000);
+        while self.pager.in_flight() > 0 || self.beside.is_busy() {
+            if self.pager.in_flight() > 0 {
+                self.store.wait(WAIT.0);
+            } else {
+                self.sleep_for(WAIT);
+            }
             self.complete_io();
             self.drive();
         }
@@ -32,7 +84,7 @@ impl Live {
     /// Protects again what is staged in place, after the kernel dropped the protection: a staged page
     /// must not change.
     pub(crate) fn protect_staged(&mut self, which: impl Fn(PageNo) -> bool) {
-        if self.world.mechanism == Mechanism::WriteProtect {
+        if self.world.mechanism.stages_in_place() {
             let world = &mut self.world;
             self.pager.each_staged(&mut |page| {
                 if which(page) {
@@ -49,7 +101,7 @@ impl Live {
 
     /// The same, for `patience` at most where it waits for a frame.
     pub(crate) fn bring_in_within(&mut self, address: usize, patience: Nanos) {
-        let Some(region) = self.world.regions.at(address).copied() else {
+        let Some(region) = self.world.space.at(address).copied() else {
             return;
         };
         let page = region.page(address);
@@ -72,8 +124,7 @@ impl Live {
                 State::Resident | State::Poisoned | State::Detaching
             )
         {
-            self.store.wait(1_000_000);
-            self.complete_io();
+            self.go_on(MOMENT);
             self.pager.handle(clock::now(), Event::Tick);
             self.drive();
             self.quiesce(PageRange::one(page));

@@ -11,8 +11,8 @@ use outpage_sys::{clock, map};
 
 use crate::call::Call;
 use crate::live::Live;
-use crate::regions::Region;
 use crate::scope::Reach;
+use crate::space::page_up;
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
@@ -26,10 +26,6 @@ const PINNED_SHARE: usize = 8;
 const STACK_BELOW: usize = 8 * PAGE_BYTES;
 /// Thread-local blocks of a thread that are looked at, at most: a new pager thread copies no more.
 const MODULES_MAX: usize = 800;
-
-pub(crate) const fn page_up(len: usize) -> usize {
-    len.next_multiple_of(PAGE_BYTES)
-}
 
 fn unit(result: Result<(), Errno>) -> isize {
     result.map_or_else(|error| -(error.number() as isize), |()| 0)
@@ -63,7 +59,10 @@ impl Live {
             Call::Mlock { addr, len } => self.lock(addr, len, true),
             Call::Munlock { addr, len } => self.lock(addr, len, false),
             Call::Pin { addr, len } => self.pin(addr, len),
-            Call::Unpin { addr, len } => self.unpin(addr, len),
+            Call::Unpin { addr, len } => {
+                self.world.space.unpin(addr, len);
+                0
+            }
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
             Call::ThreadBegins { tid } => {
                 self.thread_begins(Tid(tid));
@@ -109,18 +108,18 @@ impl Live {
         match advice {
             // Of this the kernel does not tell.
             MADV_GUARD_INSTALL
-                if addr.is_multiple_of(PAGE_BYTES) && self.manages_any(addr, len) =>
+                if addr.is_multiple_of(PAGE_BYTES) && self.world.space.manages_any(addr, len) =>
             {
                 let result = self.forget(addr, len, advice);
                 if result.is_ok() {
-                    self.change(addr, len, |r| r.guarded = true);
+                    (self.world.space).change(addr, len, |r| r.guarded = true);
                 }
                 unit(result)
             }
             MADV_GUARD_REMOVE => {
                 let result = map::madvise(addr, len, advice);
                 if result.is_ok() {
-                    self.change(addr, len, |r| r.guarded = false);
+                    (self.world.space).change(addr, len, |r| r.guarded = false);
                 }
                 unit(result)
             }
@@ -137,7 +136,7 @@ impl Live {
             | libc::MADV_WILLNEED
             | MADV_POPULATE_READ
             | MADV_POPULATE_WRITE
-                if self.manages_any(addr, len) =>
+                if self.world.space.manages_any(addr, len) =>
             {
                 0
             }
@@ -145,14 +144,14 @@ impl Live {
                 let result = map::madvise(addr, len, advice);
                 if result.is_ok() {
                     let wiped = advice == libc::MADV_WIPEONFORK;
-                    self.change(addr, len, |r| r.wiped_by_fork = wiped);
+                    (self.world.space).change(addr, len, |r| r.wiped_by_fork = wiped);
                 }
                 unit(result)
             }
             // Managed memory is so marked as a rule, but not always (`Live::keep_from_children`).
             libc::MADV_DONTFORK => {
                 let result = map::madvise(addr, len, advice);
-                self.change(addr, len, |r| r.not_forked = true);
+                (self.world.space).change(addr, len, |r| r.not_forked = true);
                 unit(result)
             }
             libc::MADV_DOFORK => {
@@ -160,7 +159,7 @@ impl Live {
                 let result = self.each_gap(addr, end, |_, start, end| {
                     map::madvise(start, end - start, advice)
                 });
-                self.change(addr, len, |r| r.not_forked = false);
+                (self.world.space).change(addr, len, |r| r.not_forked = false);
                 unit(result)
             }
             _ => unit(map::madvise(addr, len, advice)),
@@ -171,13 +170,12 @@ impl Live {
     /// part, for a fault that is served after a part is dropped may map pages of the next.
     fn forget(&mut self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
         let end = addr.saturating_add(page_up(len));
-        let mut parts = Vec::with_capacity(8);
-        self.world.regions.within(addr, end, &mut parts);
+        let parts = self.world.space.parts(addr, end);
         let mut result = self.each_gap(addr, end, |_, start, end| {
             map::madvise(start, end - start, advice)
         });
-        for part in parts {
-            self.quiesce(part.pages());
+        for part in &parts {
+            self.withholding((part.start, part.end), |live| live.quiesce(part.pages()));
             let forgotten = map::madvise(part.start, part.end - part.start, advice);
             if forgotten.is_ok() {
                 let event = Event::Discard(part.pages());
@@ -186,6 +184,7 @@ impl Live {
             }
             result = result.and(forgotten);
         }
+        self.world.space.take_list(parts);
         result
     }
 
@@ -196,73 +195,24 @@ impl Live {
         end: usize,
         mut act: impl FnMut(&mut Self, usize, usize) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut parts);
-        let (mut at, mut result) = (start, Ok(()));
-        for part in &parts {
-            if at < part.start && result.is_ok() {
-                result = act(self, at, part.start);
-            }
-            at = part.end;
+        for (start, end) in self.world.space.gaps(start, end) {
+            act(self, start, end)?;
         }
-        self.scratch = parts;
-        if at < end && result.is_ok() {
-            result = act(self, at, end);
-        }
-        result
-    }
-
-    pub(crate) fn manages_any(&mut self, addr: usize, len: usize) -> bool {
-        let mut parts = std::mem::take(&mut self.scratch);
-        self.world
-            .regions
-            .within(addr, addr.saturating_add(page_up(len)), &mut parts);
-        let any = !parts.is_empty();
-        self.scratch = parts;
-        any
-    }
-
-    /// Notes a change of all managed parts of a range.
-    pub(crate) fn change(&mut self, addr: usize, len: usize, change: impl Fn(&mut Region)) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.world
-            .regions
-            .update(addr, addr + page_up(len), &mut scratch, change);
-        self.scratch = scratch;
+        Ok(())
     }
 
     fn mprotect(&mut self, addr: usize, len: usize, prot: i32) -> isize {
         let result = map::mprotect(addr, len, prot);
         if result.is_ok() && len > 0 {
             let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-            self.change(addr, len, |r| r.prot = prot);
+            (self.world.space).change(addr, len, |r| r.prot = prot);
         }
         unit(result)
     }
 
     fn lock(&mut self, addr: usize, len: usize, locked: bool) -> isize {
-        let start = addr & !(PAGE_BYTES - 1);
-        let end = page_up(addr.saturating_add(len));
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.world.regions.within(start, end, &mut scratch);
-        let more: usize = scratch
-            .iter()
-            .filter(|r| !r.locked)
-            .map(|r| r.end - r.start)
-            .sum();
-        let so_far = self.locked_bytes() + self.kept_bytes();
-        let fits = (so_far + more) / PAGE_BYTES <= self.lockable();
-        if !locked || fits {
-            self.world
-                .regions
-                .update(start, end, &mut scratch, |r| r.locked = locked);
-        }
-        self.scratch = scratch;
-        if locked && !fits {
-            -(Errno::ENOMEM.number() as isize)
-        } else {
-            0
-        }
+        let bounds = (self.kept_bytes(), self.lockable());
+        unit(self.world.space.lock(addr, len, locked, bounds))
     }
 
     /// Pages that may be locked: half of what transfers leave.
@@ -270,42 +220,9 @@ impl Live {
         self.frames_max.saturating_sub(self.set_aside()) / LOCKED_SHARE
     }
 
-    /// Bytes locked by `mlock`.
-    pub(crate) fn locked_bytes(&self) -> usize {
-        let locked = self.world.regions.all().filter(|r| r.locked);
-        locked.map(|r| r.end - r.start).sum()
-    }
-
     fn pin(&mut self, addr: usize, len: usize) -> isize {
-        let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
-        let pinned: usize = self
-            .world
-            .regions
-            .all()
-            .filter(|r| r.pins > 0)
-            .map(|r| r.end - r.start)
-            .sum::<usize>()
-            .saturating_sub(self.kept_bytes());
-        if pinned > 0 && (pinned + end - start) / PAGE_BYTES > self.frames_max / PINNED_SHARE {
-            return -(Errno::EAGAIN.number() as isize);
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        self.world
-            .regions
-            .update(start, end, &mut scratch, |r| r.pins += 1);
-        self.scratch = scratch;
-        0
-    }
-
-    pub(crate) fn unpin(&mut self, addr: usize, len: usize) -> isize {
-        let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
-        let mut scratch = std::mem::take(&mut self.scratch);
-        // Whatever was mapped there meanwhile has no pin.
-        self.world.regions.update(start, end, &mut scratch, |r| {
-            r.pins = r.pins.saturating_sub(1)
-        });
-        self.scratch = scratch;
-        0
+        let bounds = (self.kept_bytes(), self.frames_max / PINNED_SHARE);
+        unit(self.world.space.pin(addr, len, bounds))
     }
 
     /// Brings everything to rest, with the pages mapped that the forking thread needs. They stay: where
@@ -325,9 +242,7 @@ impl Live {
     /// Brings `start..end` in, rounded to pages, and keeps it until the fork is over.
     fn keep_for_fork(&mut self, start: usize, end: usize) {
         let (start, end) = (start & !(PAGE_BYTES - 1), page_up(end));
-        let mut scratch = std::mem::take(&mut self.scratch);
-        (self.world.regions).update(start, end, &mut scratch, |r| r.pins += 1);
-        self.scratch = scratch;
+        self.world.space.hold(start, end);
         self.fork_keeps.push((start, end));
         for address in (start..end).step_by(PAGE_BYTES) {
             self.bring_in(address);
@@ -337,7 +252,7 @@ impl Live {
     /// The fork is over: what was kept for it may leave.
     pub(crate) fn let_fork_keeps_go(&mut self) {
         while let Some((start, end)) = self.fork_keeps.pop() {
-            self.unpin(start, end - start);
+            self.world.space.unpin(start, end - start);
         }
     }
 
@@ -358,7 +273,7 @@ impl Live {
     /// The word at `address`, whose page is in the program.
     pub(crate) fn present_word(&self, address: usize) -> Option<usize> {
         let mut word = [0; size_of::<usize>()];
-        let read = self.world.memory.read(address, &mut word);
+        let read = self.world.door.read(address, &mut word);
         (read == Ok(word.len())).then(|| usize::from_ne_bytes(word))
     }
 }

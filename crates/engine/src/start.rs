@@ -15,8 +15,6 @@ use outpage_store::{
     Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, SwapFile,
     SwapFileError, SwapStore,
 };
-use outpage_sys::map::Memory;
-use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 use outpage_sys::secret::Locked;
@@ -28,7 +26,8 @@ use outpage_store::compressed::Codec;
 use crate::brain::{Brain, TraceFile};
 use crate::compressed::Compressed;
 use crate::config::{ClusterWindow, Config, ConfigError, Mechanism as Wish, StoreKind};
-use crate::contiguous::{SHARE, SetApart};
+use crate::contiguous::SetApart;
+use crate::door::{Bells, Door, Kernel};
 use crate::encryption::{self, EncryptionError};
 use crate::engine::Shared;
 use crate::frames::Frames;
@@ -82,7 +81,7 @@ pub(crate) fn os(what: &'static str) -> impl FnOnce(Errno) -> StartError {
 }
 
 /// The name of all threads, to [`crate::placement`].
-const EVERY_THREAD: Tid = Tid(0);
+pub(crate) const EVERY_THREAD: Tid = Tid(0);
 
 /// Descriptors that the pager keeps of those its thread was born with.
 pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
@@ -95,13 +94,16 @@ pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
     fd::close_all_except(&numbers[..count]).map_err(os("close inherited descriptors"))
 }
 
-/// The descriptor for the program's memory, that for the pager's own areas, and the mechanism.
+/// The door to the program's memory, and the bells that calls come by.
+type Doors = (Box<dyn Door>, Box<dyn Bells>);
+
+/// The doors, and the mechanism.
 ///
 /// By `device`, which is /dev/userfaultfd, or any other way.
-pub(crate) fn open_uffds(
+pub(crate) fn open_doors(
     shared: &Shared,
     device: Option<i32>,
-) -> Result<([Uffd; 2], Mechanism), StartError> {
+) -> Result<(Doors, Mechanism), StartError> {
     let inherited = device.or(shared.paths.uffd_device);
     let (program, mechanism) = open_uffd(shared, inherited)?;
     // Moves to the staging area go by the descriptor that it is registered with.
@@ -114,7 +116,9 @@ pub(crate) fn open_uffds(
         required,
         optional: Features::EXACT_ADDRESS,
     });
-    Ok(([program, own.map_err(StartError::Uffd)?], mechanism))
+    let bells = own.map_err(StartError::Uffd)?;
+    let door = Kernel::new(program).map_err(|(what, error)| StartError::Os(what, error))?;
+    Ok(((Box::new(door), Box::new(bells)), mechanism))
 }
 
 fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism), StartError> {
@@ -148,7 +152,12 @@ fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism
 pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     keep_only(&[shared.paths.uffd_device])?;
     let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
-    let (uffds, mechanism) = open_uffds(shared, device.as_ref().map(fd::Fd::number))?;
+    // First: who left the session's reach left that of /proc too, as a rule, and this is what is said of it.
+    let mut session = open_session(shared)?;
+    if shared.reach == Reach::Process {
+        proc::keep().map_err(os("open /proc"))?;
+    }
+    let ((door, bells), mechanism) = open_doors(shared, device.as_ref().map(fd::Fd::number))?;
     let protects = mechanism == Mechanism::WriteProtect;
     shared.write_protects.store(protects, Ordering::Release);
     let chosen = match mechanism {
@@ -156,10 +165,6 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         Mechanism::WriteProtect => Wish::WriteProtect,
     };
     (shared.config.readahead_for(chosen)).map_err(StartError::Config)?;
-    let mut session = open_session(shared)?;
-    if shared.reach == Reach::Process {
-        proc::keep().map_err(os("open /proc"))?;
-    }
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
     let cipher = encryption::cipher(shared.config.encrypt, &session);
@@ -173,19 +178,9 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let pool = pool_frames(&shared.config, mechanism, apart.kept());
     let frames = total + pool + shared.reach.frames_to_end();
     let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
-    let pagemap = Pagemap::open().map_err(os("open /proc/self/pagemap"))?;
-    let memory = Memory::open().map_err(os("open /proc/self/mem"))?;
     // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
-    let mut world = World::new(
-        uffds,
-        frames,
-        total + pool,
-        mechanism,
-        pagemap,
-        memory,
-        seed,
-    );
+    let mut world = World::new(door, bells, frames, total + pool, mechanism, seed);
     world.failing = Failing::new(shared.reach);
     let mut live = Box::new(Live::new(
         pager,
@@ -202,6 +197,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         live.world.bound_outside(pool);
     }
     live.device = device;
+    (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
     live.compressed = compressed(&shared.config, total, slots_max)?;
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
@@ -233,14 +229,14 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
     let (start, len) = live.world.frames.span();
     if live.world.mechanism == Mechanism::Move {
         live.world
-            .uffd
+            .door
             .register(start, len, Mode::write_protect())
             .map_err(os("register the staging area"))?;
     }
     let (start, len) = live.calls.span();
     live.world
-        .doorbells
-        .register(start, len, Mode::missing())
+        .bells
+        .register(start, len)
         .map_err(os("register the doorbells"))
 }
 
@@ -322,13 +318,16 @@ fn open_swap_store(
     outpage_store::open(open_swap(shared)?, choice, config, workers).map_err(StartError::Store)
 }
 
+/// Frames for several writes are at most this part of the limit: 1 MiB of 32. A choice: less than what streams gain by them, more costs every program.
+const AREA_SHARE: u64 = 32;
+
 /// Frames that writes are encrypted into, counted within the limit: for one transfer of the largest size. The mechanism that never
-/// has a huge page beside them gets room for as many writes as are under way, if that is a small part of the limit.
+/// has contiguous memory beside them gets room for as many writes as are under way, if that is a small part of the limit.
 fn area_pages(config: &Config, mechanism: Mechanism, request_pages_max: u32) -> u32 {
     let writes = outpage_core::pager::WRITES_MAX as u64 * u64::from(chunk_pages(config));
     let wished = match mechanism {
         Mechanism::Move => 0,
-        Mechanism::WriteProtect => writes.min(config.limit_pages() / SHARE),
+        Mechanism::WriteProtect => writes.min(config.limit_pages() / AREA_SHARE),
     };
     request_pages_max.max(wished as u32)
 }
@@ -375,6 +374,8 @@ fn header<'a>(
         readahead,
         slots: config.slots,
         tier,
+        // Nothing in this body marks pages yet.
+        discard: "none",
         frames: FRAMES_MIN as u64,
         slots_max,
         zero_around: if config.record_each { 1 } else { ZERO_AROUND },
@@ -383,7 +384,11 @@ fn header<'a>(
 }
 
 /// Of so many slots, to have up to `frames` frames.
-fn new_pager(config: &Config, slots_max: u32, frames: usize) -> Result<Brain, StartError> {
+pub(crate) fn new_pager(
+    config: &Config,
+    slots_max: u32,
+    frames: usize,
+) -> Result<Brain, StartError> {
     let reclaim = config.reclaim.to_string();
     let readahead = readahead(config).to_string();
     let tier = config.tier.to_string();

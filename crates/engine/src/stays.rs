@@ -64,9 +64,9 @@ impl World {
 
     /// Where the page is, if it is in the program.
     fn present_at(&self, page: PageNo) -> Option<usize> {
-        let (address, _) = self.regions.address(page)?;
-        let flags = self.pagemap.page(address).ok()?;
-        (!flags.empty()).then_some(address)
+        let (address, _) = self.space.address(page)?;
+        let empty = self.door.is_empty(address).ok()?;
+        (!empty).then_some(address)
     }
 }
 
@@ -91,16 +91,16 @@ impl Live {
 
     /// The program threw the page away at the moment at which it was to leave.
     fn thrown_away(&mut self, page: PageNo) {
-        if let Some((address, _)) = self.world.regions.address(page) {
+        if let Some((address, _)) = self.world.space.address(page) {
             self.drop_contents(address, address + PAGE_BYTES, Event::Discard);
         }
     }
 
     fn keep_page(&mut self, page: PageNo, address: usize, why: Why) {
         let end = address + PAGE_BYTES;
-        let known = self.world.regions.at(address).is_some_and(|r| r.stays);
+        let known = self.world.space.at(address).is_some_and(|r| r.stays);
         if why != Why::Found && !known {
-            self.change(address, PAGE_BYTES, |r| r.stays = true);
+            (self.world.space).change(address, PAGE_BYTES, |r| r.stays = true);
             self.world.stays.locked_bytes = Some(proc::locked_bytes().unwrap_or(0));
         }
         // Without a word to the kernel: the content stays, and is that of a page that was never paged out.
@@ -123,7 +123,7 @@ impl Live {
         };
         if now < before {
             self.world.stays.locked_bytes = None;
-            self.change(0, usize::MAX & !(PAGE_BYTES - 1), |r| r.stays = false);
+            (self.world.space).change(0, usize::MAX & !(PAGE_BYTES - 1), |r| r.stays = false);
         } else {
             // More may be locked since, and less again before the next look.
             self.world.stays.locked_bytes = Some(now);

@@ -15,7 +15,7 @@ use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 
 use crate::live::Live;
-use crate::serve::page_up;
+use crate::space::page_up;
 
 /// From glibc's `tid` to its `robust_head` (`struct pthread` in nptl/descr.h): two numbers and a pointer.
 const TID_BEFORE_HEAD: usize = 16;
@@ -130,7 +130,7 @@ impl Live {
     }
 
     fn bring_in_if_away(&mut self, address: usize) {
-        let page = self.world.regions.at(address).map(|r| r.page(address));
+        let page = self.world.space.at(address).map(|r| r.page(address));
         if page.is_some_and(|page| self.pager.state(page) != State::Resident) {
             self.bring_in(address);
         }
@@ -139,16 +139,14 @@ impl Live {
     /// Makes the pages no victims. False where they are not managed, are kept already, or too much is.
     fn enter(&mut self, kept: Kept) -> bool {
         let known = |k: &&Kept| (k.tid, k.start, k.end) == (kept.tid, kept.start, kept.end);
-        let bytes = self.kept_bytes() + self.locked_bytes() + kept.end - kept.start;
-        if self.world.regions.at(kept.start).is_none()
+        let bytes = self.kept_bytes() + self.world.space.locked_bytes() + kept.end - kept.start;
+        if self.world.space.at(kept.start).is_none()
             || self.kept.iter().any(|k| known(&k))
             || bytes / PAGE_BYTES > self.lockable()
         {
             return false;
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        (self.world.regions).update(kept.start, kept.end, &mut scratch, |r| r.pins += 1);
-        self.scratch = scratch;
+        self.world.space.hold(kept.start, kept.end);
         self.kept.push(kept);
         true
     }
@@ -183,7 +181,7 @@ impl Live {
         while at < self.kept.len() {
             if which(&self.kept[at]) {
                 let kept = self.kept.swap_remove(at);
-                self.unpin(kept.start, kept.end - kept.start);
+                self.world.space.unpin(kept.start, kept.end - kept.start);
             } else {
                 at += 1;
             }

@@ -15,7 +15,15 @@ const YIELD_ALONE: Nanos = Nanos(10_000);
 /// slowest clock (`CONFIG_HZ=250`), many times what a program needs from one fault to the next.
 const YIELD_CROWDED: Nanos = Nanos(1_000_000);
 
+/// A store without a descriptor is asked this often.
+const ASK: Nanos = Nanos(1_000_000);
+
 impl Live {
+    /// Whether everything that was read is served: what a tick or a wait came by, and left, nobody is told of again.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.later.is_empty() && !self.world.door.has_read()
+    }
+
     /// Until something happens. Beside the program's only faulting thread, a read is awaited by
     /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
     pub(crate) fn sleep(&mut self) {
@@ -29,9 +37,10 @@ impl Live {
         }
         let ring = self.store.wake_fd().filter(|_| reading);
         let mut fds = [
-            pollfd(self.world.uffd.fd()),
-            pollfd(self.world.doorbells.fd()),
+            pollfd(self.world.door.fd()),
+            pollfd(self.world.bells.fd()),
             pollfd(ring.unwrap_or(-1)),
+            pollfd(self.beside.fd()),
         ];
         let now = clock::now();
         let due = if self.follows_share() {
@@ -54,6 +63,21 @@ impl Live {
             None => tick,
         };
         let _ = fd::poll(&mut fds, Some(Nanos(wait)));
+    }
+
+    /// Until a transfer has ended or somebody faulted, for `patience` at most.
+    pub(crate) fn sleep_for(&mut self, patience: Nanos) {
+        let ring = self.store.wake_fd();
+        let patience = match ring {
+            Some(_) => patience,
+            None => patience.min(ASK),
+        };
+        let mut fds = [
+            pollfd(self.world.door.fd()),
+            pollfd(ring.unwrap_or(-1)),
+            pollfd(self.beside.fd()),
+        ];
+        let _ = fd::poll(&mut fds, Some(patience));
     }
 
     /// Yields until a transfer has ended, or a thread ran that may have faulted. False when that takes

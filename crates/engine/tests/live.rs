@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use outpage_core::record::{Header, Reader, Unequal, replay};
+use outpage_core::tier;
 use outpage_engine::call::Call;
 use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind};
 use outpage_engine::session::SessionPaths;
@@ -120,6 +121,8 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
         store,
         encrypt,
         record: Some(trace.to_owned()),
+        // Frames of a pool would be missing among the few that `forks` leaves.
+        tier: tier::Choice::parse("none").expect("one of them"),
         ..Config::new(LIMIT)
     };
     let engine = Engine::start(Setup {

@@ -3,9 +3,10 @@
 use outpage_core::contract::{PageList, PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_engine::door::Kernel;
 use outpage_engine::frames::Frames;
 use outpage_engine::world::{Mechanism, World};
-use outpage_sys::map::{Area, Memory};
+use outpage_sys::map::Area;
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process;
@@ -40,13 +41,13 @@ impl Bench {
         uffd.register(area.start(), area.len(), Mode::both())
             .unwrap();
         let frames = Frames::new(PAGES).unwrap();
-        let (pagemap, memory) = (Pagemap::open().unwrap(), Memory::open().unwrap());
+        let door = Box::new(Kernel::new(uffd).unwrap());
         let mechanism = Mechanism::WriteProtect;
-        let mut world = World::new([uffd, own], frames, PAGES, mechanism, pagemap, memory, 1);
+        let mut world = World::new(door, Box::new(own), frames, PAGES, mechanism, 1);
         world.bound_outside(OUTSIDE_MAX);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let end = area.start() + area.len();
-        let first = world.regions.add(area.start(), end, prot, false).first;
+        let first = world.space.add(area.start(), end, prot, false).first;
         let pagemap = Pagemap::open().unwrap();
         Some(Self {
             world,
@@ -148,7 +149,7 @@ fn a_page_that_never_left_is_not_overwritten() {
     };
     bench.read(&[0, 1, 2]);
     let there = bench.address(1);
-    let filled = bench.world.uffd.zeropage(there, PAGE_BYTES);
+    let filled = bench.world.door.zeropage(there, PAGE_BYTES);
     assert!(filled.stop.is_none());
     let fared = [
         PageOutcome::Done,

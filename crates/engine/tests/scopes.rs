@@ -4,12 +4,14 @@
 
 use std::ops::Range;
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::OpenStore;
 use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind};
 use outpage_engine::scope::{Failure, Scope, ScopeError};
+use outpage_store::{Delay, Delayed};
 use outpage_sys::map;
 use outpage_sys::own;
 use outpage_sys::pagemap::{PageFlags, Pagemap};
@@ -30,13 +32,19 @@ const WORDS_A_PAGE: usize = PAGE_BYTES / 8;
 
 type Case = (&'static str, Mechanism, fn(Mechanism) -> Result<(), String>);
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     ("one-fails", Mechanism::Move, one_fails),
     ("one-fails-protect", Mechanism::WriteProtect, one_fails),
     ("comes-back", Mechanism::Move, comes_back),
     ("comes-back-protect", Mechanism::WriteProtect, comes_back),
     ("refuses", Mechanism::Move, refuses),
     ("parts", Mechanism::Move, parts),
+    ("others-go-on", Mechanism::Move, others_go_on),
+    (
+        "others-go-on-protect",
+        Mechanism::WriteProtect,
+        others_go_on,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -199,6 +207,12 @@ impl Memory {
         let pagemap = Pagemap::open().expect("/proc/self/pagemap");
         pagemap.read(self.start, &mut flags).expect("mapped");
         flags.iter().filter(|flags| !flags.empty()).count()
+    }
+
+    fn is_present(&self, page: usize) -> bool {
+        let pagemap = Pagemap::open().expect("/proc/self/pagemap");
+        let flags = pagemap.page(self.start + page * PAGE_BYTES);
+        !flags.expect("mapped").empty()
     }
 
     fn unmap(self) {
@@ -467,6 +481,92 @@ fn parts(mechanism: Mechanism) -> Result<(), String> {
     memory.check_whole()?;
     require(scope.close() == Ok(0), "closing")?;
     memory.check_whole()
+}
+
+/// The pager waits for the read of a page that was emptied meanwhile. The store does not answer before other threads had the pages that
+/// they touched, which take no transfer.
+fn others_go_on(mechanism: Mechanism) -> Result<(), String> {
+    let (store, gate) = (Breaking::default(), Arc::new(Gate::default()));
+    let scope = open(mechanism, Some(gate.over(store.open())))?;
+    let mut memory = Memory::map(3 * LIMIT_PAGES);
+    let pages = memory.rounds.len();
+    scope.manage(memory.range()).map_err(says)?;
+    (0..pages).for_each(|page| memory.write(page, 1));
+    // Frames for what is touched later.
+    let emptied = memory.pages(pages - 600..pages);
+    map::release(emptied.start, emptied.len()).map_err(|e| e.to_string())?;
+    memory.rounds[pages - 600..].fill(0);
+    let out = (0..pages).find(|&page| !memory.is_present(page));
+    let out = out.ok_or("every page is in RAM")?;
+    let reads = store.state.reads.load(SeqCst);
+    gate.closed.store(true, SeqCst);
+    let first_word = memory.pages(out..out + 1).start;
+    let found = std::thread::scope(|threads| {
+        let reader = threads.spawn(move || read_word(first_word));
+        while store.state.reads.load(SeqCst) == reads {
+            std::thread::yield_now();
+        }
+        threads.spawn(|| gate.open_if_nobody_goes_on());
+        let gone = memory.pages(out..out + 1);
+        map::release(gone.start, gone.len()).map_err(|e| e.to_string())?;
+        memory.rounds[out] = 0;
+        for page in pages - 600..pages - 472 {
+            require(memory.check(page)?, "lost")?;
+            memory.write(page, 2);
+        }
+        gate.closed.store(false, SeqCst);
+        reader.join().map_err(|_| "a panic".to_owned())
+    })?;
+    require(!gate.forced.load(SeqCst), "everybody waits for the store")?;
+    require(found == 0, "an emptied page has what it had")?;
+    memory.check_whole()?;
+    require(scope.close() == Ok(0), "closing")?;
+    memory.check_whole()
+}
+
+fn read_word(address: usize) -> u64 {
+    let word: *const u64 = std::ptr::with_exposed_provenance(address);
+    // SAFETY: a word of memory that is mapped while the caller waits.
+    unsafe { word.read_volatile() }
+}
+
+/// While it is closed no transfer ends.
+#[derive(Default)]
+struct Gate {
+    closed: AtomicBool,
+    /// It was opened though nobody had gone on.
+    forced: AtomicBool,
+    time: AtomicU64,
+}
+
+impl Gate {
+    fn over(self: &Arc<Self>, open: OpenStore) -> OpenStore {
+        let gate = self.clone();
+        // Or time stands still.
+        let clock = move || match gate.closed.load(SeqCst) {
+            false => gate.time.fetch_add(1, SeqCst),
+            true => gate.time.load(SeqCst),
+        };
+        Box::new(move |config| {
+            Ok(Box::new(Delayed::new(
+                open(config)?,
+                Delay::Nanos(1),
+                clock,
+            )))
+        })
+    }
+
+    /// So that a pager in which everybody waits fails the test, and does not hang it.
+    fn open_if_nobody_goes_on(&self) {
+        for _ in 0..1000 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            if !self.closed.load(SeqCst) {
+                return;
+            }
+        }
+        self.forced.store(true, SeqCst);
+        self.closed.store(false, SeqCst);
+    }
 }
 
 fn entries(of: &str) -> usize {

@@ -2,9 +2,10 @@
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_engine::door::Kernel;
 use outpage_engine::frames::Frames;
 use outpage_engine::world::{GAP_MAX, Mechanism, RUN_PAGES, World};
-use outpage_sys::map::{Area, Memory};
+use outpage_sys::map::Area;
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process;
@@ -45,19 +46,11 @@ impl Bench {
         uffd.register(start, len, Mode::write_protect()).unwrap();
         uffd.register(area.start(), area.len(), Mode::missing())
             .unwrap();
-        let (pagemap, memory) = (Pagemap::open().unwrap(), Memory::open().unwrap());
-        let mut world = World::new(
-            [uffd, own],
-            frames,
-            pages,
-            Mechanism::Move,
-            pagemap,
-            memory,
-            1,
-        );
+        let door = Box::new(Kernel::new(uffd).unwrap());
+        let mut world = World::new(door, Box::new(own), frames, pages, Mechanism::Move, 1);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let end = area.start() + area.len();
-        let region = world.regions.add(area.start(), end, prot, false);
+        let region = world.space.add(area.start(), end, prot, false);
         Some(Self {
             world,
             area,
@@ -171,7 +164,7 @@ fn a_poisoned_page_between_stays_poisoned() {
         return;
     };
     let poisoned = bench.area.start() + 5 * PAGE_BYTES;
-    if bench.world.uffd.poison(poisoned, PAGE_BYTES).stop.is_some() {
+    if bench.world.door.poison(poisoned, PAGE_BYTES).stop.is_some() {
         return process::say(&["SKIPPED: this kernel cannot poison pages"]);
     }
     let went = bench.detach(&EVERY_OTHER);

@@ -6,6 +6,7 @@
 pub mod bounds;
 pub mod decisions;
 pub mod disk;
+pub mod guests;
 pub mod neighbours;
 pub mod paper;
 pub mod programs;

@@ -21,9 +21,19 @@ pub fn run_all(
     threads: usize,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Vec<Outcome> {
+    run_each(setups, threads, progress, run)
+}
+
+/// The same for set-ups of any kind.
+pub(crate) fn run_each<S: Sync, T: Send>(
+    setups: &[S],
+    threads: usize,
+    progress: &(dyn Fn(usize) + Sync),
+    run: impl Fn(&S) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; setups.len()]);
+    let outcomes: Mutex<Vec<Option<T>>> = Mutex::new(setups.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, setups.len().max(1)) {
             scope.spawn(|| {

@@ -16,11 +16,30 @@ pub trait Grow {
     /// # Errors
     /// Nothing of what was not reserved before is reserved.
     fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError>;
+
+    /// By what another thread reserves as [`Self::reserve`] does, while the store is at work. `None` where that never blocks, or where no
+    /// handle can be had. Allocates.
+    fn beside(&self) -> Option<Box<dyn Reserve>> {
+        None
+    }
+}
+
+/// Makes sure of room beside a store, by a handle of its own.
+pub trait Reserve: Send {
+    /// As [`Grow::reserve`].
+    ///
+    /// # Errors
+    /// Those of [`Grow::reserve`].
+    fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError>;
 }
 
 impl<S: Grow + ?Sized> Grow for Box<S> {
     fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
         (**self).reserve(slots)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Reserve>> {
+        (**self).beside()
     }
 }
 

@@ -47,6 +47,10 @@ macro_rules! grows_inside {
             ) -> Result<$crate::Allocation, $crate::ReserveError> {
                 self.store.reserve(slots)
             }
+
+            fn beside(&self) -> Option<Box<dyn $crate::Reserve>> {
+                self.store.beside()
+            }
         }
     };
 }

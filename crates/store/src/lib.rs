@@ -7,7 +7,7 @@
 //! [`Faulty`], [`Delayed`], [`Counting`].
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
-//! allocation after construction, except in [`Reopen::reopen_after_fork`]: a store runs inside
+//! allocation after construction, except in [`Reopen::reopen_after_fork`] and [`Grow::beside`]: a store runs inside
 //! threads that the C library does not know. A page of a page-in that could not be read
 //! whole is told as failed; bytes are never made up.
 #![deny(unsafe_code)]
@@ -49,7 +49,7 @@ pub use error::{Cause, StoreError};
 pub use faulty::{FaultRates, Faulty, InjectedFaults};
 pub use filesystem::Filesystem;
 pub use frame::{Frame, FrameArea, IoVec};
-pub use growth::{Grow, ReserveCause, ReserveError};
+pub use growth::{Grow, Reserve, ReserveCause, ReserveError};
 pub use memory::{CopyAt, MemoryStore};
 pub use page_bits::PageBits;
 pub use pool::{PoolStore, Spawner, StdSpawner, TransferFn, WORKERS_DEFAULT};

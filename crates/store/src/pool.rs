@@ -20,7 +20,8 @@ use crate::flight::{Flight, Step};
 use crate::index_ring::{ToMany, ToOne};
 use crate::{
     Allocation, Backend, BackendError, Completion, Config, Descriptors, Direction, Grow, IoVec,
-    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
+    Reopen, Request, Reserve, ReserveError, Store, SubmitError, SwapFile, check_request,
+    check_slots, raw,
 };
 
 /// Workers unless told otherwise. Each is one transfer at a time; at four, 4 KiB reads are well past
@@ -251,6 +252,10 @@ impl Store for PoolStore {
 impl Grow for PoolStore {
     fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
         self.file.reserve(slots)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Reserve>> {
+        self.file.beside()
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use outpage_core::units::{PAGE_SHIFT, SlotRange};
 
 use crate::filesystem::{Filesystem, Verdict};
-use crate::{Descriptors, ReserveCause, ReserveError, raw};
+use crate::{Descriptors, Reserve, ReserveCause, ReserveError, raw};
 
 /// Names tried for a file that cannot be made without one.
 const NAMES_MAX: u32 = 100;
@@ -199,6 +199,17 @@ impl SwapFile {
             .map_err(|cause| ReserveError { slots, cause })
     }
 
+    /// The same file by a descriptor of its own, for another thread.
+    pub(crate) fn beside(&self) -> Option<Box<dyn Reserve>> {
+        let fd = self.fd.try_clone().ok()?;
+        let origin = self.origin.clone();
+        Some(Box::new(Self {
+            fd,
+            origin,
+            ..*self
+        }))
+    }
+
     fn allocate(&self, range: Range<u64>) -> Result<Allocation, ReserveCause> {
         let cap_bytes = self.cap_bytes;
         if range.end > cap_bytes {
@@ -301,6 +312,12 @@ impl SwapFile {
         if let Descriptors::Replaced(fd) = descriptors {
             let _not_ours = std::mem::replace(&mut self.fd, fd).into_raw_fd();
         }
+    }
+}
+
+impl Reserve for SwapFile {
+    fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError> {
+        SwapFile::reserve(self, slots)
     }
 }
 

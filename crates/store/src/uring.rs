@@ -21,7 +21,8 @@ use outpage_core::units::SlotRange;
 use crate::flight::{Flight, Step};
 use crate::{
     Allocation, Backend, BackendError, Cause, Completion, Config, Descriptors, Direction, Grow,
-    Reopen, Request, ReserveError, Store, SubmitError, SwapFile, check_request, check_slots, raw,
+    Reopen, Request, Reserve, ReserveError, Store, SubmitError, SwapFile, check_request,
+    check_slots, raw,
 };
 
 /// `IORING_ENTER_GETEVENTS` (`linux/io_uring.h`): bring what has ended into the ring.
@@ -270,6 +271,10 @@ impl Store for UringStore {
 impl Grow for UringStore {
     fn reserve(&mut self, slots: SlotRange) -> Result<Allocation, ReserveError> {
         self.file.reserve(slots)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Reserve>> {
+        self.file.beside()
     }
 }
 

@@ -180,6 +180,14 @@ pub fn anonymous(len: usize) -> Result<usize, Errno> {
     mmap(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
 }
 
+/// Unmaps what lies between two addresses, if anything does.
+fn unmap_between(start: usize, end: usize) -> Result<(), Errno> {
+    if start < end {
+        return munmap(start, end - start);
+    }
+    Ok(())
+}
+
 /// Names an anonymous range in /proc/self/maps (and so keeps it from merging with a neighbour).
 ///
 /// # Errors
@@ -274,32 +282,37 @@ impl Area {
         Ok(area)
     }
 
-    /// One huge page: [`HUGE_BYTES`] that are neighbours in RAM, zero-filled (`MADV_COLLAPSE`, Linux 6.1).
+    /// `len` bytes that are neighbours in RAM, zero-filled: the first part of a huge page (`MADV_COLLAPSE`, Linux 6.1), of which the kernel has the rest back.
     ///
     /// # Errors
     /// Those of mmap(2) and madvise(2), where the kernel has no huge page to give; `ENOMEM` when [`own`] is full.
-    pub fn huge(fork: Fork) -> Result<Self, Errno> {
+    ///
+    /// # Panics
+    /// Unless `len` is pages, and at most [`HUGE_BYTES`] of them.
+    pub fn contiguous(len: usize, fork: Fork) -> Result<Self, Errno> {
+        assert!(0 < len && len <= HUGE_BYTES && len.is_multiple_of(PAGE_BYTES));
         let around = anonymous(2 * HUGE_BYTES)?;
         let start = around.next_multiple_of(HUGE_BYTES);
         let end = start + HUGE_BYTES;
-        for (from, to) in [(around, start), (end, around + 2 * HUGE_BYTES)] {
-            if from < to {
-                munmap(from, to - from)?;
-            }
-        }
-        let area = Self {
-            start,
-            len: HUGE_BYTES,
-        };
-        own::add(start, end, fork)?;
+        unmap_between(around, start)?;
+        unmap_between(end, around + 2 * HUGE_BYTES)?;
+        let area = Self { start, len };
+        own::add(start, start + len, fork)?;
         if fork == Fork::ParentOnly {
             not_in_children(start, HUGE_BYTES)?;
         }
         // Says nothing where huge pages are switched off: then the kernel copies single pages into one.
         let _ = madvise(start, HUGE_BYTES, libc::MADV_HUGEPAGE);
-        populate(start, HUGE_BYTES)?;
-        madvise(start, HUGE_BYTES, MADV_COLLAPSE)?;
-        let _ = set_name(start, HUGE_BYTES, OWN_NAME);
+        let got =
+            populate(start, HUGE_BYTES).and_then(|()| madvise(start, HUGE_BYTES, MADV_COLLAPSE));
+        unmap_between(start + len, end)?;
+        got?;
+        if len < HUGE_BYTES {
+            // The kernel splits a huge page of which a part is mapped when it looks at that (Linux 5.4, mm/madvise.c). Where it does not, the rest is
+            // free once RAM is short.
+            let _ = madvise(start, len, libc::MADV_COLD);
+        }
+        let _ = set_name(start, len, OWN_NAME);
         Ok(area)
     }
 

@@ -45,13 +45,19 @@ fn areas_are_whole_pages() {
 }
 
 #[test]
-fn a_huge_area_is_one_huge_page_or_nothing() {
-    match Area::huge(Fork::ParentOnly) {
+fn a_contiguous_area_is_a_huge_page_or_the_first_part_of_one() {
+    for (wanted, huge) in [(HUGE_BYTES, HUGE_BYTES), (128 * PAGE_BYTES, 0)] {
+        check_contiguous(wanted, huge);
+    }
+}
+
+fn check_contiguous(wanted: usize, huge: usize) {
+    match Area::contiguous(wanted, Fork::ParentOnly) {
         Ok(mut area) => {
             let (start, len) = (area.start(), area.len());
-            assert!(len == HUGE_BYTES && start.is_multiple_of(HUGE_BYTES));
+            assert!(len == wanted && start.is_multiple_of(HUGE_BYTES));
             assert!(is_own(start, start + len));
-            assert_eq!(huge_bytes(start), HUGE_BYTES);
+            assert_eq!(huge_bytes(start), huge);
             assert!(area.bytes(0, len).iter().all(|&byte| byte == 0));
             area.bytes_mut(len - 1, 1)[0] = 1;
             drop(area);

@@ -51,6 +51,9 @@ pub struct Machine {
     /// Which victims are kept compressed in RAM, with settings as in lz4:pool=50 [default: none]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tier: Vec<String>,
+    /// When discardable pages are dropped, with settings as in pf:pages=64 [default: none]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub discard: Vec<String>,
     /// How far pages compress: 1 to 16, or heap, as the heaps of five programs [default: heap]
     #[arg(long, value_name = "RATIO", value_delimiter = ',')]
     pub ratio: Vec<String>,
@@ -135,6 +138,7 @@ impl Machine {
             readahead: list(self.readahead, other.readahead),
             slots: list(self.slots, other.slots),
             tier: list(self.tier, other.tier),
+            discard: list(self.discard, other.discard),
             ratio: list(self.ratio, other.ratio),
             pool_loss: self.pool_loss.or(other.pool_loss),
             chunk: self.chunk.or(other.chunk),
@@ -180,6 +184,9 @@ impl Machine {
         })?;
         jobs = cross(jobs, &with_settings(&self.tier), |j, v| {
             named(&mut j.setup, |s| &mut s.policies.tier, v)
+        })?;
+        jobs = cross(jobs, &with_settings(&self.discard), |j, v| {
+            named(&mut j.setup, |s| &mut s.policies.discard, v)
         })?;
         jobs = self.with_ratios(jobs)?;
         jobs = cross(jobs, &or_one(&self.memory, "50%"), |j, v| {

@@ -31,6 +31,9 @@ pub struct Args {
     ///   jvm    memory-pages, heap-pages, warehouses, warehouse-pages, warehouse-pages-max,
     ///          transactions, transaction-ns, transaction-bytes, promoted-percent, visits, eden-percent,
     ///          service-period-us, seed (a guest with a Java heap)
+    ///   ml     work, heap-pages, old-percent, take-back-pages, allocated-pages, environment-pages,
+    ///          user-ms, seed (work: compile, sort; programs with a copying collector)
+    ///   texture  matrix-pages, page-ns (texture synthesis in two stages)
     /// Layouts: phkmalloc, brk, glibc, jemalloc.
     /// Orders that reading ahead gets wrong, as in `bench readahead`; all have pages and touch-ns:
     ///   column     row-bytes, step-bytes, arrays, writes, passes

@@ -91,6 +91,8 @@ impl Source {
                 Step::Together { runs, .. } => push_together(&mut string, &runs),
                 Step::Unmap(_) | Step::Discard(_) => return None,
                 Step::End => return Some(string),
+                // Whether what may be dropped is, a string cannot tell; what is touched is the same.
+                Step::Discardable(_) | Step::TakeBack(_) | Step::Flush(_) => {}
                 Step::Map(_) | Step::Compute(_) | Step::Phase(_) => {}
             }
         }

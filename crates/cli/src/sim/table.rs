@@ -23,13 +23,14 @@ const SCHEMA: u32 = 1;
 type Setting = (&'static str, fn(&Job) -> String);
 
 /// What may differ between two lines of a table.
-const SETTINGS: [Setting; 10] = [
+const SETTINGS: [Setting; 11] = [
     ("system", |j| j.system.clone()),
     ("reclaim", |j| j.setup.policies.reclaim.clone()),
     ("page-out", |j| j.setup.policies.pageout.clone()),
     ("read-ahead", |j| j.setup.policies.readahead_text()),
     ("slots", |j| j.setup.policies.slots.clone()),
     ("tier", |j| j.setup.policies.tier.clone()),
+    ("discard", |j| j.setup.policies.discard.clone()),
     ("ratio", Job::ratio),
     ("memory", memory),
     ("disk", |j| j.disk.clone()),
@@ -291,7 +292,7 @@ fn run_json(line: &Line) -> Value {
 /// A line for each run, with a header.
 #[must_use]
 pub fn csv(all: &[Runs]) -> String {
-    let mut out = "programs,system,reclaim,pageout,readahead,slots,tier,ratio,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
+    let mut out = "programs,system,reclaim,pageout,readahead,slots,tier,discard,ratio,memory_bytes,disk,scheduler,elapsed_s,major_faults,minor_faults,\
                    page_ins,hits,waste,page_in_reads,page_outs,page_out_writes,pool_hits,compressed,unfit,demoted,pool_bytes,opt_misses,floor_page_ins,floor_page_outs,error\n"
         .to_owned();
     for runs in all {
@@ -310,7 +311,7 @@ fn csv_line(line: &Line, out: &mut String) {
     let readahead = p.readahead_text();
     let ratio = j.ratio();
     let policies = [
-        &p.reclaim, &p.pageout, &readahead, &p.slots, &p.tier, &ratio,
+        &p.reclaim, &p.pageout, &readahead, &p.slots, &p.tier, &p.discard, &ratio,
     ];
     let settings = policies.map(|s| quoted(s)).join(",");
     let memory = j.setup.frames * PAGE_BYTES as u64;

@@ -41,6 +41,12 @@ const TABLES: &[Table] = &[
     ("docs/policies.md", "slots", policies::slots),
     ("docs/policies.md", "tier", policies::tier),
     ("docs/policies.md", "tier settings", policies::tier_settings),
+    ("docs/policies.md", "discard", policies::discard),
+    (
+        "docs/policies.md",
+        "discard settings",
+        policies::discard_settings,
+    ),
     ("docs/policies.md", "readahead", policies::readahead),
     ("docs/policies.md", "readahead settings", policies::settings),
 ];

@@ -4,7 +4,7 @@ use outpage_core::contract::Body;
 use outpage_core::readahead::{Choice, Entry};
 use outpage_core::settings::Setting;
 use outpage_core::units::PAGE_BYTES;
-use outpage_core::{pageout, readahead, reclaim, slots, tier};
+use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 
 use super::{markdown, quoted};
 
@@ -35,6 +35,21 @@ pub fn tier() -> String {
 /// Their settings.
 pub fn tier_settings() -> String {
     let policies = tier::REGISTRY.iter();
+    settings_of(policies.map(|policy| (policy.name, policy.settings)))
+}
+
+/// Discard policies.
+pub fn discard() -> String {
+    let rows = discard::REGISTRY.iter().map(|policy| {
+        let name = format!("`{}`", policy.name);
+        vec![name, policy.summary.into(), policy.source.into()]
+    });
+    markdown(&["`--discard`", "what it does", "source"], rows)
+}
+
+/// Their settings.
+pub fn discard_settings() -> String {
+    let policies = discard::REGISTRY.iter();
     settings_of(policies.map(|policy| (policy.name, policy.settings)))
 }
 

@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 /// Leaf base to leaf index: open addressing, linear probing, at most half full.
-pub(super) struct Directory {
-    pub(super) cells: Vec<(u64, u32)>,
-    pub(super) used: usize,
+pub(crate) struct Directory {
+    pub(crate) cells: Vec<(u64, u32)>,
+    pub(crate) used: usize,
     /// The cell found last: an event asks for one page several times, and for its neighbours.
     last: Cell<(u64, u32)>,
 }
 
 /// No leaf has this base: it is past the largest page number.
-pub(super) const VACANT: u64 = u64::MAX;
+pub(crate) const VACANT: u64 = u64::MAX;
 
 impl Directory {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             cells: alloc::vec![(VACANT, 0); 64],
             used: 0,
@@ -39,7 +39,7 @@ impl Directory {
     }
 
     #[inline]
-    pub(super) fn get(&self, base: u64) -> Option<u32> {
+    pub(crate) fn get(&self, base: u64) -> Option<u32> {
         let last = self.last.get();
         if last.0 == base {
             return Some(last.1);
@@ -56,7 +56,7 @@ impl Directory {
         })
     }
 
-    pub(super) fn reserve(&mut self, more: usize) {
+    pub(crate) fn reserve(&mut self, more: usize) {
         if (self.used + more) * 2 <= self.cells.len() {
             return;
         }
@@ -68,7 +68,7 @@ impl Directory {
         }
     }
 
-    pub(super) fn insert(&mut self, base: u64, leaf: u32) {
+    pub(crate) fn insert(&mut self, base: u64, leaf: u32) {
         self.reserve(1);
         let at = self.find(base);
         self.cells[at] = (base, leaf);
@@ -76,7 +76,7 @@ impl Directory {
     }
 
     /// Backward-shift deletion: no tombstones, so probes stay short.
-    pub(super) fn remove(&mut self, base: u64) {
+    pub(crate) fn remove(&mut self, base: u64) {
         self.last.set((VACANT, 0));
         let mask = self.cells.len() - 1;
         let mut hole = self.find(base);

@@ -18,6 +18,9 @@ impl Pager {
             Event::Limit(frames) => frames >= FRAMES_MIN,
             Event::Forked => self.ledger.ops.unanswered() == 0,
             Event::Fault { .. }
+            | Event::Discardable(_)
+            | Event::TakeBack(_)
+            | Event::Flush(_)
             | Event::Full
             | Event::Forking
             | Event::ChildrenGone
@@ -72,7 +75,7 @@ impl Pager {
                     | PageOutcome::Unhashed => false,
                 })
             }
-            (Kind::Detach, Outcome::Pages(pages)) => {
+            (Kind::Detach | Kind::Flush, Outcome::Pages(pages)) => {
                 let bits = self.ledger.pages.has_bits();
                 pages.len() as u64 == op.run.pages
                     && pages.iter().all(|page| match page {

@@ -13,6 +13,7 @@ mod tests;
 
 use alloc::boxed::Box;
 
+use super::drops::take_back;
 use super::ledger::Ledger;
 use super::range::Ranges;
 use super::waits::Demand;
@@ -66,6 +67,8 @@ impl PageDaemon {
                 }
             }
             Event::Discard(range) => self.discard(ledger, range),
+            Event::TakeBack(range) => take_back(ledger, range, |_, _| {}),
+            Event::Discardable(_) | Event::Flush(_) => {}
             Event::Limit(frames) => {
                 ledger.limits.frames = frames;
                 self.reserve.daemon.resize(frames);

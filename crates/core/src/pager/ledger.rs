@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 
 use super::ABSENT_MAX;
 use super::ahead::Ahead;
+use super::discarding::Discarding;
 use super::ops::{Kind, Ops};
 use super::refaults::{Departed, Refaults};
 use super::tiering::Tiering;
@@ -38,6 +39,8 @@ pub(super) struct Ledger {
     pub ahead: Ahead,
     /// What is known of the pool of compressed pages.
     pub tier: Tiering,
+    /// What may be dropped.
+    pub discarding: Discarding,
     pub ops: Ops,
     pub actions: VecDeque<Action>,
     pub waits: Waits,
@@ -61,6 +64,7 @@ impl Ledger {
         slots: SlotPool,
         ahead: Ahead,
         tier: Tiering,
+        discarding: Discarding,
         limits: Limits,
     ) -> Self {
         pages.reserve(256);
@@ -69,6 +73,7 @@ impl Ledger {
             slots,
             ahead,
             tier,
+            discarding,
             ops: Ops::new(),
             actions: VecDeque::with_capacity(256),
             waits: Waits::new(),
@@ -208,6 +213,9 @@ impl Ledger {
             governor.dropped(self.pages.number(id), read_ahead);
         }
         self.pages.unqueue(id);
+        if self.discarding.marks.marked() > 0 {
+            self.discarding.marks.forget(self.pages.number(id));
+        }
         let slot = self.pages.slot(id);
         self.pages.forget(id);
         if slot.is_some() {
@@ -391,7 +399,9 @@ impl Ledger {
         };
         self.ops.iter().any(|op| match op.kind {
             Kind::Free | Kind::Dead => false,
-            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Poison => overlaps(op.run),
+            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Flush | Kind::Poison => {
+                overlaps(op.run)
+            }
             Kind::PageIn
             | Kind::PageOut
             | Kind::Compress

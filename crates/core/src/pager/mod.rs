@@ -9,6 +9,8 @@
 mod admit;
 mod ahead;
 mod daemon;
+mod discarding;
+mod drops;
 mod ledger;
 mod ops;
 mod parts;
@@ -26,6 +28,7 @@ mod watermarks;
 use alloc::boxed::Box;
 
 use crate::contract::{Access, Action, Body, Event, Outcome};
+use crate::discard::Discard;
 use crate::limits::Limits;
 use crate::page::{Bit, DIRTY, Pages, Queue, State};
 use crate::pageout::PageOut;
@@ -40,6 +43,7 @@ use crate::tier::Tier;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo};
 use ahead::Ahead;
 use daemon::PageDaemon;
+use discarding::Discarding;
 use ledger::Ledger;
 use ops::Kind;
 use refaults::Departed;
@@ -59,6 +63,8 @@ pub struct Setup {
     pub slots: fn(u32) -> Box<dyn Slots>,
     /// Which victims are kept compressed in RAM; `None` where the body has no pool for them.
     pub tier: Option<Box<dyn Tier>>,
+    /// When discardable pages are dropped; `None` where marks are not kept.
+    pub discard: Option<Box<dyn Discard>>,
     /// RAM, in frames.
     pub frames: usize,
     /// The most slots the store can ever have, and places a pool of compressed pages.
@@ -131,7 +137,7 @@ impl Pager {
     ///
     /// # Panics
     /// When `frames` is below [`crate::limits::FRAMES_MIN`], the policy needs bits that the body
-    /// does not have ([`crate::reclaim::offered`] says which do), or a daemon is given a tier policy.
+    /// does not have ([`crate::reclaim::offered`] says which do), or a daemon is given a tier or a discard policy.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         assert!(
@@ -158,6 +164,7 @@ impl Pager {
             }
             Policy::Daemon(params) => {
                 assert!(tier.policy.is_none(), "a daemon writes to the store alone");
+                assert!(setup.discard.is_none(), "a daemon drops nothing");
                 let driver = PageDaemon::new(params, setup.pageout, setup.frames);
                 (Driver::Daemon(driver), Ahead::whole(setup.readahead))
             }
@@ -167,7 +174,8 @@ impl Pager {
         } else {
             Pages::new()
         };
-        let ledger = Ledger::new(pages, slots, ahead, tier, limits);
+        let discarding = Discarding::new(setup.discard);
+        let ledger = Ledger::new(pages, slots, ahead, tier, discarding, limits);
         driver.replenish(&ledger.pages);
         Self { ledger, driver }
     }
@@ -326,6 +334,12 @@ impl Pager {
         self.ledger.pages.in_state(State::Staged, visit);
     }
 
+    /// Whether the page is discardable.
+    #[must_use]
+    pub fn is_discardable(&self, page: PageNo) -> bool {
+        self.ledger.discarding.marks.is_marked(page)
+    }
+
     /// Slots in use.
     #[must_use]
     pub const fn slots_used(&self) -> usize {
@@ -367,6 +381,9 @@ impl Pager {
             Driver::Watermarks(driver) => driver.heap_bytes(),
             Driver::Daemon(_) => 0,
         };
-        self.ledger.pages.heap_bytes() + self.ledger.slots.heap_bytes() + policy
+        self.ledger.pages.heap_bytes()
+            + self.ledger.slots.heap_bytes()
+            + policy
+            + self.ledger.discarding.marks.heap_bytes()
     }
 }

@@ -91,6 +91,8 @@ pub(super) enum Kind {
     ZeroFill,
     Map,
     Detach,
+    /// A detach of discardable pages that are to be dropped.
+    Flush,
     PageIn,
     PageOut,
     Compress,

@@ -42,6 +42,8 @@ pub(super) struct Ahead {
     pub pages: usize,
     /// Those beyond it are below.
     pub downward: bool,
+    /// A touch before it led there.
+    pub led: bool,
 }
 
 /// All streams that are known.
@@ -102,6 +104,7 @@ impl Streams {
             at,
             pages: stream.pages,
             downward,
+            led: stream.touches > 1,
         }
     }
 

@@ -25,6 +25,7 @@ fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pa
         readahead: readahead.for_frames(FRAMES).build(),
         slots: slots::find(slots).expect("registered").build,
         tier: None,
+        discard: None,
         frames: FRAMES,
         slots_max: 1 << 16,
         zero_around,

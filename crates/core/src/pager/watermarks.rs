@@ -4,6 +4,7 @@
 //! leave and when, [`Transfers`] what is read and written, [`Ranges`] what comes and goes without a fault. Here is
 //! who hears of what, and in which order.
 
+mod discards;
 mod eviction;
 mod faults;
 mod ranges;
@@ -100,7 +101,9 @@ impl Watermarks {
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, true),
             (Kind::Map, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, false),
-            (Kind::Detach, Outcome::Pages(o)) => eviction.detached(ledger, faults, id, o),
+            (Kind::Detach | Kind::Flush, Outcome::Pages(o)) => {
+                eviction.detached(ledger, faults, id, o)
+            }
             (Kind::PageIn, Outcome::Pages(o)) => {
                 transfers.paged_in(ledger, eviction, &faults.rescue, id, Some(o));
             }
@@ -136,6 +139,9 @@ impl Watermarks {
             Event::Fault { .. } | Event::Done { .. } => unreachable!("handled before"),
             Event::Adopt(range) => self.ranges.adopt(ledger, &mut self.eviction, range),
             Event::Unmap(range) | Event::Discard(range) => self.ranges.discard(ledger, range),
+            Event::Discardable(range) => self.ranges.mark(ledger, range),
+            Event::TakeBack(range) => self.eviction.take_back(ledger, range),
+            Event::Flush(range) => self.ranges.flush(ledger, range),
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {

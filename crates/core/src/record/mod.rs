@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (9, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (10, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -28,7 +28,7 @@ use crate::page::ContentHash;
 use crate::pageout::ClusterWindow;
 use crate::pager::Setup;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
-use crate::{pageout, readahead, reclaim, slots, tier};
+use crate::{discard, pageout, readahead, reclaim, slots, tier};
 use bytes::{Check, put, put_step, put_text};
 
 pub use branch::Branch;
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 8 knew of no pool of compressed pages.
-pub const VERSION: u16 = 9;
+/// The version that is written, and the only one that is read: version 9 knew of no discardable pages.
+pub const VERSION: u16 = 10;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -96,6 +96,8 @@ pub struct Header<'a> {
     pub slots: &'a str,
     /// The tier policy and what was set of it, as [`tier::Choice`] writes it.
     pub tier: &'a str,
+    /// The discard policy and what was set of it, as [`discard::Choice`] writes it.
+    pub discard: &'a str,
     /// RAM at the start, in frames.
     pub frames: u64,
     /// The most slots the store can ever have.
@@ -116,6 +118,7 @@ impl Header<'_> {
         let readahead: readahead::Choice = self.readahead.parse().ok()?;
         let slots = slots::find(self.slots)?;
         let tier = tier::Choice::parse(self.tier).ok()?;
+        let discard = discard::Choice::parse(self.discard).ok()?;
         let frames = usize::try_from(self.frames).ok()?;
         let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)
             && self.slots_max <= SlotNo::POOL_START.0
@@ -126,6 +129,7 @@ impl Header<'_> {
             readahead: readahead.build(),
             slots: slots.build,
             tier: tier.build(),
+            discard: discard.build(),
             frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,
@@ -136,7 +140,7 @@ impl Header<'_> {
 
     fn put(&self, out: &mut Vec<u8>) {
         let names = [self.reclaim, self.pageout, self.readahead, self.slots];
-        for name in names.into_iter().chain([self.tier]) {
+        for name in names.into_iter().chain([self.tier, self.discard]) {
             put_text(out, name);
         }
         put(out, u64::from(self.pageout_params.buffer_pages));
@@ -167,6 +171,9 @@ mod tag {
     pub const TICK: u8 = 12;
     pub const TIMER: u8 = 13;
     pub const POOLED: u8 = 14;
+    pub const DISCARDABLE: u8 = 15;
+    pub const TAKE_BACK: u8 = 16;
+    pub const FLUSH: u8 = 17;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -181,6 +188,7 @@ mod tag {
     pub const DEAD: u8 = 0x4b;
     pub const COMPRESS: u8 = 0x4c;
     pub const DECOMPRESS: u8 = 0x4d;
+    pub const TAKEN_BACK: u8 = 0x4e;
     pub const END: u8 = 0x7f;
 }
 
@@ -246,6 +254,9 @@ impl Recorder {
             Event::Adopt(_) => tag::ADOPT,
             Event::Unmap(_) => tag::UNMAP,
             Event::Discard(_) => tag::DISCARD,
+            Event::Discardable(_) => tag::DISCARDABLE,
+            Event::TakeBack(_) => tag::TAKE_BACK,
+            Event::Flush(_) => tag::FLUSH,
             Event::Grown(_) => tag::GROWN,
             Event::Full => tag::FULL,
             Event::Limit(_) => tag::LIMIT,
@@ -279,9 +290,12 @@ impl Recorder {
                 put(out, u64::from(id.0));
                 put_outcome(out, outcome);
             }
-            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => {
-                self.run(out, range)
-            }
+            Event::Adopt(range)
+            | Event::Unmap(range)
+            | Event::Discard(range)
+            | Event::Discardable(range)
+            | Event::TakeBack(range)
+            | Event::Flush(range) => self.run(out, range),
             Event::Grown(range) => put_slots(out, range),
             Event::Limit(frames) | Event::Pooled(frames) => put(out, frames as u64),
             Event::Full
@@ -308,6 +322,7 @@ impl Recorder {
             Action::Dead { id, .. } => (tag::DEAD, id.0),
             Action::Poison { id, .. } => (tag::POISON, id.0),
             Action::Wake { waiter, .. } => (tag::WAKE, waiter.0),
+            Action::TakenBack { .. } => (tag::TAKEN_BACK, 0),
             Action::Grow { slots } => (tag::GROW, slots),
             Action::Exhausted { swap_full } => (tag::EXHAUSTED, u32::from(swap_full)),
         };
@@ -369,6 +384,10 @@ impl Recorder {
             Action::Release { pages, after, .. } => {
                 self.pages(out, pages);
                 put_after(out, *after);
+            }
+            Action::TakenBack { range, lost } => {
+                self.run(out, *range);
+                self.pages(out, lost);
             }
             Action::Poison { page, .. } | Action::Wake { page, .. } => self.page(out, *page),
             Action::Grow { .. } | Action::Exhausted { .. } => {}

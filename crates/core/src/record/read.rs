@@ -173,6 +173,9 @@ impl<'a> Reader<'a> {
             }
             tag::UNMAP => Event::Unmap(self.run()?),
             tag::DISCARD => Event::Discard(self.run()?),
+            tag::DISCARDABLE => Event::Discardable(self.run()?),
+            tag::TAKE_BACK => Event::TakeBack(self.run()?),
+            tag::FLUSH => Event::Flush(self.run()?),
             tag::GROWN => Event::Grown(self.slots()?),
             tag::FULL => Event::Full,
             tag::LIMIT => Event::Limit(self.frames()?),
@@ -333,11 +336,19 @@ impl<'a> Reader<'a> {
                 waiter: Waiter(number),
                 page: self.page()?,
             },
+            tag::TAKEN_BACK => self.taken_back()?,
             tag::GROW => Action::Grow { slots: number },
             tag::EXHAUSTED => Action::Exhausted {
                 swap_full: number != 0,
             },
             _ => return Err(Why::Corrupt),
+        })
+    }
+
+    fn taken_back(&mut self) -> Result<Action, Why> {
+        Ok(Action::TakenBack {
+            range: self.run()?,
+            lost: self.pages(false)?,
         })
     }
 
@@ -417,7 +428,8 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
     if version != VERSION {
         return Err(Why::Version(version));
     }
-    let [reclaim, pageout, readahead, slots, tier] = [
+    let [reclaim, pageout, readahead, slots, tier, discard] = [
+        cursor.text()?,
         cursor.text()?,
         cursor.text()?,
         cursor.text()?,
@@ -439,6 +451,7 @@ fn read_header<'a>(cursor: &mut Cursor<'a>) -> Result<Header<'a>, Why> {
         readahead,
         slots,
         tier,
+        discard,
         frames: cursor.number()?,
         slots_max: cursor.number_u32()?,
         zero_around: cursor.number_u32()?,
@@ -465,6 +478,7 @@ mod tests {
             readahead: "stream:govern=on",
             slots: "log",
             tier: "lz4:pool=50",
+            discard: "pf:pages=9",
             frames: 300,
             slots_max: 900,
             zero_around: 1,
@@ -486,7 +500,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [6, 8, VERSION + 1] {
+        for other in [6, 9, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

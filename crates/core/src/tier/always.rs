@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, Tier};
+use super::{Entry, Tier, Touched};
 use crate::settings::{Allowed, Setting, Values};
 use crate::units::PageNo;
 
@@ -49,7 +49,7 @@ impl Tier for Always {
 
     fn unfit(&mut self, _victim: PageNo) {}
 
-    fn hit(&mut self, _page: PageNo) {}
+    fn hit(&mut self, _page: PageNo, _how: Touched) {}
 
     fn missed(&mut self, _page: PageNo) {}
 

@@ -1,15 +1,18 @@
-//! The pool where it pays: by how well pages compress, how many came back, and what reading them would have cost.
+//! The pool where it pays: by how well pages compress, how many came back, and how they were touched.
 //!
-//! Accounts are kept for parts of memory. A page that comes back out of the pool saves what reading it costs: little where a stream is read
-//! in long windows, a whole read where each page is read by itself. It has cost a compression, and so has every page that left for the store unused. Frames of
-//! the pool would have held pages: what of its hits so many frames would have saved anyway does not count.
+//! Accounts are kept for parts of memory. A page that comes back out of the pool saves what reading it would have cost: a whole read where it is touched by
+//! itself, little where touches before it led there, for then it is read along. So touches in the pool are told apart as those of the store are, and the
+//! account of a part says the same wherever its pages are: otherwise pages of a stream that lie in both by turns would make each other look far apart.
+//! A page in the pool has cost a compression, and so has every page that left for the store unused. Frames of the pool would have held pages: what of its
+//! hits so many frames would have saved anyway does not count.
 //!
-//! Where that does not pay, a sample of pages goes to the pool still, so that a change is seen.
+//! What is not known goes to the store: a read that is waited for tells within a few pages that it should not. A sample goes to the pool, so that it is
+//! known how it compresses.
 
 use alloc::boxed::Box;
 
 use super::always::SETTINGS;
-use super::{Entry, Tier};
+use super::{Entry, Tier, Touched};
 use crate::units::{PAGE_BYTES, PageNo};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -37,8 +40,10 @@ const PAGES_MIN: u16 = 32;
 
 /// Nanoseconds of CPU for compressing a page by LZ4: 3.5 to 5.4 us on the heaps of seven programs (`store/benches/pool.rs`).
 const COMPRESS_NS: u64 = 4_500;
-/// For a touch of a page in the pool: a fault of its own (docs/performance.md), where pages that are read along cost none.
-const HIT_NS: u64 = 10_000;
+/// A touch of a page in the pool: a fault of its own, the moves, and decompressing it (docs/performance.md).
+const TOUCH_NS: u64 = 10_000;
+/// A page that comes along with it.
+const ALONG_NS: u64 = 2_000;
 /// A read of one page and what waiting for it costs: 60 to 85 us on the disks that the default store was measured on (docs/performance.md).
 const READ_NS: u64 = 75_000;
 /// A page that is read with others: 1.5 GB/s and its part of the calls.
@@ -51,13 +56,16 @@ struct Account {
     tried: u16,
     /// What they came to, a page that did not fit counting as a whole one, in units of 64 bytes.
     size: u16,
-    /// Out of the pool by a touch.
-    hits: u16,
+    /// Out of the pool by a touch of their own.
+    touched: u16,
+    /// Out of the pool with one that was touched.
+    along: u16,
     /// Out of the pool, untouched, to the store.
     demoted: u16,
-    /// Read from the store: faults, and pages.
-    faults: u16,
-    read: u16,
+    /// Back from wherever they were, by touches that none before them led to.
+    apart: u16,
+    /// Back from wherever they were, all of them.
+    back: u16,
 }
 
 /// Bytes of the unit of [`Account::size`].
@@ -72,10 +80,11 @@ impl Account {
             for count in [
                 &mut self.tried,
                 &mut self.size,
-                &mut self.hits,
+                &mut self.touched,
+                &mut self.along,
                 &mut self.demoted,
-                &mut self.faults,
-                &mut self.read,
+                &mut self.apart,
+                &mut self.back,
             ] {
                 *count /= 2;
             }
@@ -89,42 +98,43 @@ impl Account {
         self.count(|account| &mut account.tried);
     }
 
+    /// Whether it says how pages compress.
+    const fn knows_size(&self) -> bool {
+        self.tried >= PAGES_MIN
+    }
+
+    /// Whether it says how pages come back.
+    const fn knows_reads(&self) -> bool {
+        self.back >= PAGES_MIN
+    }
+
     /// What a page comes to, in thousandths of a page.
     fn thousandths(&self) -> u64 {
-        if self.tried < PAGES_MIN {
-            return 0;
-        }
-        u64::from(self.size) * 1000 / (u64::from(self.tried) * PAGE_UNITS)
+        u64::from(self.size) * 1000 / (u64::from(self.tried.max(1)) * PAGE_UNITS)
     }
 
-    /// Pages that left the pool by a touch, in thousandths of those that left it.
-    fn used(&self) -> u64 {
-        let left = self.hits + self.demoted;
-        if left < PAGES_MIN {
-            return 1000;
+    /// Pages that left the pool by a touch, in thousandths of those that left it, and what one of these costs, in nanoseconds.
+    fn used(&self) -> (u64, u64) {
+        let [touched, along, demoted] = [self.touched, self.along, self.demoted].map(u64::from);
+        let hits = touched + along;
+        if hits + demoted < u64::from(PAGES_MIN) {
+            return (1000, TOUCH_NS);
         }
-        u64::from(self.hits) * 1000 / u64::from(left)
+        let cost = (touched * TOUCH_NS + along * ALONG_NS) / hits.max(1);
+        (hits * 1000 / (hits + demoted), cost)
     }
 
-    /// What a page costs that comes from the store, in nanoseconds.
+    /// What a page costs that comes back from the store, in nanoseconds.
     fn read_ns(&self) -> u64 {
-        if self.read < PAGES_MIN {
-            return READ_NS;
-        }
-        READ_NS * u64::from(self.faults) / u64::from(self.read) + READ_ALONG_NS
-    }
-
-    /// Whether keeping its pages saves more than it costs.
-    fn pays(&self) -> bool {
-        let (size, used) = (self.thousandths(), self.used());
-        let saved = used * 1000u64.saturating_sub(size) / 1000 * self.read_ns();
-        saved > 1000 * COMPRESS_NS + used * HIT_NS
+        READ_NS * u64::from(self.apart) / u64::from(self.back.max(1)) + READ_ALONG_NS
     }
 }
 
 struct Auto {
     percent: u32,
     accounts: Box<[Account]>,
+    /// Of all parts together: for those that have none of their own yet.
+    all: Account,
 }
 
 /// Fibonacci hashing, as in [`crate::page`].
@@ -137,6 +147,7 @@ impl Auto {
         Self {
             percent,
             accounts: alloc::vec![Account::default(); ACCOUNTS].into_boxed_slice(),
+            all: Account::default(),
         }
     }
 
@@ -146,39 +157,69 @@ impl Auto {
         (group.wrapping_add(mixed(part))).is_multiple_of(SAMPLE)
     }
 
-    fn of(&mut self, page: PageNo) -> &mut Account {
-        let part = page.raw() >> PART_SHIFT;
-        &mut self.accounts[mixed(part) as usize % ACCOUNTS]
+    const fn index(page: PageNo) -> usize {
+        mixed(page.raw() >> PART_SHIFT) as usize % ACCOUNTS
+    }
+
+    /// Whether keeping the page saves more than it costs.
+    fn pays(&self, page: PageNo) -> bool {
+        let own = &self.accounts[Self::index(page)];
+        let known = |knows: fn(&Account) -> bool| [own, &self.all].into_iter().find(|a| knows(a));
+        let Some(reads) = known(Account::knows_reads) else {
+            return false;
+        };
+        let size = known(Account::knows_size).map_or(0, Account::thousandths);
+        let (used, cost) = own.used();
+        let saved = used * 1000u64.saturating_sub(size) / 1000 * reads.read_ns();
+        saved > 1000 * COMPRESS_NS + used * cost
+    }
+
+    /// Tells the account of the page's part, and that of all.
+    fn tell(&mut self, page: PageNo, tell: impl Fn(&mut Account)) {
+        tell(&mut self.accounts[Self::index(page)]);
+        tell(&mut self.all);
     }
 }
 
 impl Tier for Auto {
     fn pools(&mut self, victim: PageNo) -> bool {
-        Self::samples(victim) || self.of(victim).pays()
+        Self::samples(victim) || self.pays(victim)
     }
 
     fn kept(&mut self, victim: PageNo, bytes: u16) {
-        self.of(victim).tried(bytes);
+        self.tell(victim, |account| account.tried(bytes));
     }
 
     fn unfit(&mut self, victim: PageNo) {
-        self.of(victim).tried(PAGE_BYTES as u16);
+        self.tell(victim, |account| account.tried(PAGE_BYTES as u16));
     }
 
-    fn hit(&mut self, page: PageNo) {
-        self.of(page).count(|account| &mut account.hits);
+    fn hit(&mut self, page: PageNo, how: Touched) {
+        self.tell(page, |account| {
+            account.count(|account| &mut account.back);
+            match how {
+                Touched::Apart => {
+                    account.count(|account| &mut account.apart);
+                    account.count(|account| &mut account.touched);
+                }
+                Touched::Next => account.count(|account| &mut account.touched),
+                Touched::Along => account.count(|account| &mut account.along),
+            }
+        });
     }
 
     fn missed(&mut self, page: PageNo) {
-        self.of(page).count(|account| &mut account.faults);
+        self.tell(page, |account| account.count(|account| &mut account.apart));
     }
 
     fn read(&mut self, page: PageNo) {
-        self.of(page).count(|account| &mut account.read);
+        self.tell(page, |account| account.count(|account| &mut account.back));
     }
 
     fn demoted(&mut self, page: PageNo) {
-        self.of(page).count(|account| &mut account.demoted);
+        self.tell(page, |account| {
+            account.count(|account| &mut account.demoted)
+        });
     }
 
     fn pool_frames(&self, frames: usize) -> usize {
@@ -202,17 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_tried() {
+    fn what_is_not_known_goes_to_the_store_but_for_a_sample() {
         let (mut auto, page) = auto();
-        assert!(auto.pools(page));
-    }
-
-    #[test]
-    fn what_does_not_compress_goes_to_the_store_but_for_a_sample() {
-        let (mut auto, page) = auto();
-        for page in others().take(100) {
-            auto.unfit(page);
-        }
         assert!(!auto.pools(page));
         let pages = (0..2048).map(|index| PageNo::new(ObjectId(1), index));
         let sampled: alloc::vec::Vec<_> = pages.filter(|&page| auto.pools(page)).collect();
@@ -221,9 +253,24 @@ mod tests {
             .windows(2)
             .filter(|two| two[0].checked_add(1) == Some(two[1]));
         assert_eq!(next.count(), 60, "they lie together");
+    }
+
+    #[test]
+    fn pages_that_are_read_one_by_one_are_kept_if_they_compress() {
+        let (mut auto, page) = auto();
+        for page in others().take(40) {
+            auto.missed(page);
+            auto.read(page);
+        }
+        assert!(auto.pools(page), "how they compress will be seen");
+        for page in others().take(100) {
+            auto.unfit(page);
+        }
+        assert!(!auto.pools(page));
         // It compresses now: the sample tells.
         for page in others().take(2000) {
             auto.kept(page, 800);
+            auto.hit(page, Touched::Apart);
         }
         assert!(auto.pools(page));
     }
@@ -235,7 +282,7 @@ mod tests {
             for page in others().take(200) {
                 auto.kept(page, 1200);
             }
-            (0..hits).for_each(|_| auto.hit(page));
+            (0..hits).for_each(|_| auto.hit(page, Touched::Apart));
             (0..demoted).for_each(|_| auto.demoted(page));
             (0..faults).for_each(|_| auto.missed(page));
             (0..read).for_each(|_| auto.read(page));
@@ -250,7 +297,41 @@ mod tests {
             !fill(5, 500, 300, 300),
             "a scan that is larger than all there is"
         );
-        assert!(!fill(100, 400, 8, 500), "a stream");
-        assert!(!fill(500, 0, 8, 500), "even of what always comes back");
+        assert!(!fill(0, 0, 8, 500), "a stream");
+    }
+
+    #[test]
+    fn a_stream_is_one_in_the_pool_too() {
+        let (mut auto, page) = auto();
+        for page in others().take(800) {
+            auto.kept(page, 1200);
+            auto.hit(page, Touched::Apart);
+        }
+        assert!(auto.pools(page), "at random");
+        for (n, page) in others().take(3000).enumerate() {
+            let how = if n % 8 == 0 {
+                Touched::Next
+            } else {
+                Touched::Along
+            };
+            auto.hit(page, how);
+        }
+        assert!(!auto.pools(page), "one after another");
+    }
+
+    #[test]
+    fn parts_without_an_account_go_by_that_of_all() {
+        let (mut auto, page) = auto();
+        let mut elsewhere = (others()).map(|page| PageNo::new(ObjectId(2), page.index()));
+        for page in elsewhere.by_ref().take(100) {
+            auto.kept(page, 1200);
+            auto.missed(page);
+            auto.read(page);
+        }
+        assert!(auto.pools(page));
+        for page in others().take(100) {
+            auto.read(page);
+        }
+        assert!(!auto.pools(page), "its own says otherwise");
     }
 }

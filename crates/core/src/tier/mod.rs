@@ -14,6 +14,17 @@ use crate::units::PageNo;
 mod always;
 mod auto;
 
+/// What led to a page in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// It is touched, and no touch before it led there.
+    Apart,
+    /// It is touched, as the next of a stream.
+    Next,
+    /// It is the next of a stream, and comes along with one that is touched.
+    Along,
+}
+
 /// A tier policy. Nothing here allocates after construction.
 pub trait Tier: Send {
     /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
@@ -25,8 +36,8 @@ pub trait Tier: Send {
     /// The victim does not compress well enough to be kept.
     fn unfit(&mut self, victim: PageNo);
 
-    /// A touch found the page in the pool.
-    fn hit(&mut self, page: PageNo);
+    /// The page comes out of the pool because it is touched, or because one before it is.
+    fn hit(&mut self, page: PageNo, how: Touched);
 
     /// A touch found the page in the store: it is read, with others as read-ahead says.
     fn missed(&mut self, page: PageNo);

@@ -57,6 +57,7 @@ impl Plan {
             readahead: ahead.with(settings).unwrap().build(),
             slots: slots::find(self.allocator).unwrap().build,
             tier: None,
+            discard: None,
             frames: self.frames,
             slots_max: self.slots,
             zero_around: 1,
@@ -152,6 +153,7 @@ impl Machine {
                     self.pager
                         .handle(Nanos(self.now), Event::Done { id, outcome });
                 }
+                Action::TakenBack { .. } => {}
                 Action::Exhausted { .. } => self.exhausted += 1,
                 Action::Grow { .. } => {}
                 other => panic!("a daemon does not ask for {other:?}"),

@@ -1,7 +1,7 @@
 //! How the model body carries out actions, and what it answers.
 
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal};
-use outpage_core::page::ContentHash;
+use outpage_core::page::{ContentHash, State};
 use outpage_core::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of};
@@ -42,6 +42,7 @@ impl Body {
                     self.answer_grow();
                 }
             }
+            Action::TakenBack { range, lost } => self.told(range, &lost),
             Action::Exhausted { swap_full } => self.check_exhausted(swap_full),
             Action::PageIn { id, .. }
             | Action::PageOut { id, .. }
@@ -102,6 +103,7 @@ impl Body {
                     self.leave_pool(run);
                 }
             }
+            Action::Release { .. } => self.drops(&pages),
             Action::Poison { page, .. } => self.expect_lost(page),
             Action::Dead { slots, .. } => self.store.expect_dead(slots),
             _ => {}
@@ -121,6 +123,23 @@ impl Body {
             self.begin(id);
         }
         self.ops.len() - 1
+    }
+
+    /// Pages whose frames are freed and that are in no slot were dropped, unless they are zeroes: only those that are discardable are.
+    fn drops(&mut self, pages: &[PageNo]) {
+        for &page in pages {
+            // Or touched already, and read again.
+            let paged_out = matches!(self.pager.state(page), State::PagedOut | State::Reading);
+            let truth = self.truth(page);
+            if paged_out {
+                continue;
+            }
+            if truth.value != 0 {
+                self.lose(page);
+            } else if truth.discardable {
+                (truth.zeroes, truth.discardable) = (true, false);
+            }
+        }
     }
 
     /// Carries out what takes or frees frames, after what is to be carried out before.
@@ -368,7 +387,10 @@ impl Body {
                     let same = self.store.copy_of(page).map(hash_of) == Some(hash);
                     same && (!zero || awaited)
                 }
-                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => false,
+                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
+                    self.truth(page).discardable = false;
+                    false
+                }
                 PageOutcome::Refused(Refusal::Present) => {
                     let ticks = self.ticks;
                     let truth = self.truth(page);
@@ -502,6 +524,7 @@ impl Body {
                 assert!(self.refused.contains(page), "{page:?} was not tried");
             }
             if let Some(content) = truth.staged {
+                assert!(!truth.discardable, "{page:?} could be dropped");
                 assert!(swap_full, "{page:?} is staged and there is room for it");
                 assert!(!may_write, "{page:?} could be written");
                 let clean = self.store.copy_of(*page) == Some(content);

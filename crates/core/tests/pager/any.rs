@@ -30,6 +30,9 @@ pub enum Step {
     Pin(Span, bool),
     Fork(bool),
     ChildrenGone,
+    Discardable(Span),
+    TakeBack(Span),
+    Flush(Span),
 }
 
 fn range((object, start, pages): Span) -> PageRange {
@@ -66,6 +69,9 @@ pub fn take(body: &mut Body, step: &Step) {
         Step::Pin(span, pinned) => body.pin(range(span), pinned),
         Step::Fork(in_child) => body.fork(in_child),
         Step::ChildrenGone => body.children_gone(),
+        Step::Discardable(span) => body.mark(range(span)),
+        Step::TakeBack(span) => body.take_back(range(span)),
+        Step::Flush(span) => body.report(Event::Flush(range(span))),
     }
 }
 
@@ -88,9 +94,23 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (span(OBJECT_PAGES), any::<bool>()).prop_map(|(s, on)| Step::Pin(s, on)),
         1 => any::<bool>().prop_map(Step::Fork),
         1 => Just(Step::ChildrenGone),
+        4 => span(OBJECT_PAGES).prop_map(Step::Discardable),
+        3 => span(OBJECT_PAGES).prop_map(Step::TakeBack),
+        1 => span(OBJECT_PAGES).prop_map(Step::Flush),
     ];
     prop::collection::vec(one, 1..60)
 }
+
+/// The discard policies, and `pf` with few pages.
+const DISCARDS: &[&str] = &[
+    "none",
+    "nf",
+    "pf",
+    "pf:pages=3",
+    "uf",
+    "on-demand",
+    "on-demand",
+];
 
 fn now_and_then(permille: u32) -> impl Strategy<Value = u32> {
     prop_oneof![2 => Just(0), 1 => 1..=permille]
@@ -110,6 +130,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         0..readahead::REGISTRY.len(),
         0..slots::REGISTRY.len(),
         0..reclaim::offered(Offered::default()).count(),
+        prop::sample::select(DISCARDS),
     );
     let tier = prop_oneof![
         1 => Just("none".to_owned()),
@@ -145,6 +166,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(
             |((policies, tier), sizes, slots_max, around, answers, failures, seed)| Plan {
                 tier,
+                discard: policies.4,
                 reclaim: reclaim::offered(Offered::default())
                     .nth(policies.3)
                     .unwrap()

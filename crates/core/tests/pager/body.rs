@@ -43,6 +43,12 @@ pub struct Truth {
     pub unknown: bool,
     /// A touch signals.
     pub poisoned: bool,
+    /// The program gave its content up until it takes it back.
+    pub discardable: bool,
+    /// It was given up, and the pager dropped it: nobody was told yet.
+    pub lost: bool,
+    /// So it may be, and held zeroes.
+    pub zeroes: bool,
     pub pinned: bool,
     pub read_failures: u32,
     /// The tick after which it was mapped.
@@ -94,6 +100,8 @@ pub struct Body {
     pub write_failures: u32,
     pub ticks: u32,
     pub in_drive: bool,
+    /// What is being taken back.
+    pub taken_back: Option<PageRange>,
     pub recorder: Option<Recorder>,
     pub trace: Vec<u8>,
 }
@@ -119,6 +127,7 @@ impl Body {
             write_failures: 0,
             ticks: 0,
             in_drive: false,
+            taken_back: None,
             recorder: None,
             trace: Vec::new(),
             plan: plan.clone(),
@@ -295,8 +304,55 @@ impl Body {
             let truth = self.truth(page);
             (truth.value, truth.mapped) = (0, None);
             (truth.unknown, truth.poisoned) = (false, false);
+            (truth.discardable, truth.lost, truth.zeroes) = (false, false, false);
         }
         self.report(event(range));
+    }
+
+    /// The program gives up what is in the range until it takes it back.
+    pub fn mark(&mut self, range: PageRange) {
+        let kept = self.plan.discard != "none";
+        for page in range.iter() {
+            // What the pager does not know it does not mark.
+            let known = !matches!(self.pager.state(page), State::Untouched | State::Poisoned);
+            self.truth(page).discardable |= kept && known;
+            if kept && self.pager.state(page) == State::PagedOut {
+                self.lose(page);
+            }
+        }
+        self.report(Event::Discardable(range));
+    }
+
+    /// The pager drops what is in the page.
+    pub fn lose(&mut self, page: PageNo) {
+        self.store.unbind(page);
+        let truth = self.truth(page);
+        assert!(truth.discardable, "{page:?} is wanted");
+        (truth.value, truth.lost, truth.discardable) = (0, true, false);
+    }
+
+    /// The program wants what is in the range, and is told which pages were dropped.
+    pub fn take_back(&mut self, range: PageRange) {
+        assert_eq!(self.taken_back, None);
+        self.taken_back = Some(range);
+        self.report(Event::TakeBack(range));
+        assert_eq!(self.taken_back, None, "no answer");
+    }
+
+    /// The answer: exactly those are lost that the pager dropped.
+    pub fn told(&mut self, range: PageRange, lost: &[PageNo]) {
+        assert_eq!(self.taken_back.take(), Some(range));
+        assert!(lost.is_sorted() && lost.iter().all(|&page| range.contains(page)));
+        for page in range.iter() {
+            let truth = self.truth(page);
+            let told = lost.contains(&page);
+            assert!(
+                told == truth.lost || told && truth.zeroes,
+                "{page:?}: {told}"
+            );
+            (truth.lost, truth.zeroes) = (false, false);
+            truth.discardable = false;
+        }
     }
 
     /// Pages appear without the pager's doing.

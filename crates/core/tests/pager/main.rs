@@ -4,6 +4,7 @@ mod actions;
 mod any;
 mod body;
 mod dead;
+mod discard;
 mod distress;
 mod eviction;
 mod plan;

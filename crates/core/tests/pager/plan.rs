@@ -5,7 +5,7 @@ use outpage_core::pager::Setup;
 use outpage_core::readahead::Choice;
 use outpage_core::record::Header;
 use outpage_core::settings::Allowed;
-use outpage_core::{pageout, readahead, reclaim, slots, tier};
+use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 
 /// How soon actions are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,7 @@ pub struct Plan {
     pub readahead: usize,
     pub slots: usize,
     pub tier: String,
+    pub discard: &'static str,
     pub chunk: u32,
     /// The largest window, unless the policy allows less.
     pub window: u32,
@@ -57,6 +58,7 @@ impl Plan {
             readahead,
             slots: 0,
             tier: "none".to_owned(),
+            discard: "none",
             chunk: pageout::REGISTRY[pageout].params().buffer_pages,
             window: Choice::plain(&readahead::REGISTRY[readahead]).max_window(),
             frames,
@@ -114,6 +116,7 @@ impl Plan {
             readahead,
             slots: slots::REGISTRY[self.slots].name,
             tier: &self.tier,
+            discard: self.discard,
             frames: self.frames as u64,
             slots_max: self.slots_max,
             zero_around: self.zero_around,
@@ -132,6 +135,7 @@ impl Plan {
             readahead: self.readahead().build(),
             slots: slots::REGISTRY[self.slots].build,
             tier: tier::Choice::parse(&self.tier).unwrap().build(),
+            discard: discard::Choice::parse(self.discard).unwrap().build(),
             frames: self.frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,

@@ -49,6 +49,7 @@ impl Body {
             readahead: readahead.build(),
             slots: slots::find("log").unwrap().build,
             tier: None,
+            discard: None,
             frames,
             slots_max: 1 << 18,
             zero_around: 1,
@@ -112,6 +113,7 @@ impl Body {
                 self.slots += slots;
                 self.tell(Event::Grown(range));
             }
+            Action::TakenBack { .. } => {}
             Action::Exhausted { .. } => panic!("there is always a frame"),
         }
     }

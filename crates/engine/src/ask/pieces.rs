@@ -9,7 +9,7 @@ use outpage_sys::raw::Errno;
 
 use crate::call::Call;
 use crate::engine::Engine;
-use crate::serve::page_up;
+use crate::space::page_up;
 
 /// A mapping, or the part of one in the range.
 #[derive(Clone, Copy)]

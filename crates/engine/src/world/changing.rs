@@ -6,9 +6,10 @@
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
-use outpage_sys::uffd::{Change, Message, Outcome, Stop, Uffd};
+use outpage_sys::uffd::{Change, Message, Outcome, Stop};
 
 use super::World;
+use crate::door::Door;
 use crate::frames::Place;
 use crate::releaser::{CALL_PAGES, Released};
 use crate::scope::Failure;
@@ -20,33 +21,29 @@ pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
 impl World {
     /// What is happening to the mapping at `address`.
     pub(crate) fn change_at(&self, address: usize) -> Option<Change> {
-        let attended = self.changing.iter();
-        attended
-            .filter(|c| (c.0..c.1).contains(&address))
-            .map(|c| c.2)
-            .next()
-            .or_else(|| self.uffd.change_at(address))
+        let attended = self.space.change_at(address);
+        attended.or_else(|| self.door.change_at(address))
     }
 
     /// Whether what is known at `address` may not be what lies there.
-    pub(super) fn is_disturbed(&self, address: usize) -> bool {
-        self.change_at(address).is_some() || self.uffd.is_moved_onto(address)
+    pub(crate) fn is_disturbed(&self, address: usize) -> bool {
+        self.change_at(address).is_some() || self.door.is_moved_onto(address)
     }
 
     /// Whether no mapping is known to be changing.
     pub(crate) fn is_calm(&self) -> bool {
-        self.changing.is_empty() && self.uffd.is_calm()
+        self.space.is_calm() && self.door.is_calm()
     }
 
     /// Whether a change is known, or a thread is at one that it has not told of.
     pub(crate) fn is_changing(&self) -> bool {
-        !self.is_calm() || self.uffd.is_changing(self.frames.span().0)
+        !self.is_calm() || self.door.is_changing(self.frames.span().0)
     }
 
     /// Whether something else was mapped at `address` by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`): nobody
     /// wants what is known there.
     pub(super) fn is_mapped_over(&self, address: usize) -> bool {
-        self.uffd.is_registered(address) == Some(false)
+        self.door.is_registered(address) == Some(false)
     }
 
     /// Has `act` map `run`, but for pages whose mapping is changing.
@@ -60,7 +57,7 @@ impl World {
             return act(self, run, out);
         }
         for page in run.iter() {
-            let address = self.regions.address(page).map(|found| found.0);
+            let address = self.space.address(page).map(|found| found.0);
             match address.and_then(|at| self.change_at(at)) {
                 None => act(self, PageRange::one(page), out),
                 Some(Change::Moved) => out.push(KEPT),
@@ -88,13 +85,13 @@ impl World {
 
     /// Repeats what the kernel could not do while the address space was changing. Ends with `Again` where what
     /// changes is the mapping at `address`.
-    pub(super) fn patiently(&self, address: usize, act: impl Fn(&Uffd) -> Outcome) -> Outcome {
+    pub(super) fn patiently(&self, address: usize, act: impl Fn(&dyn Door) -> Outcome) -> Outcome {
         while self.change_at(address).is_none() {
-            let outcome = act(&self.uffd);
+            let outcome = act(&*self.door);
             if outcome.bytes > 0 || outcome.stop != Some(Stop::Again) {
                 return outcome;
             }
-            self.uffd.let_change_pass();
+            self.door.let_change_pass();
         }
         Outcome {
             bytes: 0,
@@ -105,7 +102,7 @@ impl World {
     /// What it means that the program has no page at `address`: none was there, unless the mapping is moving.
     pub(super) fn absent(&self, address: usize) -> PageOutcome {
         let moving =
-            self.uffd.is_changing(address) || self.change_at(address) == Some(Change::Moved);
+            self.door.is_changing(address) || self.change_at(address) == Some(Change::Moved);
         PageOutcome::Refused(if moving {
             Refusal::Busy
         } else {
@@ -121,9 +118,9 @@ impl World {
         let address = match self.change_at(address) {
             // The program has it done.
             Some(Change::Removed) => return Ok(()),
-            Some(Change::Moved) => self.uffd.moved_to(address),
+            Some(Change::Moved) => self.door.moved_to(address),
             // That is another page by now; whether this one is somewhere else is told later.
-            None if self.uffd.is_moved_onto(address) => return Err(Why::Found),
+            None if self.door.is_moved_onto(address) => return Err(Why::Found),
             None => address,
         };
         let released = self.release_by_thread(address, 1);
@@ -136,7 +133,7 @@ impl World {
 
     /// Throws pages away by the thread that does it; without one they stay.
     fn release_by_thread(&self, address: usize, pages: usize) -> Released {
-        let released = self.releaser.release(address, pages, &self.uffd);
+        let released = self.door.release(address, pages);
         released.unwrap_or_else(|error| {
             self.failing.fail(Failure::Os("start a thread", error));
             Released {
@@ -156,12 +153,12 @@ impl World {
             return Some(Why::Refused);
         }
         // Where the kernel told that it goes and it is not there any more, the program threw it away.
-        let start = self.uffd.moved_to(address);
-        if !self.pagemap.page(start).is_ok_and(|page| page.empty()) {
+        let start = self.door.moved_to(address);
+        if self.door.is_empty(start) != Ok(true) {
             return Some(Why::RefusedLate);
         }
         let end = start + PAGE_BYTES;
-        self.uffd.put_back(Message::Removed { start, end });
+        self.door.put_back(Message::Removed { start, end });
         None
     }
 

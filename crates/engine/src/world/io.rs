@@ -49,14 +49,14 @@ impl World {
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
     /// whatever the frame holds: nobody will read it.
     fn copy_out(&mut self, page: PageNo, place: Place, hash: ContentHash) {
-        let Some((before, _)) = self.regions.address(page) else {
+        let Some((before, _)) = self.space.address(page) else {
             return;
         };
         // Where it was something else may be mapped by now.
-        let mut address = self.uffd.moved_to(before);
+        let mut address = self.door.moved_to(before);
         let mut last_look = false;
         loop {
-            let read = self.memory.read(address, self.frames.content_mut(place));
+            let read = self.door.read(address, self.frames.content_mut(place));
             // Where it was moved away and nobody told yet, something else may be there.
             let content = self.frames.content(place);
             let found = self.hash_of(content, is_zero(content));
@@ -69,17 +69,15 @@ impl World {
                 return self.expect_absent(address, read);
             }
             // It may have moved, in which case the message about it waits.
-            last_look = !self.uffd.is_changing(self.frames.span().0);
-            self.uffd.let_change_pass();
-            address = self.uffd.moved_to(before);
+            last_look = !self.door.is_changing(self.frames.span().0);
+            self.door.let_change_pass();
+            address = self.door.moved_to(before);
         }
     }
 
     /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
     fn expect_absent(&self, address: usize, read: Result<usize, Errno>) {
-        if self.pagemap.page(address).is_ok_and(|page| !page.present())
-            || self.is_mapped_over(address)
-        {
+        if self.door.is_present(address) == Ok(false) || self.is_mapped_over(address) {
             return;
         }
         let why = match read {
@@ -165,8 +163,8 @@ impl World {
         };
         let from = self.frames.address(place);
         loop {
-            let copied = self.patiently(address, |uffd| uffd.copy(address, from, PAGE_BYTES, mode));
-            let moved = self.uffd.moved_to(address);
+            let copied = self.patiently(address, |door| door.copy(address, from, PAGE_BYTES, mode));
+            let moved = self.door.moved_to(address);
             match copied.stop {
                 // Whatever else stops it has taken the page away. This would lose it.
                 Some(Stop::NoMemory) => {

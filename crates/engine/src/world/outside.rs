@@ -6,11 +6,9 @@
 
 use std::collections::VecDeque;
 
-use outpage_core::contract::PageOutcome;
-use outpage_core::units::{PAGE_BYTES, PageNo};
-use outpage_sys::uffd::CopyMode;
+use outpage_core::units::PageNo;
 
-use super::{Mechanism, Segment, World};
+use super::World;
 use crate::frames::Places;
 use crate::stays::Why;
 
@@ -62,17 +60,16 @@ impl World {
     /// Free frames beyond what may be outside the program, or beyond `limit` frames in all of which `used` are in use.
     #[must_use]
     pub fn frames_too_many(&self, used: usize, limit: usize) -> usize {
-        match self.mechanism {
-            Mechanism::Move => (used + self.frames.free()).saturating_sub(limit),
-            Mechanism::WriteProtect => {
-                (self.frames.populated()).saturating_sub(self.outside.frames_max)
-            }
+        if self.mechanism.stages_in_place() {
+            (self.frames.populated()).saturating_sub(self.outside.frames_max)
+        } else {
+            (used + self.frames.free()).saturating_sub(limit)
         }
     }
 
     /// `page`, which was read into a frame, waits there.
     pub(super) fn waits_outside(&mut self, page: PageNo) {
-        if self.mechanism == Mechanism::Move {
+        if !self.mechanism.stages_in_place() {
             return;
         }
         // Those that are gone are dropped before there is no room.
@@ -91,7 +88,7 @@ impl World {
             let Some(place) = self.staged.remove(page) else {
                 continue;
             };
-            if let Some((address, _)) = self.regions.address(page)
+            if let Some((address, _)) = self.space.address(page)
                 && !self.copy_protected(address, place)
             {
                 self.stayed(page, Why::Found);
@@ -100,36 +97,5 @@ impl World {
             return true;
         }
         false
-    }
-
-    /// Copies the pages in `places` to those from page `i` of `segment` on, all in one call if it can be.
-    pub(super) fn copy_run_in(
-        &mut self,
-        segment: Segment,
-        i: usize,
-        places: Places,
-        out: &mut Vec<PageOutcome>,
-    ) {
-        let count = places.count as usize;
-        let mut done = 0;
-        while done < count {
-            // Beyond the first page nothing is known to be as it was, once something changes.
-            if self.is_calm() {
-                let from = self.frames.address(places.at(done));
-                let bytes = (count - done) * PAGE_BYTES;
-                let copied =
-                    (self.uffd).copy(segment.at(i + done), from, bytes, CopyMode::default());
-                for k in done..done + copied.bytes / PAGE_BYTES {
-                    self.frames.set_free(places.at(k));
-                    out.push(PageOutcome::Done);
-                }
-                done += copied.bytes / PAGE_BYTES;
-            }
-            if done < count {
-                let outcome = self.copy_page_in(segment, i + done, places.at(done));
-                out.push(outcome);
-                done += 1;
-            }
-        }
     }
 }

@@ -8,7 +8,6 @@ use core::ops::Range;
 
 use outpage_core::contract::PageOutcome;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
-use outpage_sys::pagemap::PageFlags;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
@@ -57,7 +56,7 @@ impl World {
         let segment = self.segment(span).ok()?;
         let region = &segment.region;
         let whole = segment.pages as u64 == span.pages;
-        (whole && segment.plain && !region.holds_no_victim()).then_some(segment)
+        (whole && segment.mover.passes_holes() && !region.holds_no_victim()).then_some(segment)
     }
 
     fn detach_at_once(
@@ -71,7 +70,7 @@ impl World {
         let bytes = segment.pages * PAGE_BYTES;
         // Whatever it answers, the page tables tell what came.
         let _ = self
-            .uffd
+            .door
             .move_pages(to, segment.address, bytes, with_holes(false));
         let came = self.there(to, segment.pages);
         let mut next = 0;
@@ -110,13 +109,13 @@ impl World {
 
     /// Which of the `pages` pages from `address` on have a frame.
     fn there(&self, address: usize, pages: usize) -> [bool; RUN_PAGES] {
-        let mut flags = [PageFlags::default(); RUN_PAGES];
-        if self.pagemap.read(address, &mut flags[..pages]).is_err() {
+        let mut there = [false; RUN_PAGES];
+        if self.door.there(address, &mut there[..pages]).is_err() {
             crate::start::fatal(&[
                 "outpage: /proc/self/pagemap cannot be read any more; the program ends",
             ]);
         }
-        flags.map(|flags| !flags.empty())
+        there
     }
 
     /// A page came along that nobody named: something mapped it behind the pager's back.
@@ -125,22 +124,21 @@ impl World {
             let mut report = [MoveOutcome::Absent];
             let from = self.frames.address(place);
             let how = MoveMode::default();
-            self.uffd
-                .move_run(address, from, how, &mut report, &self.pagemap);
+            self.door.move_run(address, from, how, &mut report);
             match report[0] {
                 MoveOutcome::Moved => return self.frames.set_empty(place),
                 // Something else is there. Who made room for it is about to tell where this went.
                 MoveOutcome::Changing
-                    if self.change_at(address).is_none() && self.uffd.is_changing(address) =>
+                    if self.change_at(address).is_none() && self.door.is_changing(address) =>
                 {
-                    self.uffd.let_change_pass();
+                    self.door.let_change_pass();
                     continue;
                 }
                 MoveOutcome::Changing => {}
                 _ if self.copy_back(address, place) => return,
                 _ => {}
             }
-            let moved = self.uffd.moved_to(address);
+            let moved = self.door.moved_to(address);
             if moved == address {
                 // Unmapped or emptied at this moment: the page is not wanted.
                 return self.frames.set_free(place);
@@ -152,8 +150,8 @@ impl World {
     /// It was locked or protected meanwhile, which a move does not go with. False where the mapping at `address` is changing.
     fn copy_back(&mut self, address: usize, place: Place) -> bool {
         let from = self.frames.address(place);
-        let copied = self.patiently(address, |uffd| {
-            uffd.copy(address, from, PAGE_BYTES, CopyMode::default())
+        let copied = self.patiently(address, |door| {
+            door.copy(address, from, PAGE_BYTES, CopyMode::default())
         });
         match copied.stop {
             Some(Stop::Again) => return false,
@@ -216,7 +214,7 @@ impl World {
         let from = self.frames.address(first);
         let bytes = segment.pages * PAGE_BYTES;
         let moved = self
-            .uffd
+            .door
             .move_pages(segment.address, from, bytes, with_holes(awaited));
         let whole = moved.stop.is_none() && moved.bytes == bytes;
         let left = if whole {

@@ -6,13 +6,13 @@ use outpage_sys::uffd::Mode;
 
 use crate::scope::Failure;
 
-use super::{Mechanism, RUN_PAGES, World};
+use super::{RUN_PAGES, World};
 
 impl World {
     /// Gives up to `frames` free frames back to the kernel. Of what lies under the program's descriptor the kernel would tell this very
     /// thread and wait for its answer, so they are taken from under it meanwhile.
     pub fn give_back(&mut self, frames: usize) {
-        let watched = self.mechanism == Mechanism::Move;
+        let watched = !self.mechanism.stages_in_place();
         let mut left = frames;
         while let Some(run) = self.frames.take_free(left.min(RUN_PAGES) as u32) {
             let (start, len) = (
@@ -20,7 +20,7 @@ impl World {
                 run.count as usize * PAGE_BYTES,
             );
             // It may be a mapping too many.
-            let given = (!watched || self.uffd.unregister(start, len).is_ok())
+            let given = (!watched || self.door.unregister(start, len).is_ok())
                 && self.release_frames(start, len, watched);
             if !given {
                 run.iter().for_each(|place| self.frames.set_free(place));
@@ -34,7 +34,7 @@ impl World {
     /// Whether the kernel took them: what the program locked with `mlockall(2)` stays.
     fn release_frames(&self, start: usize, len: usize, watched: bool) -> bool {
         let released = map::release(start, len).is_ok();
-        if watched && let Err(error) = self.uffd.register(start, len, Mode::write_protect()) {
+        if watched && let Err(error) = self.door.register(start, len, Mode::write_protect()) {
             // Nothing is moved there any more: such pages stay in the program.
             (self.failing).fail(Failure::Os("register the staging area again", error));
         }

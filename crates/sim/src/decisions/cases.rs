@@ -219,7 +219,7 @@ pub(super) fn unruly(run: u32) -> Unruly {
     let mut unruly = Unruly {
         seed: u64::from(run),
         policies,
-        tier: tier::Choice::default().to_string(),
+        tier: "none".to_owned(),
         chunk: choices.of(&[1, 16, 16, 64]),
         readahead: wanted.map_or(plain, |wanted| (wanted, manner)),
         frames,
@@ -254,6 +254,7 @@ impl Unruly {
             readahead: (readahead.entry().build)(readahead.values(), *manner),
             slots: slots::REGISTRY[self.policies.2].build,
             tier: tier.build(),
+            discard: None,
             frames: self.frames,
             slots_max: self.slots_max,
             zero_around: self.zero_around,

@@ -371,7 +371,7 @@ impl Body<'_> {
             }
             Action::Wake { waiter, .. } => self.threads[waiter.0 as usize].waits = false,
             Action::Grow { .. } => self.grow(),
-            Action::Exhausted { .. } => {}
+            Action::TakenBack { .. } | Action::Exhausted { .. } => {}
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Curves {
     pub over: String,
     /// Where values were measured, ascending.
     pub places: Vec<f64>,
+    /// Whether they stand as far from each other, whatever lies between them.
+    pub even: bool,
     /// The curves.
     pub curves: Vec<Curve>,
     /// Below.
@@ -80,7 +82,12 @@ impl Curves {
 
     fn x(&self, place: f64) -> f64 {
         let (first, last) = (self.places[0], self.places[self.places.len() - 1]);
-        let share = (place - first) / (last - first).max(f64::MIN_POSITIVE);
+        let share = if self.even {
+            let before = self.places.iter().filter(|&&other| other < place).count();
+            before as f64 / (self.places.len().max(2) - 1) as f64
+        } else {
+            (place - first) / (last - first).max(f64::MIN_POSITIVE)
+        };
         LEFT + 10.0 + share * (WIDTH - LEFT - RIGHT - 20.0)
     }
 
@@ -208,6 +215,7 @@ mod tests {
             unit: "%".to_owned(),
             over: "memory".to_owned(),
             places: vec![50.0, 60.0, 70.0, 80.0],
+            even: false,
             curves: vec![Curve {
                 name: "a < b".to_owned(),
                 values: vec![one(0.0), one(100.0), None, Spread::of([40.0, 50.0, 70.0])],
@@ -232,6 +240,14 @@ mod tests {
         assert!(svg.contains("y1=\"188.4\" y2=\"124.2\""), "{svg}");
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(!svg.contains("a < b"));
+    }
+
+    #[test]
+    fn even_places_stand_as_far_from_each_other() {
+        let mut curves = curves();
+        (curves.places[3], curves.even) = (1_000.0, true);
+        let at = |place| curves.x(place);
+        assert_eq!(at(60.0) - at(50.0), at(1_000.0) - at(70.0));
     }
 
     #[test]

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use super::chart::Chart;
 use super::claims::{Claim, Published};
 use super::curves::Curves;
-use super::runs::{RunKey, Runs, Variation};
+use super::runs::{Line, RunKey, Runs, Variation};
 use super::spread::Spread;
 use super::table::{Table, short};
-use crate::sweep::Outcome;
 
 /// Deviations above this are explained: points for percentages, percent of the published value for
 /// everything else.
@@ -90,7 +89,7 @@ pub struct Evaluation {
     /// What the paper leaves open, swept.
     pub curves: Vec<Curves>,
     /// Every run: its key and what became of it.
-    pub runs: BTreeMap<RunKey, Outcome>,
+    pub runs: BTreeMap<RunKey, Result<Line, String>>,
 }
 
 /// What an evaluation answers claims with.
@@ -167,9 +166,11 @@ impl Answers<'_> {
         if !idle.is_empty() {
             parts.push(format!("Without effect: {}.", idle.join("; ")));
         }
-        if let (Published::Number(published), Some(base)) =
-            (&row.claim.published, row.ours.number())
-        {
+        if let (Published::Number(published), Some(base), false) = (
+            &row.claim.published,
+            row.ours.number(),
+            self.variations.is_empty(),
+        ) {
             parts.push(verdict(*published, base, row.points, &numbers));
         }
         parts.join(" ")

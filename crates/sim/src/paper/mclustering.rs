@@ -235,7 +235,7 @@ pub(super) fn evaluation(runs: &Runs) -> Evaluation {
         tables: [table(runs)].into_iter().chain(varied).collect(),
         figures: figures(runs),
         curves: Vec::new(),
-        runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
+        runs: runs.lines(),
     }
 }
 

@@ -9,7 +9,9 @@ mod asp;
 mod chart;
 mod claims;
 mod curves;
+mod discard;
 mod evaluation;
+mod hsn;
 mod mclustering;
 mod moc;
 mod output;
@@ -21,10 +23,11 @@ pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
 pub use evaluation::{Evaluation, Figure, Ours, Row};
-pub use runs::{Measure, RunKey, Runs, Variation};
+pub use runs::{Line, Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
 pub use table::Table;
 
+use crate::guests;
 use crate::world::Setup;
 
 /// A paper that can be run.
@@ -36,6 +39,10 @@ pub enum Paper {
     MClustering,
     /// Chen and others, 2010: the part on ASP.
     Asp,
+    /// The same: the part on the notifier.
+    Hsn,
+    /// Subramanian, 1991.
+    Discard,
 }
 
 impl Paper {
@@ -46,26 +53,47 @@ impl Paper {
             "moc" => Some(Self::Moc),
             "mclustering" => Some(Self::MClustering),
             "asp" => Some(Self::Asp),
+            "hsn" => Some(Self::Hsn),
+            "discard" => Some(Self::Discard),
             _ => None,
         }
     }
 
-    /// Its runs; with `part`, those of that workload only.
+    /// Its runs without guests; with `part`, those of that workload only.
     fn setups(self, part: Option<&str>) -> Vec<(RunKey, Setup)> {
         let mut setups = match self {
             Self::Moc => moc::setups(),
             Self::MClustering => mclustering::setups(),
             Self::Asp => asp::setups(),
+            Self::Hsn => Vec::new(),
+            Self::Discard => discard::setups(),
         };
         setups.retain(|(key, _)| part.is_none_or(|part| key.workload == part));
         setups
+    }
+
+    /// Those with guests.
+    fn guests(self, part: Option<&str>) -> Vec<(RunKey, guests::Setup)> {
+        let mut setups = match self {
+            Self::Hsn => hsn::setups(),
+            Self::Moc | Self::MClustering | Self::Asp | Self::Discard => Vec::new(),
+        };
+        setups.retain(|(key, _)| part.is_none_or(|part| key.workload == part));
+        setups
+    }
+
+    /// What its runs are called.
+    fn keys(self, part: Option<&str>) -> Vec<RunKey> {
+        let alone = self.setups(part).into_iter().map(|(key, _)| key);
+        let guests = self.guests(part).into_iter().map(|(key, _)| key);
+        alone.chain(guests).collect()
     }
 
     /// The workloads that [`Self::evaluate`] knows, in the order of their first runs.
     #[must_use]
     pub fn workloads(self) -> Vec<String> {
         let mut workloads = Vec::new();
-        for (key, _) in self.setups(None) {
+        for key in self.keys(None) {
             if !workloads.contains(&key.workload) {
                 workloads.push(key.workload);
             }
@@ -76,7 +104,7 @@ impl Paper {
     /// How many runs its evaluation makes, or those of workload `part`.
     #[must_use]
     pub fn runs(self, part: Option<&str>) -> usize {
-        self.setups(part).len()
+        self.keys(part).len()
     }
 
     /// Runs the evaluation on `threads` threads, the whole or workload `part` of it. `progress` is told
@@ -89,11 +117,16 @@ impl Paper {
         threads: usize,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Evaluation {
-        let runs = Runs::run(self.setups(part), threads, progress);
+        let runs = match self {
+            Self::Hsn => Runs::run_guests(&self.guests(part), threads, progress),
+            _ => Runs::run(self.setups(part), threads, progress),
+        };
         let mut evaluation = match self {
             Self::Moc => moc::evaluation(&runs, part.is_none()),
             Self::MClustering => mclustering::evaluation(&runs),
             Self::Asp => asp::evaluation(&runs),
+            Self::Hsn => hsn::evaluation(&runs),
+            Self::Discard => discard::evaluation(&runs),
         };
         if part.is_some() {
             evaluation.rows.retain(|row| row.ours != Ours::None);

@@ -232,13 +232,13 @@ impl Evaluation {
                 Ok(r) => writeln!(
                     out,
                     "{:.3},{},{},{},{},{:.3},{:.3},",
-                    r.seconds(),
+                    r.elapsed_ns as f64 / 1e9,
                     r.page_ins,
                     r.page_in_reads,
                     r.page_outs,
                     r.page_out_writes,
-                    r.pages_a_write(),
-                    r.disk.busy_ns as f64 / 1e9,
+                    r.page_outs as f64 / r.page_out_writes.max(1) as f64,
+                    r.busy_ns as f64 / 1e9,
                 ),
                 Err(why) => writeln!(out, ",,,,,,,{}", quoted(why)),
             };

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::table::{Table, short};
 use crate::disk::{self, Params, RotatingParams};
+use crate::guests::{self, Machine};
 use crate::programs::{SorParams, Spec};
-use crate::sweep::{Outcome, run_all};
+use crate::sweep::{Outcome, run_all, run_each};
 use crate::world::{DiskSpec, Report, Setup};
 
 /// Names a run.
@@ -76,6 +77,25 @@ impl Variation {
 /// Finished runs.
 pub struct Runs {
     outcomes: BTreeMap<RunKey, Outcome>,
+    /// Those with guests.
+    guests: BTreeMap<RunKey, Result<guests::Report, String>>,
+}
+
+/// What is written down of every run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// Until the last program ended, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Pages read; of runs with guests by the host, as the next three.
+    pub page_ins: u64,
+    /// Reads.
+    pub page_in_reads: u64,
+    /// Pages written.
+    pub page_outs: u64,
+    /// Writes.
+    pub page_out_writes: u64,
+    /// Nanoseconds during which the disk was busy.
+    pub busy_ns: u64,
 }
 
 impl Runs {
@@ -89,7 +109,60 @@ impl Runs {
         let (keys, setups): (Vec<_>, Vec<_>) = setups.into_iter().unzip();
         let outcomes = run_all(&setups, threads, progress);
         let outcomes = keys.into_iter().zip(outcomes).collect();
-        Self { outcomes }
+        let guests = BTreeMap::new();
+        Self { outcomes, guests }
+    }
+
+    /// The same with guests.
+    #[must_use]
+    pub fn run_guests(
+        setups: &[(RunKey, guests::Setup)],
+        threads: usize,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Self {
+        let one = |(_, setup): &(RunKey, guests::Setup)| {
+            let machine = Machine::new(setup).map_err(|e| e.to_string())?;
+            machine.run().map_err(|e| e.to_string())
+        };
+        let reports = run_each(setups, threads, progress, one);
+        let keys = setups.iter().map(|(key, _)| key.clone());
+        Self {
+            outcomes: BTreeMap::new(),
+            guests: keys.zip(reports).collect(),
+        }
+    }
+
+    /// The report of a run with guests, if there is such a run and it came to its end.
+    #[must_use]
+    pub fn guests(&self, key: &RunKey) -> Option<&guests::Report> {
+        self.guests.get(key)?.as_ref().ok()
+    }
+
+    /// What is written down of all runs, or why they came to no end.
+    #[must_use]
+    pub fn lines(&self) -> BTreeMap<RunKey, Result<Line, String>> {
+        let of = |r: &Report| Line {
+            elapsed_ns: r.elapsed_ns,
+            page_ins: r.page_ins,
+            page_in_reads: r.page_in_reads,
+            page_outs: r.page_outs,
+            page_out_writes: r.page_out_writes,
+            busy_ns: r.disk.busy_ns,
+        };
+        let of_guests = |r: &guests::Report| Line {
+            elapsed_ns: r.elapsed_ns,
+            page_ins: r.page_ins,
+            page_in_reads: r.page_in_reads,
+            page_outs: r.page_outs,
+            page_out_writes: r.page_out_writes,
+            busy_ns: r.disk.busy_ns,
+        };
+        let alone = self.outcomes.iter();
+        let alone = alone.map(|(key, o)| (key.clone(), o.as_ref().map(of).map_err(Clone::clone)));
+        let guests = self.guests.iter();
+        let guests =
+            guests.map(|(key, o)| (key.clone(), o.as_ref().map(of_guests).map_err(Clone::clone)));
+        alone.chain(guests).collect()
     }
 
     /// The report of a run, if there is such a run and it came to its end.
@@ -127,11 +200,6 @@ impl Runs {
     pub fn failures(&self) -> impl Iterator<Item = (&RunKey, &str)> {
         let failed = self.outcomes.iter();
         failed.filter_map(|(key, outcome)| Some((key, outcome.as_ref().err()?.as_str())))
-    }
-
-    /// All runs.
-    pub fn all(&self) -> impl Iterator<Item = (&RunKey, &Outcome)> {
-        self.outcomes.iter()
     }
 }
 
@@ -272,6 +340,7 @@ pub(super) mod testing {
         let outcomes = setups.into_iter().map(|(key, _)| (key, outcome.clone()));
         Runs {
             outcomes: outcomes.collect(),
+            guests: BTreeMap::new(),
         }
     }
 }

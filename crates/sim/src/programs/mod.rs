@@ -1,7 +1,7 @@
 //! Programs as generators of page references.
 //!
 //! A program is a sequence of [`Step`]s; touches are runs of pages, so that a generator costs time
-//! by the run, not by the page. All programs are closed forms: nothing is recorded.
+//! by the run, not by the page. Programs are closed forms but for [`Ml`], which is run as it is: nothing is recorded.
 
 mod column;
 mod fft;
@@ -10,12 +10,14 @@ mod jvm;
 mod layout;
 mod lu;
 mod micro;
+mod ml;
 mod nbench_rng;
 mod ns2;
 mod order;
 mod orders;
 mod sor;
 mod spec;
+mod texture;
 
 pub use column::{Column, ColumnParams, Transpose, TransposeParams};
 pub use fft::{Fft, FftParams};
@@ -24,12 +26,14 @@ pub use jvm::{Jvm, JvmParams};
 pub use layout::{Layout, Rows};
 pub use lu::{Lu, LuParams};
 pub use micro::{Micro, MicroParams};
+pub use ml::{Ml, MlParams, MlWork};
 pub use nbench_rng::NbenchRng;
 pub use ns2::{Growth, Ns2, Ns2Params, RUN_SHARES};
 pub use order::{Order, Ordered, Touch};
 pub use orders::{Phases, PhasesParams, Runs, RunsParams, Zigzag, ZigzagParams};
 pub use sor::{Sor, SorParams};
 pub use spec::{NAMES, Spec};
+pub use texture::{Texture, TextureParams};
 
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PageNo, PageRange};
@@ -74,6 +78,12 @@ pub enum Step {
     Unmap(PageRange),
     /// The contents are not wanted any more; the next touch gives zeroes.
     Discard(PageRange),
+    /// What the range holds may be dropped until it is taken back.
+    Discardable(PageRange),
+    /// What the range holds is wanted again.
+    TakeBack(PageRange),
+    /// What may be dropped of the range should be.
+    Flush(PageRange),
     /// What follows is counted under this name.
     Phase(&'static str),
     /// The program ends.

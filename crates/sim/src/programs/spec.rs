@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::order::{Order, Ordered};
 use super::{
     Column, ColumnParams, Fft, FftParams, Join, JoinParams, Jvm, JvmParams, Lu, LuParams, Merge,
-    MergeParams, Micro, MicroParams, Ns2, Ns2Params, Phases, PhasesParams, Program, Runs,
-    RunsParams, Sor, SorParams, Transpose, TransposeParams, Zigzag, ZigzagParams,
+    MergeParams, Micro, MicroParams, Ml, MlParams, Ns2, Ns2Params, Phases, PhasesParams, Program,
+    Runs, RunsParams, Sor, SorParams, Texture, TextureParams, Transpose, TransposeParams, Zigzag,
+    ZigzagParams,
 };
 
 /// A program and its parameters.
@@ -39,10 +40,14 @@ pub enum Spec {
     Runs(RunsParams),
     /// Touches in order, at random and with a stride, by turns.
     Phases(PhasesParams),
+    /// A program in ML with a copying collector.
+    Ml(MlParams),
+    /// Texture synthesis in two stages.
+    Texture(TextureParams),
 }
 
 /// Names for the command line, each with its default parameters.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 15] = [
     "sor",
     "lu",
     "micro",
@@ -56,6 +61,8 @@ pub const NAMES: [&str; 13] = [
     "merge",
     "runs",
     "phases",
+    "ml",
+    "texture",
 ];
 
 impl Spec {
@@ -76,6 +83,8 @@ impl Spec {
             "merge" => Self::Merge(MergeParams::default()),
             "runs" => Self::Runs(RunsParams::default()),
             "phases" => Self::Phases(PhasesParams::default()),
+            "ml" => Self::Ml(MlParams::default()),
+            "texture" => Self::Texture(TextureParams::default()),
             _ => return None,
         })
     }
@@ -96,6 +105,8 @@ impl Spec {
             Self::Join(params) => ordered(Join::new(params), object, params.touch_ns),
             Self::Merge(params) => ordered(Merge::new(params), object, params.touch_ns),
             Self::Runs(params) => ordered(Runs::new(params), object, params.touch_ns),
+            Self::Ml(params) => Box::new(Ml::new(params, object)),
+            Self::Texture(params) => Box::new(Texture::new(params, object)),
             Self::Phases(params) => ordered(Phases::new(params), object, params.touch_ns),
         }
     }

@@ -20,6 +20,7 @@ impl World {
             match action {
                 Action::ZeroFill { id, run, .. } => {
                     self.now += u64::from(self.costs.zero_fill_ns) * run.pages;
+                    self.asks_pager(run.pages);
                     self.done(id, Outcome::Pages(&MAPPED[..run.pages as usize]));
                 }
                 Action::Map { id, run, .. } => {
@@ -53,6 +54,7 @@ impl World {
                 } => self.decompress(id, slots, pages),
                 Action::Dead { id, slots, .. } => self.dead(id, slots),
                 Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                Action::TakenBack { .. } => {}
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),
                 Action::Exhausted { swap_full } => {
@@ -63,12 +65,32 @@ impl World {
                 }
             }
         }
+        let stats = self.pager.stats();
+        let flushed = stats.flushed + stats.dropped_for_write;
+        let new = flushed - std::mem::replace(&mut self.flushed, flushed);
+        if new > 0 {
+            self.asks_pager(new);
+        }
         if let Some(pool) = &mut self.pool {
             pool.used_peak = pool.used_peak.max(self.pager.frames_used());
         }
         let deadline = self.pager.next_deadline().map(|at| at.0);
         self.due_stale |= deadline != self.deadline;
         self.deadline = deadline;
+    }
+
+    /// The program says what it makes of its memory.
+    pub(super) fn tell(&mut self, event: Event<'_>) {
+        self.pager.handle(Nanos(self.now), event);
+        self.act();
+        self.set_due();
+    }
+
+    /// An external pager, where there is one, is sent so many messages and answers them.
+    fn asks_pager(&mut self, messages: u64) {
+        let ns = u64::from(self.costs.pager_ns) * messages;
+        self.now += ns;
+        self.pager_ns += ns;
     }
 
     #[inline(never)]
@@ -90,6 +112,7 @@ impl World {
     /// Hands a transfer to the disk, and counts it for the programs whose pages it moves.
     fn submit(&mut self, id: ActionId, slots: SlotRange, op: Op, pages: &[PageNo]) {
         self.now += u64::from(self.costs.io_ns);
+        self.asks_pager(pages.len() as u64);
         let from = match op {
             Op::Read => self.reader(pages),
             Op::Write => DAEMON,

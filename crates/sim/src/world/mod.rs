@@ -17,7 +17,7 @@ pub mod speed;
 mod watch;
 
 pub use ratio::Ratio;
-pub use report::{PhaseReport, ProgramReport, Report};
+pub use report::{DiscardReport, PhaseReport, ProgramReport, Report};
 pub use setup::{
     BsdSwitches, Costs, DiskSpec, LastrSetting, POOL_LOSS_PERCENT, Policies, Setup, SetupError,
     ShortageSetting, WindowSetting,
@@ -125,6 +125,10 @@ pub struct World {
     /// Something else may be due earlier, or no more.
     due_stale: bool,
     idle_ns: u64,
+    /// CPU time of an external pager.
+    pager_ns: u64,
+    /// Pages flushed so far, as far as their time was counted.
+    flushed: u64,
     phases: Vec<PhaseReport>,
     ahead: ahead::Ahead,
     exhausted: Option<RunError>,
@@ -184,6 +188,8 @@ impl World {
             due: 0,
             due_stale: true,
             idle_ns: 0,
+            pager_ns: 0,
+            flushed: 0,
             phases: Vec::new(),
             ahead: ahead::Ahead::default(),
             exhausted: None,
@@ -330,6 +336,9 @@ impl World {
             }
             Step::Unmap(range) => return self.drop_range(who, range, true),
             Step::Discard(range) => return self.drop_range(who, range, false),
+            Step::Discardable(range) => self.tell(Event::Discardable(range)),
+            Step::TakeBack(range) => self.tell(Event::TakeBack(range)),
+            Step::Flush(range) => self.tell(Event::Flush(range)),
             Step::Phase(name) => self.begin_phase(who, name),
             Step::End => {
                 self.end(who);
@@ -486,6 +495,7 @@ impl World {
             },
         );
         let (charged, waited) = (self.now, self.processes[who].wait_ns);
+        let elsewhere = self.pager_ns;
         self.faulting = Some(who);
         self.act();
         self.faulting = None;
@@ -497,7 +507,9 @@ impl World {
             // Neither zero-filled nor read: it was there.
             self.now += u64::from(self.costs.soft_fault_ns);
         }
-        self.processes[who].cpu_ns += self.now - charged;
+        let charged = self.now - charged - (self.pager_ns - elsewhere);
+        self.processes[who].cpu_ns += charged;
+        self.processes[who].fault_ns += charged;
         self.set_due();
         if self.processes[who].state == State::Waiting {
             self.leaves(who);
@@ -568,9 +580,12 @@ fn beyond(step: &Step) -> Option<PageRange> {
             let runs = runs.iter().map(|(run, _)| *run);
             runs.filter(|run| run.pages > 0).find(|run| !holds(*run))
         }
-        Step::Map(range) | Step::Unmap(range) | Step::Discard(range) => {
-            Some(*range).filter(|range| !holds(*range))
-        }
+        Step::Map(range)
+        | Step::Unmap(range)
+        | Step::Discard(range)
+        | Step::Discardable(range)
+        | Step::TakeBack(range)
+        | Step::Flush(range) => Some(*range).filter(|range| !holds(*range)),
         _ => None,
     }
 }

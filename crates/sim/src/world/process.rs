@@ -28,6 +28,8 @@ pub(super) struct Process {
     pub page: Option<PageNo>,
     pub memory: Memory,
     pub cpu_ns: u64,
+    /// That of its faults.
+    pub fault_ns: u64,
     pub wait_ns: u64,
     pub touches: u64,
     pub faults: u64,
@@ -48,6 +50,7 @@ impl Process {
             page: None,
             memory: Memory::default(),
             cpu_ns: 0,
+            fault_ns: 0,
             wait_ns: 0,
             touches: 0,
             faults: 0,

@@ -17,6 +17,8 @@ pub struct ProgramReport {
     pub elapsed_ns: u64,
     /// CPU time, that of its faults included.
     pub cpu_ns: u64,
+    /// Of it, that of its faults.
+    pub fault_ns: u64,
     /// Time during which a fault of it was being served.
     pub wait_ns: u64,
     /// Touches of mapped pages.
@@ -48,6 +50,27 @@ pub struct PhaseReport {
     pub page_outs: u64,
     /// Writes during it.
     pub page_out_writes: u64,
+}
+
+/// What became of discardable pages, in pages.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct DiscardReport {
+    /// Dropped in place of a write.
+    pub dropped: u64,
+    /// Dropped though a slot had them.
+    pub dropped_clean: u64,
+    /// Dropped when they were marked, being in a slot alone.
+    pub dropped_in_slots: u64,
+    /// Flushed: dropped before they would have left.
+    pub flushed: u64,
+    /// Zero-filled after they were dropped.
+    pub filled: u64,
+    /// Touched or taken back before their frames were wanted: as they were.
+    pub given_back: u64,
+    /// Taken back after they were dropped.
+    pub lost: u64,
+    /// CPU time of an external pager, nanoseconds.
+    pub pager_ns: u64,
 }
 
 /// A whole run. Times in nanoseconds.
@@ -100,6 +123,8 @@ pub struct Report {
     pub pool_along: u64,
     /// Pages that went from there to the swap space.
     pub demoted: u64,
+    /// Discardable pages.
+    pub discards: DiscardReport,
     /// The most frames that it took.
     pub pool_frames_peak: u64,
     /// The most frames that were in use between events, those of the pool among them; 0 without a pool.
@@ -185,6 +210,7 @@ impl World {
             footprint_pages: p.footprint(),
             elapsed_ns: p.ended_at,
             cpu_ns: p.cpu_ns,
+            fault_ns: p.fault_ns,
             wait_ns: p.wait_ns,
             touches: p.touches,
             faults: p.faults,
@@ -218,6 +244,16 @@ impl World {
             pool_hits: stats.pool_hits,
             pool_along: stats.pool_along,
             demoted: stats.demoted,
+            discards: DiscardReport {
+                dropped: stats.dropped_for_write,
+                dropped_clean: stats.dropped_clean,
+                dropped_in_slots: stats.dropped_in_slots,
+                flushed: stats.flushed,
+                filled: stats.filled_for_dropped,
+                given_back: stats.given_back,
+                lost: stats.taken_back_lost,
+                pager_ns: self.pager_ns,
+            },
             pool_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.peak as u64),
             pooled_frames_peak: self.pool.as_ref().map_or(0, |pool| pool.used_peak as u64),
             programs: programs.collect(),

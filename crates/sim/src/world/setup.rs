@@ -4,7 +4,7 @@ use outpage_core::contract::{Body, Event};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::{self, Pager};
 use outpage_core::units::{Nanos, SlotNo, SlotRange};
-use outpage_core::{pageout, readahead, reclaim, slots, tier};
+use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 use serde::{Deserialize, Serialize};
 
 use super::Ratio;
@@ -28,6 +28,9 @@ pub struct Costs {
     pub soft_fault_ns: u32,
     /// A fault that gets a zeroed page: the trap and 4 KiB of stores.
     pub zero_fill_ns: u32,
+    /// A message to an external pager and its answer: one for each page that is zero-filled, read, written, dropped or flushed. 0 where the
+    /// kernel pages by itself.
+    pub pager_ns: u32,
     /// Starting a transfer: driver and controller.
     pub io_ns: u32,
     /// Its interrupt and what follows.
@@ -59,6 +62,7 @@ impl Default for Costs {
         Self {
             soft_fault_ns: 1_500,
             zero_fill_ns: 3_000,
+            pager_ns: 0,
             io_ns: 10_000,
             io_done_ns: 10_000,
             // Measured: 3.5 to 5.4 us, 0.24 to 0.26 us of random pages, and 0.9 to 1.6 us.
@@ -190,6 +194,8 @@ pub struct Policies {
     pub slots: String,
     /// Which victims are kept compressed in RAM, with settings as in `lz4:pool=50`.
     pub tier: String,
+    /// When discardable pages are dropped, with settings as in `pf:pages=64`.
+    pub discard: String,
     /// Pages of a write; the policy's own figure if absent.
     pub buffer_pages: Option<u32>,
     /// Pages of a read; the policy's own figure if absent.
@@ -228,6 +234,7 @@ impl Default for Policies {
             readahead: name("stream"),
             slots: name("log"),
             tier: name("none"),
+            discard: name("none"),
             buffer_pages: None,
             max_window: None,
             readahead_settings: String::new(),
@@ -361,6 +368,8 @@ pub enum SetupError {
     Reclaim(String),
     /// A tier policy that there is not or that cannot work here.
     Tier(String),
+    /// A discard policy that there is not or that cannot work here.
+    Discard(String),
     /// A setting that the read-ahead policy does not have, or a value that it cannot have.
     ReadAhead(String),
     /// A scheduler, a setting of it or a value that there is not.
@@ -394,6 +403,7 @@ impl std::fmt::Display for SetupError {
             }
             Self::Reclaim(why)
             | Self::Tier(why)
+            | Self::Discard(why)
             | Self::ReadAhead(why)
             | Self::Scheduler(why)
             | Self::Disk(why) => f.write_str(why),
@@ -422,7 +432,7 @@ fn unknown(
 
 impl Setup {
     /// The pager, its swap space added; whether it wants to be told of passing time, and the codec of its pool if it has one.
-    pub(super) fn pager(&self) -> Result<(Pager, bool, Option<&'static str>), SetupError> {
+    pub(crate) fn pager(&self) -> Result<(Pager, bool, Option<&'static str>), SetupError> {
         let p = &self.policies;
         if self.frames < FRAMES_MIN as u64 {
             let allowed = format!("at least {FRAMES_MIN}");
@@ -443,11 +453,18 @@ impl Setup {
         })?;
         let needs_referenced = reclaim.entry().needs_referenced;
         let tier = self.tier()?;
+        let discard = discard::Choice::parse(&p.discard)
+            .map_err(|refused| SetupError::Discard(refused.to_string()))?;
+        let discard = discard.build();
         let codec = tier.entry().codec;
         let pooled = (!codec.is_empty()).then_some(codec);
         let mut reclaim = reclaim.build();
         if let reclaim::Policy::Daemon(params) = &mut reclaim {
             p.bsd.apply(params);
+            if discard.is_some() {
+                let why = format!("reclaim {} takes no discard policy but none", p.reclaim);
+                return Err(SetupError::Discard(why));
+            }
             if pooled.is_some() {
                 let why = format!(
                     "reclaim {} writes to the swap space alone: it takes no tier but none",
@@ -462,6 +479,7 @@ impl Setup {
             readahead: self.readahead()?,
             slots: slots.build,
             tier: tier.build(),
+            discard,
             frames: self.frames as usize,
             slots_max: self.swap_slots,
             zero_around: p.zero_around,
@@ -530,7 +548,7 @@ impl Setup {
     }
 
     /// The disk behind its scheduler.
-    pub(super) fn queue(&self) -> Result<Queue, SetupError> {
+    pub(crate) fn queue(&self) -> Result<Queue, SetupError> {
         let params = match &self.disk {
             DiskSpec::Params(params) => *params,
             DiskSpec::Named(name) => {

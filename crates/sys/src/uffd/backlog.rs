@@ -57,6 +57,10 @@ impl Backlog {
         self.changes.is_empty()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.faults.is_empty()
+    }
+
     pub(super) fn changes(&self) -> usize {
         self.changes.len()
     }
@@ -158,11 +162,12 @@ mod tests {
             "it is the caller's to attend to"
         );
         assert_eq!(backlog.next_change(), Some(removed(64, 80)));
-        assert!(backlog.is_calm());
+        assert!(backlog.is_calm() && !backlog.is_empty());
         assert_eq!(
             [backlog.next_fault(), backlog.next_fault()],
             [Some(first), Some(second)]
         );
+        assert!(backlog.is_empty());
         assert_eq!((backlog.next_change(), backlog.next_fault()), (None, None));
     }
 

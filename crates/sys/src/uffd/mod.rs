@@ -310,6 +310,12 @@ impl Uffd {
         self.backlog.borrow().changes()
     }
 
+    /// Whether a message was read that was not given out yet.
+    #[must_use]
+    pub fn has_read(&self) -> bool {
+        !self.backlog.borrow().is_empty()
+    }
+
     /// Whether every change that was read was given out.
     #[must_use]
     pub fn is_calm(&self) -> bool {

@@ -300,6 +300,7 @@ impl Gatherer {
             | Action::Decompress { .. }
             | Action::Dead { .. }
             | Action::Poison { .. }
+            | Action::TakenBack { .. }
             | Action::Grow { .. }
             | Action::Exhausted { .. } => {}
         }
@@ -401,6 +402,7 @@ pub mod tests {
             },
             readahead: "none",
             tier: "none",
+            discard: "none",
             slots: "log",
             frames: 256,
             slots_max: 1000,

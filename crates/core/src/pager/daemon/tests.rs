@@ -48,6 +48,7 @@ impl Machine {
             readahead: Choice::ungoverned(ahead).build(),
             slots: slots::find("blist").expect("registered").build,
             tier: None,
+            discard: None,
             frames: 4000,
             slots_max: 1 << 12,
             zero_around: 1,

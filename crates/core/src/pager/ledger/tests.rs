@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::super::ahead::Ahead;
+use super::super::discarding::Discarding;
 use super::super::tiering::Tiering;
 use super::reread::READ_TRIES;
 use super::*;
@@ -35,6 +36,7 @@ pub fn ledger_of(readahead: &str, settings: &str) -> Ledger {
         SlotPool::new(4 * FRAMES as u32, log),
         Ahead::governed(policy, &manner, FRAMES),
         Tiering::new(None),
+        Discarding::new(None),
         Limits::new(FRAMES, 16),
     );
     ledger.grown(SlotRange::new(SlotNo(0), 4 * FRAMES as u32));

@@ -5,9 +5,13 @@ mod pace;
 
 use alloc::boxed::Box;
 
+use super::discards::{
+    Drops, detach_discardable, drop_discardable, first_is_due, first_is_left, stage_first,
+};
 use super::transfers::Transfers;
 use crate::contract::Action;
 use crate::page::{DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
+use crate::pager::drops::{detach, is_discardable, leaves_first, settled};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::parts::extend;
@@ -91,6 +95,10 @@ impl Eviction {
             let op = *op.get_or_insert_with(|| ledger.start(Kind::Release, nowhere));
             let page = ledger.pages.number(id);
             ledger.ops[op].add(id, page);
+            if is_discardable(ledger, id) {
+                drop_discardable(ledger, id);
+                continue;
+            }
             if ledger.pages.is_read(id) {
                 ledger.pages.set_read(id, false);
             } else {
@@ -124,6 +132,7 @@ impl Eviction {
         let staged = free + ledger.pages.count(State::Staged);
         let clean = free + ledger.pages.queued(Queue::Cache);
         ledger.waits.frames() == 0
+            && !first_is_due(ledger)
             && (staged >= staged_low(ledger) || self.pace.victims < self.batch(ledger))
             && (clean >= ledger.limits.clean_low
                 || self.pace.writes < write_due(ledger, transfers) && !transfers.wants_room(ledger))
@@ -131,6 +140,7 @@ impl Eviction {
 
     /// Brings the queues back to their watermarks.
     pub fn balance(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        stage_first(ledger);
         self.detach_victims(ledger);
         self.page_out_scan(ledger, transfers);
         transfers.demote(ledger, self);
@@ -181,7 +191,10 @@ impl Eviction {
             let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
                 break;
             };
-            if ledger.pages.has(id, DIRTY) {
+            if is_discardable(ledger, id) {
+                leaves_first(ledger, id);
+                found = true;
+            } else if ledger.pages.has(id, DIRTY) {
                 self.reclaim.not_written(&mut ledger.pages, id);
             } else {
                 self.reclaim.cleaned(&mut ledger.pages, id);
@@ -206,6 +219,7 @@ impl Eviction {
             let id = ledger.pages.head(Queue::Refused).expect("counted");
             ledger.pages.unqueue(id);
             self.reclaim.mapped(&mut ledger.pages, id, Mapped::Refused);
+            settled(ledger, id);
         }
         // With nothing to write to, a lowered limit is reached by dropping what is clean.
         let over = over_limit(ledger) > 0;
@@ -251,7 +265,12 @@ impl Eviction {
 
     /// Detaches up to `most` victims. False if there is none.
     fn detach_oldest(&mut self, ledger: &mut Ledger, most: usize) -> bool {
-        detach_each(ledger, most, |pages| self.reclaim.victim(pages))
+        let first = if ledger.discarding.leaves_first() {
+            detach_discardable(ledger, most)
+        } else {
+            0
+        };
+        detach_each(ledger, most - first, |pages| self.reclaim.victim(pages)) || first > 0
     }
 
     /// Pages out from the inactive queue's head until enough pages are clean.
@@ -270,7 +289,7 @@ impl Eviction {
         let chunk = transfers.chunk_pages() as usize;
         let least = write_due(ledger, transfers);
         let due = self.pace.writes.max(needed(ledger, chunk.max(least)));
-        if due < least || !pages_can_leave(ledger) {
+        if due < least || !pages_can_leave(ledger) || first_is_left(ledger) {
             return;
         }
         let enough = (wanted + chunk).min(nearly_free(ledger) + due);
@@ -282,7 +301,7 @@ impl Eviction {
     /// before it. How many went.
     fn send(&mut self, ledger: &mut Ledger, transfers: &mut Transfers, enough: usize) -> usize {
         let mut looks = ledger.pages.queued(Queue::Inactive);
-        let mut sent = 0;
+        let (mut sent, mut dropped) = (0, Drops::default());
         let mut batch = Batch::default();
         while looks > 0
             && nearly_free(ledger) + sent < enough
@@ -292,7 +311,9 @@ impl Eviction {
             let Some(id) = self.reclaim.launder(&mut ledger.pages) else {
                 break;
             };
-            if !ledger.pages.has(id, DIRTY) && !keeps_better(ledger, id) {
+            if is_discardable(ledger, id) && ledger.pages.has(id, DIRTY) {
+                dropped.in_place_of_write(ledger, id);
+            } else if !ledger.pages.has(id, DIRTY) && !keeps_better(ledger, id) {
                 self.reclaim.cleaned(&mut ledger.pages, id);
             } else if ledger.tier.policy.is_none() {
                 sent += transfers.collect(ledger, self, id);
@@ -313,6 +334,7 @@ impl Eviction {
         transfers.compress(ledger, &batch);
         self.send_outward(ledger, transfers);
         transfers.finish(ledger, self);
+        dropped.with_victims(ledger, sent);
         sent
     }
 
@@ -440,21 +462,11 @@ fn detach_each(
         ledger.pages.advance(id, State::Resident, State::Detaching);
         let page = ledger.pages.number(id);
         if let Some(full) = extend(&mut run, page) {
-            detach(ledger, full);
+            detach(ledger, full, Kind::Detach);
         }
     }
     if let Some(last) = run {
-        detach(ledger, last);
+        detach(ledger, last, Kind::Detach);
     }
     run.is_some()
-}
-
-fn detach(ledger: &mut Ledger, run: PageRange) {
-    let id = ledger.start(Kind::Detach, run);
-    let absent_below = ledger.absent_below(run);
-    ledger.actions.push_back(Action::Detach {
-        id,
-        run,
-        absent_below,
-    });
 }

@@ -7,6 +7,7 @@ use super::transfers::Transfers;
 use super::zero_around::ZeroAround;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{PageId, Pages, Queue, READ_AHEAD, SAMPLED, State, ZERO_AROUND};
+use crate::pager::drops::{filled, settled};
 use crate::pager::ledger::Ledger;
 use crate::pager::waits::Demand;
 use crate::reclaim::Mapped;
@@ -218,6 +219,7 @@ impl Faults {
                     ledger.pages.set_read(id, false);
                     eviction.reclaim.mapped(&mut ledger.pages, id, how);
                     join_neighbour(&mut ledger.pages, id);
+                    settled(ledger, id);
                     ledger.wake_first(page);
                 }
                 PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
@@ -251,6 +253,7 @@ fn map_zeroes(
         let id = ledger.pages.create(page, State::Mapping);
         let along = demanded != Some(page);
         ledger.pages.set_flag(id, ZERO_AROUND, along);
+        filled(ledger, page);
     }
     ledger.zero_fill(run);
 }

@@ -45,6 +45,7 @@ impl Ranges {
             ledger.stats.discarded += 1;
         }
         self.put_back(ids);
+        ledger.discarding.marks.drop_range(range);
         ledger.release(op);
         ledger.wake_whose_page_is_gone(range);
     }

@@ -3,6 +3,7 @@
 use crate::contract::Action;
 use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pager::RUN_PAGES_MAX;
+use crate::pager::drops::is_discardable;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::parts::{Parts, extend};
@@ -194,6 +195,7 @@ fn in_stream(pages: &Pages, id: PageId) -> bool {
 }
 
 fn take_for_map(ledger: &mut Ledger, id: PageId) {
+    ledger.stats.given_back += u64::from(is_discardable(ledger, id));
     let pages = &mut ledger.pages;
     let entry = pages.advance(id, State::Staged, State::Mapping);
     let (queued, ahead) = (entry.queue() != Queue::None, entry.has(READ_AHEAD));

@@ -191,6 +191,7 @@ fn over_memory(title: &str, unit: &str, curves: Vec<Curve>) -> Curves {
         unit: unit.to_owned(),
         over: "host memory, percent of the guests' 960 MB".to_owned(),
         places: by_memory().iter().map(|m| m.0).collect(),
+        even: false,
         curves,
         text: "Medians; bars from the least to the most. The paper does not publish its memory: its values are points \
                at the right, and dashed."

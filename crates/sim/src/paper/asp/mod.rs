@@ -36,7 +36,7 @@ pub(in crate::paper) fn evaluation(runs: &Runs) -> Evaluation {
         tables: figures::tables(runs),
         figures: Vec::new(),
         curves: figures::curves(runs),
-        runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
+        runs: runs.lines(),
     }
 }
 

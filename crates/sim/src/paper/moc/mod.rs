@@ -33,7 +33,7 @@ pub(in crate::paper) fn evaluation(runs: &Runs, speed: bool) -> Evaluation {
             .chain(scaling.iter().map(linear))
             .collect(),
         curves: Vec::new(),
-        runs: runs.all().map(|(k, o)| (k.clone(), o.clone())).collect(),
+        runs: runs.lines(),
     }
 }
 

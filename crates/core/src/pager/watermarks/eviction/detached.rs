@@ -3,12 +3,14 @@
 use super::Eviction;
 use crate::contract::{ActionId, PageOutcome, Refusal};
 use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, READ_AHEAD, State, ZERO_AROUND};
+use crate::pager::drops::{is_discardable, leaves_first, lose, settled, take_back};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::watermarks::faults::Faults;
 use crate::pager::watermarks::rescue::Rescue;
 use crate::readahead::Arrival;
-use crate::units::{PageNo, SlotNo, SlotRange};
+use crate::reclaim::Mapped;
+use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 impl Eviction {
     /// A detach was answered.
@@ -21,6 +23,8 @@ impl Eviction {
         outcomes: &[PageOutcome],
     ) {
         let run = ledger.ops[op].run;
+        let flushed = ledger.ops[op].kind == Kind::Flush;
+        ledger.discarding.flushing -= usize::from(flushed);
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         let mut zeroes = None;
         let mut stale = SlotRange::new(SlotNo(0), 0);
@@ -38,6 +42,14 @@ impl Eviction {
                         ledger.ops[op].add(id, page);
                         ledger.stats.found_zero += 1;
                         ledger.drop_page(id);
+                        continue;
+                    }
+                    if flushed && is_discardable(ledger, id) && !ledger.is_awaited(page) {
+                        let op = *zeroes.get_or_insert_with(|| ledger.start(Kind::Release, run));
+                        stage(ledger, id, hash, &mut stale);
+                        ledger.ops[op].add(id, page);
+                        lose(ledger, id);
+                        ledger.stats.flushed += 1;
                         continue;
                     }
                     stage(ledger, id, hash, &mut stale);
@@ -64,6 +76,17 @@ impl Eviction {
         ledger.release(zeroes);
     }
 
+    /// The pages of `range` are wanted again.
+    pub fn take_back(&mut self, ledger: &mut Ledger, range: PageRange) {
+        take_back(ledger, range, |ledger, id| {
+            if ledger.pages.state(id) == State::Resident {
+                (self.reclaim).mapped(&mut ledger.pages, id, Mapped::Rescued);
+            } else {
+                self.reclaim.detached(&mut ledger.pages, id);
+            }
+        });
+    }
+
     /// A staged page goes to its queue, or back to whoever waits for it.
     pub fn settle(
         &mut self,
@@ -82,6 +105,12 @@ impl Eviction {
 
     /// A staged page that nobody waits for goes to its queue.
     pub fn park(&mut self, ledger: &mut Ledger, id: PageId, cleaned: bool) {
+        if is_discardable(ledger, id) {
+            if ledger.discarding.leaves_first() {
+                return leaves_first(ledger, id);
+            }
+            settled(ledger, id);
+        }
         if ledger.pages.has(id, READ_AHEAD) {
             self.reclaim.read_ahead(&mut ledger.pages, id);
             if ledger.ahead.arrival == Arrival::Mapped {

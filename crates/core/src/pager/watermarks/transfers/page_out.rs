@@ -2,7 +2,7 @@
 
 use super::{Transfers, WRITE_FAILURES_MAX};
 use crate::contract::{ActionId, IoFailure};
-use crate::page::{COLLECTED, DIRTY, PageId, Pages, Queue, State};
+use crate::page::{COLLECTED, DIRTY, PageId, Queue, State};
 use crate::pageout::{Chunk, Inactive};
 use crate::pager::WRITES_MAX;
 use crate::pager::ledger::Ledger;
@@ -54,7 +54,7 @@ impl Transfers {
     ) -> usize {
         let page = ledger.pages.number(victim);
         // The victim was taken off its queue; no policy asks whether it takes part.
-        let view = Candidates(&ledger.pages);
+        let view = Candidates(ledger);
         let taken = self.pageout.collect(page, &view, &mut self.ready);
         debug_assert!(taken.contains(page));
         for page in taken.iter() {
@@ -189,14 +189,16 @@ impl Transfers {
     }
 }
 
-/// Which pages may go along with a victim: inactive and dirty.
-struct Candidates<'a>(&'a Pages);
+/// Which pages may go along with a victim: inactive, dirty and wanted.
+struct Candidates<'a>(&'a Ledger);
 
 impl Inactive for Candidates<'_> {
     fn takes_part(&self, page: PageNo) -> bool {
-        self.0.place(page).is_some_and(|id| {
-            let entry = self.0.entry(id);
-            matches!(entry.queue(), Queue::Inactive | Queue::Outward) && entry.has(DIRTY)
+        let pages = &self.0.pages;
+        pages.place(page).is_some_and(|id| {
+            let entry = pages.entry(id);
+            let leaves = matches!(entry.queue(), Queue::Inactive | Queue::Outward);
+            leaves && entry.has(DIRTY) && !self.0.discarding.marks.is_marked(page)
         })
     }
 }

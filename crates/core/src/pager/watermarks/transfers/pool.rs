@@ -3,14 +3,16 @@
 use super::Transfers;
 use crate::contract::{Action, ActionId, PageOutcome, Refusal};
 use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
+use crate::pager::drops::outward;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
-use crate::pager::streams::REACH_MAX;
+use crate::pager::streams::{Ahead, REACH_MAX};
 use crate::pager::tiering::{Batch, DEMOTIONS_MAX, grant};
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::eviction::Eviction;
 use crate::pager::watermarks::rescue::Rescue;
+use crate::tier::Touched;
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 const NOWHERE: PageRange = PageRange::new(PageNo::from_raw(0), 0);
@@ -79,7 +81,7 @@ impl Transfers {
             if ledger.is_awaited(page) {
                 rescue.map_around(ledger, id);
             } else if full || outcome == PageOutcome::Refused(Refusal::Unfit) {
-                ledger.pages.push(Queue::Outward, id);
+                outward(ledger, id);
             } else {
                 eviction.reclaim.not_written(&mut ledger.pages, id);
             }
@@ -100,11 +102,17 @@ impl Transfers {
         ledger.stats.minor_faults += 1;
         ledger.stats.pool_hits += 1;
         ledger.departed.unpacked(demand.page);
+        let ahead = ledger.tier.streams.touched(demand.page);
         if let Some(policy) = &mut ledger.tier.policy {
-            policy.hit(demand.page);
+            let how = if ahead.led {
+                Touched::Next
+            } else {
+                Touched::Apart
+            };
+            policy.hit(demand.page, how);
         }
         ledger.waits.for_page(demand.page, demand.waiter);
-        let along = self.decompress_along(ledger, eviction, demand.page);
+        let along = self.decompress_along(ledger, eviction, demand.page, ahead);
         let slots = SlotRange::new(ledger.pages.slot(id), 1);
         take_out(ledger, Kind::Decompress, slots);
         eviction.took_frames(ledger, along + 1);
@@ -116,8 +124,8 @@ impl Transfers {
         ledger: &mut Ledger,
         eviction: &mut Eviction,
         page: PageNo,
+        ahead: Ahead,
     ) -> usize {
-        let ahead = ledger.tier.streams.touched(page);
         if ahead.pages == 1 {
             return 0;
         }
@@ -147,7 +155,7 @@ impl Transfers {
             }
             let page = ledger.pages.number(id);
             if let Some(policy) = &mut ledger.tier.policy {
-                policy.hit(page);
+                policy.hit(page, Touched::Along);
             }
             ledger.departed.comes_along(page);
             (along, last) = (along + 1, page);
@@ -200,7 +208,7 @@ impl Transfers {
             entry.set_flag(DIRTY, true);
             entry.slot = SlotNo::NONE;
             if demoted && !ledger.is_awaited(page) {
-                ledger.pages.push(Queue::Outward, id);
+                outward(ledger, id);
             } else {
                 // Those that come along with the one that is touched are mapped with it.
                 ledger.pages.set_read(id, true);

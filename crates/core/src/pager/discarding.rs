@@ -1,0 +1,41 @@
+//! Pages whose content may be dropped: which they are, and the policy.
+
+use alloc::boxed::Box;
+
+use crate::discard::{Discard, Marks};
+
+/// What is discardable, and the policy that says when it is dropped. Without a policy nothing is.
+pub(super) struct Discarding {
+    pub policy: Option<Box<dyn Discard>>,
+    pub marks: Marks,
+    /// Detaches of pages that are to be dropped, unanswered.
+    pub flushing: usize,
+}
+
+impl Discarding {
+    /// Nothing is marked.
+    pub fn new(policy: Option<Box<dyn Discard>>) -> Self {
+        Self {
+            policy,
+            marks: Marks::new(),
+            flushing: 0,
+        }
+    }
+
+    /// See [`Discard::leaves_first`].
+    pub fn leaves_first(&self) -> bool {
+        let policy = self.policy.as_ref();
+        policy.is_some_and(|policy| policy.leaves_first())
+    }
+
+    /// How many pages are dropped with a victim that is to be written now.
+    pub fn ahead(&self) -> usize {
+        let policy = self.policy.as_ref().filter(|_| self.flushing == 0);
+        policy.map_or(0, |policy| policy.ahead() as usize)
+    }
+
+    /// See [`Discard::follows`].
+    pub fn follows(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.follows())
+    }
+}

@@ -1,0 +1,237 @@
+//! Pages that leave by protection (Linux 5.7): of ranges that cannot be moved, and of all under the write-protect mechanism. They are
+//! written from a copy, then thrown away; they come back by `UFFDIO_COPY`.
+
+use outpage_core::contract::{PageOutcome, Refusal};
+use outpage_core::units::PAGE_BYTES;
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{Change, CopyMode, Outcome, Stop};
+
+use super::super::{KEPT, RUN_PAGES, Segment, World};
+use super::Mover;
+use crate::frames::{Place, Places};
+use crate::hash::is_zero;
+use crate::stays::Why;
+
+/// Protects pages where they are.
+pub(in crate::world) struct Protecting;
+
+impl Mover for Protecting {
+    fn zero(&self, world: &mut World, segment: Segment, out: &mut Vec<PageOutcome>) {
+        world.zero_by_kernel(segment, out);
+    }
+
+    /// Nobody looks whether it is awaited: a copy wakes without a walk.
+    fn put(
+        &self,
+        world: &mut World,
+        segment: Segment,
+        i: usize,
+        places: Places,
+        _awaited: bool,
+        out: &mut Vec<PageOutcome>,
+    ) {
+        world.copy_run_in(segment, i, places, out);
+    }
+
+    fn take(&self, world: &mut World, segment: Segment, out: &mut Vec<PageOutcome>) {
+        world.detach_by_protect(segment, out);
+    }
+
+    fn passes_holes(&self) -> bool {
+        false
+    }
+}
+
+impl World {
+    /// Sets or takes off the protection of `pages` pages, and says of each, in order, whether that was
+    /// done. Kernels before 6.3 do one mapping a call, so what fails as a whole is done page by page.
+    fn protect(&self, address: usize, pages: usize, on: bool, mut each: impl FnMut(usize, bool)) {
+        let done = |address, pages| {
+            self.patiently(address, |door| {
+                door.write_protect(address, pages * PAGE_BYTES, on)
+            })
+            .stop
+            .is_none()
+        };
+        let whole = done(address, pages);
+        for i in 0..pages {
+            each(i, whole || done(address + i * PAGE_BYTES, 1));
+        }
+    }
+
+    /// Write-protects, then looks at a copy. Under the move mechanism the copy is the staged page
+    /// and the original is dropped at once; otherwise the page stays readable in place.
+    fn detach_by_protect(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let mut i = 0;
+        while i < segment.pages {
+            let count = (segment.pages - i).min(RUN_PAGES);
+            let mut there = std::mem::take(&mut self.there);
+            let known = self.door.there(segment.at(i), &mut there[..count]).is_ok();
+            // Whatever the range's own protection: mprotect may lift it while the page is staged.
+            let mut protected = [false; RUN_PAGES];
+            self.protect(segment.at(i), count, true, |k, done| protected[k] = done);
+            for (k, &there) in there[..count].iter().enumerate() {
+                out.push(if !known || !protected[k] {
+                    PageOutcome::Refused(Refusal::Busy)
+                } else if !there {
+                    self.absent(segment.at(i + k))
+                } else {
+                    self.look_at_copy(segment, i + k)
+                });
+            }
+            self.there = there;
+            i += count;
+        }
+    }
+
+    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
+        let place = self.take_frames(1, false).start;
+        let read = self
+            .door
+            .read(segment.at(i), self.frames.content_mut(place));
+        // What was moved away since it was protected was not what was read.
+        let changing = self.is_disturbed(segment.at(i));
+        if read != Ok(PAGE_BYTES) || changing || self.door.is_changing(segment.at(i)) {
+            self.frames.set_free(place);
+            return self.refuse_protected(segment.at(i));
+        }
+        if !self.mechanism.stages_in_place() {
+            if self.release_in_program(segment.at(i)).is_err() {
+                self.frames.set_free(place);
+                return self.refuse_protected(segment.at(i));
+            }
+            return self.moved_out(segment.page(i), place);
+        }
+        let content = self.frames.content(place);
+        let zero = is_zero(content);
+        let hash = self.hash_of(content, zero);
+        self.frames.set_free(place);
+        PageOutcome::Detached { hash, zero }
+    }
+
+    /// A page that cannot leave after all may be written again.
+    fn refuse_protected(&mut self, address: usize) -> PageOutcome {
+        self.may_be_written(address);
+        PageOutcome::Refused(Refusal::Busy)
+    }
+
+    fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+        let (mut i, mut span) = (0, segment.pages);
+        while i < segment.pages {
+            // Beyond the first page nothing is known to be as it was.
+            let most = if self.is_calm() { span } else { 1 };
+            let pages = most.min(segment.pages - i);
+            let Outcome { bytes, stop } = self.patiently(segment.at(i), |door| {
+                door.zeropage(segment.at(i), pages * PAGE_BYTES)
+            });
+            let done = bytes / PAGE_BYTES;
+            out.extend((0..done).map(|_| PageOutcome::Done));
+            i += done;
+            let Some(stop) = stop.filter(|&s| s != Stop::Again || done == 0) else {
+                continue;
+            };
+            // One call serves one mapping; a region can be several.
+            if stop == Stop::BadRange && done == 0 && pages > 1 {
+                span = pages / 2;
+                continue;
+            }
+            out.push(PageOutcome::Refused(match stop {
+                Stop::Exists => Refusal::Present,
+                _ => {
+                    if stop == Stop::NoMemory {
+                        self.out_of_memory(Errno::ENOMEM);
+                    }
+                    Refusal::Gone
+                }
+            }));
+            i += 1;
+        }
+    }
+
+    /// Copies the pages in `places` to those from page `i` of `segment` on, all in one call if it can be.
+    fn copy_run_in(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        places: Places,
+        out: &mut Vec<PageOutcome>,
+    ) {
+        let count = places.count as usize;
+        let mut done = 0;
+        while done < count {
+            // Beyond the first page nothing is known to be as it was, once something changes.
+            if self.is_calm() {
+                let from = self.frames.address(places.at(done));
+                let bytes = (count - done) * PAGE_BYTES;
+                let copied =
+                    (self.door).copy(segment.at(i + done), from, bytes, CopyMode::default());
+                for k in done..done + copied.bytes / PAGE_BYTES {
+                    self.frames.set_free(places.at(k));
+                    out.push(PageOutcome::Done);
+                }
+                done += copied.bytes / PAGE_BYTES;
+            }
+            if done < count {
+                let outcome = self.copy_page_in(segment, i + done, places.at(done));
+                out.push(outcome);
+                done += 1;
+            }
+        }
+    }
+
+    /// What a move could not do, a copy does: into ranges whose protection differs from staging's.
+    pub(super) fn copy_page_in(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+        let (at, from) = (segment.at(i), self.frames.address(place));
+        let copied = self.patiently(at, |door| {
+            door.copy(at, from, PAGE_BYTES, CopyMode::default())
+        });
+        let outcome = match copied.stop {
+            None => PageOutcome::Done,
+            Some(Stop::Again) => return self.not_now(at, place),
+            Some(Stop::Exists) => return self.not_copied(segment, i, place),
+            Some(Stop::NoMemory) => {
+                self.out_of_memory(Errno::ENOMEM);
+                return KEPT;
+            }
+            Some(_) => PageOutcome::Refused(Refusal::Gone),
+        };
+        self.frames.set_free(place);
+        outcome
+    }
+
+    /// The program has that page.
+    pub(super) fn not_copied(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+        if self.mechanism.stages_in_place() {
+            // It never left, and may have been written since.
+            self.stayed(segment.page(i), Why::Found);
+        }
+        self.frames.set_free(place);
+        PageOutcome::Refused(Refusal::Present)
+    }
+
+    /// Pages that are protected in place may be written again.
+    pub(in crate::world) fn unprotect(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        out: &mut Vec<PageOutcome>,
+    ) -> usize {
+        let mut count = 1;
+        while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
+            count += 1;
+        }
+        let first = out.len();
+        out.resize(first + count, PageOutcome::Done);
+        let mut fared = [true; RUN_PAGES];
+        self.protect(segment.at(i), count, false, |k, done| fared[k] = done);
+        for k in (0..count).filter(|&k| !fared[k]) {
+            let moving = self.change_at(segment.at(i + k)) == Some(Change::Moved);
+            out[first + k] = if moving {
+                KEPT
+            } else {
+                PageOutcome::Refused(Refusal::Gone)
+            };
+        }
+        count
+    }
+}
