@@ -19,6 +19,7 @@ pub mod pager;
 pub mod readahead;
 pub mod reclaim;
 pub mod record;
+pub mod refaults;
 pub mod settings;
 pub mod slot_pool;
 pub mod slots;

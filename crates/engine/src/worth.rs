@@ -1,6 +1,6 @@
 //! What frames are worth to this process, as measured: by it a limit that is too small is divided.
 
-use outpage_core::pager::{Refaults, SPANS};
+use outpage_core::refaults::{Refaults, SPANS};
 use outpage_core::units::Nanos;
 
 use crate::session::{Claim, Worth};

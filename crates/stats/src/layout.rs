@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use outpage_sys::shareable;
 
-use outpage_core::pager::SPANS;
+use outpage_core::refaults::SPANS;
 
 use crate::counters::{Counters, Counts};
 use crate::latency::{Latencies, Waits};

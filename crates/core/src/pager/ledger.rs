@@ -13,16 +13,17 @@ use super::ABSENT_MAX;
 use super::ahead::Ahead;
 use super::discarding::Discarding;
 use super::ops::{Kind, Ops};
-use super::refaults::{Departed, Refaults};
 use super::tiering::Tiering;
 use super::waits::{Demand, Waits};
 use crate::contract::{Action, ActionId, IoFailure, Source};
 use crate::limits::Limits;
 use crate::page::{PageId, Pages, READ_AHEAD, State};
 use crate::readahead::{Touch, Verdict};
+use crate::refaults::Departed;
 use crate::slot_pool::SlotPool;
 use crate::stats::Stats;
 use crate::swap_cache::Objects;
+use crate::tier::BEYOND;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 /// Words of 64 slots that one look for dead slots goes over, or as many times 64 in which nothing was given back: some microseconds. A
@@ -51,10 +52,18 @@ pub(super) struct Ledger {
     pub swap_full: bool,
     pub stats: Stats,
     pub objects: Objects,
-    /// What more frames would have saved. Nothing here is decided by it.
+    /// What more frames would have saved. The pool's part is decided by it.
     pub departed: Departed,
     /// The time of the last event.
     pub now: Nanos,
+}
+
+/// Nobody left; up to `frames` frames are told apart, and more where the part of a pool is decided by them.
+pub(super) fn departed(frames: usize, tier: &Tiering) -> Departed {
+    match tier.policy {
+        Some(_) => Departed::and_beyond(frames, BEYOND),
+        None => Departed::new(frames),
+    }
 }
 
 impl Ledger {
@@ -68,6 +77,7 @@ impl Ledger {
         limits: Limits,
     ) -> Self {
         pages.reserve(256);
+        let departed = departed(limits.frames, &tier);
         Self {
             pages,
             slots,
@@ -82,7 +92,7 @@ impl Ledger {
             swap_full: false,
             stats: Stats::default(),
             objects: Objects::default(),
-            departed: Departed::new(limits.frames),
+            departed,
             now: Nanos(0),
         }
     }
@@ -202,7 +212,7 @@ impl Ledger {
         (self.growing, self.swap_full) = (false, false);
         self.stats = Stats::default();
         self.objects = Objects::default();
-        self.departed.counts = Refaults::default();
+        self.departed.reset();
     }
 
     /// Forgets a page whose content is not wanted or not there.

@@ -15,7 +15,6 @@ mod ledger;
 mod ops;
 mod parts;
 mod range;
-mod refaults;
 mod room;
 mod streams;
 #[cfg(test)]
@@ -35,6 +34,7 @@ use crate::pageout::PageOut;
 use crate::readahead::ReadAhead;
 use crate::reclaim::Policy;
 use crate::reclaim::bsd::Daemon;
+use crate::refaults::Refaults;
 use crate::slot_pool::SlotPool;
 use crate::slots::Slots;
 use crate::stats::Stats;
@@ -44,10 +44,8 @@ use crate::units::{Nanos, PageNo, PageRange, SlotNo};
 use ahead::Ahead;
 use daemon::PageDaemon;
 use discarding::Discarding;
-use ledger::Ledger;
+use ledger::{Ledger, departed};
 use ops::Kind;
-use refaults::Departed;
-pub use refaults::{Refaults, SPANS};
 use tiering::Tiering;
 use watermarks::{Around, Watermarks};
 
@@ -354,7 +352,7 @@ impl Pager {
 
     /// Measures from now on what up to `frames` frames would save. Decisions are the same whatever is measured.
     pub fn measure_up_to(&mut self, frames: usize) {
-        self.ledger.departed = Departed::new(frames);
+        self.ledger.departed = departed(frames, &self.ledger.tier);
     }
 
     /// What more frames would have saved, and what the last ones save.

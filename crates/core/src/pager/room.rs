@@ -3,7 +3,8 @@
 use super::ledger::Ledger;
 use super::ops::Kind;
 use super::tiering::{COMPRESS_PAGES, DEMOTIONS_MAX, grant};
-use crate::page::{PageId, Queue};
+use crate::page::{PageId, Queue, State};
+use crate::tier::Sight;
 use crate::units::{PageNo, PageRange};
 
 /// Whether the victim belongs into the pool.
@@ -24,6 +25,28 @@ pub(super) fn may_compress(ledger: &Ledger) -> bool {
 pub(super) fn over(ledger: &Ledger) -> usize {
     let refused = ledger.pages.queued(Queue::Refused);
     (ledger.tier).over(ledger.limits.frames.saturating_sub(refused))
+}
+
+/// Somebody waits for a page that left: now and then the pool's part is weighed.
+pub(super) fn waited(ledger: &mut Ledger) {
+    let Some(beyond) = &ledger.departed.beyond else {
+        return;
+    };
+    let frames = ledger.limits.frames;
+    if !ledger.tier.is_due(frames) {
+        return;
+    }
+    let sight = Sight {
+        frames,
+        pool: ledger.tier.frames(),
+        staged: ledger.pages.count(State::Staged),
+        rescued: ledger.tier.rescued,
+        near: &ledger.departed.counts,
+        far: &beyond.counts,
+    };
+    if let Some(policy) = &mut ledger.tier.policy {
+        policy.weigh(&sight);
+    }
 }
 
 /// Frames that are not in use, those that are kept for the pool among them.

@@ -17,6 +17,8 @@ const BLOCK_FRAMES: usize = 3;
 /// Frames that are charged though nothing is in them, so that a pool which has all others can still make way: as many pages as one compression
 /// takes.
 const ASIDE_FRAMES: usize = COMPRESS_PAGES;
+/// Refaults between two looks at the pool's part, or a 64th of all frames: in a step of a 32nd of the frames no more is moved than was waited for. A choice.
+const WEIGHED: usize = 1024;
 /// Demotions under way at once, in pages: as many as one write of the default size takes.
 pub(super) const DEMOTIONS_MAX: usize = 64;
 
@@ -41,6 +43,10 @@ pub(super) struct Tiering {
     /// Frames that may be in use: all of them, or what is in use still after the limit was lowered.
     ceiling: usize,
     compressions: usize,
+    /// Refaults that were waited for since the pool's part was weighed.
+    waited: usize,
+    /// Touches of staged pages that were in use before.
+    pub rescued: u64,
     /// Pages that are taken out of the pool to be written to the store.
     pub demoting: usize,
     /// What is touched one after another of what the pool has.
@@ -57,6 +63,8 @@ impl Tiering {
             lent: 0,
             ceiling: usize::MAX,
             compressions: 0,
+            waited: 0,
+            rescued: 0,
             demoting: 0,
             streams: Streams::default(),
         }
@@ -113,6 +121,16 @@ impl Tiering {
     /// Whether one more compression may be under way.
     pub const fn may_compress(&self) -> bool {
         self.policy.is_some() && self.compressions < COMPRESSIONS_MAX
+    }
+
+    /// One more refault was waited for. Whether the pool's part is to be weighed, with `frames` frames in all.
+    pub const fn is_due(&mut self, frames: usize) -> bool {
+        self.waited += 1;
+        let due = self.waited >= WEIGHED && self.waited >= frames / 64;
+        if due {
+            self.waited = 0;
+        }
+        due
     }
 
     /// Whether nothing is under way to the pool or from it to the store.

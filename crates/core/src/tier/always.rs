@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, Tier, Touched};
+use super::{Entry, Sight, Tier, Touched};
 use crate::settings::{Allowed, Setting, Values};
 use crate::units::PageNo;
 
@@ -56,6 +56,8 @@ impl Tier for Always {
     fn read(&mut self, _page: PageNo) {}
 
     fn demoted(&mut self, _page: PageNo) {}
+
+    fn weigh(&mut self, _sight: &Sight<'_>) {}
 
     fn pool_frames(&self, frames: usize) -> usize {
         frames * self.percent as usize / 100

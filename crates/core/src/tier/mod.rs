@@ -14,6 +14,8 @@ use crate::units::PageNo;
 mod always;
 mod auto;
 
+pub use auto::{BEYOND, Sight};
+
 /// What led to a page in the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touched {
@@ -47,6 +49,9 @@ pub trait Tier: Send {
 
     /// The page went from the pool to the store, the pool having more frames than it may.
     fn demoted(&mut self, page: PageNo);
+
+    /// Some more were waited for; asked now and then, so that the pool's part follows.
+    fn weigh(&mut self, sight: &Sight<'_>);
 
     /// Frames that the pool may take, with `frames` frames in all.
     fn pool_frames(&self, frames: usize) -> usize;

@@ -4,7 +4,7 @@
 //! measured. Frames go from where they save least to where they save most, a part at a time, until nobody's next frame saves
 //! much more than another's last. Every process works the same shares out of the same numbers, and follows its own.
 
-use outpage_core::pager::SPANS;
+use outpage_core::refaults::SPANS;
 
 /// A frame moves where it saves so many times what it saved before, in halves. A choice: what is measured of two equal processes differs by
 /// less, and frames do not go to and fro.

@@ -53,6 +53,7 @@ impl Faults {
                 let last = ledger.pages.queue(id) == Queue::Cache;
                 let in_use = last && !ledger.pages.has(id, READ_AHEAD);
                 ledger.departed.counts.rescued += u64::from(in_use);
+                ledger.tier.rescued += u64::from(!ledger.pages.has(id, READ_AHEAD));
                 self.rescue(ledger, eviction, transfers, id, demand.source);
             }
             State::Reading => {

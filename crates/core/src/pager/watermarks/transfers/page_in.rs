@@ -5,6 +5,7 @@ use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
+use crate::pager::room;
 use crate::pager::view::all_paged_out;
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::eviction::Eviction;
@@ -182,6 +183,7 @@ fn read(
         ledger.objects.read(page, asked.is_some());
         if asked.is_some() {
             ledger.departed.read(page);
+            room::waited(ledger);
         } else {
             ledger.departed.comes_along(page);
         }

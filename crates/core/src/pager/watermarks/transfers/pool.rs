@@ -102,6 +102,7 @@ impl Transfers {
         ledger.stats.minor_faults += 1;
         ledger.stats.pool_hits += 1;
         ledger.departed.unpacked(demand.page);
+        room::waited(ledger);
         let ahead = ledger.tier.streams.touched(demand.page);
         if let Some(policy) = &mut ledger.tier.policy {
             let how = if ahead.led {

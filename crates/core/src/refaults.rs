@@ -37,7 +37,7 @@ struct Ghost {
 }
 
 /// Some of the pages that are out, found by number; a later one takes the place of an earlier one.
-pub(super) struct Departed {
+pub(crate) struct Departed {
     places: Box<[Ghost]>,
     departures: u32,
     /// One page in so many is remembered, and counts as so many.
@@ -45,18 +45,41 @@ pub(super) struct Departed {
     /// All frames that there can be.
     most: u64,
     pub counts: Refaults,
+    /// The same for distances beyond these, where something is decided by them.
+    pub beyond: Option<Box<Self>>,
 }
 
 impl Departed {
     /// Nobody left, and up to `frames` frames are told apart.
     pub fn new(frames: usize) -> Self {
+        Self::with(PLACES, frames)
+    }
+
+    fn with(places: usize, frames: usize) -> Self {
         const NOBODY: Ghost = Ghost { tag: 0, left: 0 };
         Self {
-            places: vec![NOBODY; PLACES].into_boxed_slice(),
+            places: vec![NOBODY; places].into_boxed_slice(),
             departures: 0,
-            share: (frames / (PLACES / 2)).max(1) as u32,
+            share: (frames / (places / 2)).max(1) as u32,
             most: frames as u64,
             counts: Refaults::default(),
+            beyond: None,
+        }
+    }
+
+    /// As [`Self::new`], and up to `times` as many in spans of their own, which are right however many are out.
+    pub fn and_beyond(frames: usize, times: usize) -> Self {
+        Self {
+            beyond: Some(Box::new(Self::with(2 * PLACES, frames * times))),
+            ..Self::new(frames)
+        }
+    }
+
+    /// Counts from the beginning.
+    pub fn reset(&mut self) {
+        self.counts = Refaults::default();
+        if let Some(beyond) = &mut self.beyond {
+            beyond.reset();
         }
     }
 
@@ -64,7 +87,7 @@ impl Departed {
     fn place(&self, page: PageNo) -> Option<(usize, u32)> {
         let hash = mixed(page.raw());
         let tag = (hash >> 32) as u32;
-        (tag.is_multiple_of(self.share)).then_some((hash as usize % PLACES, tag))
+        (tag.is_multiple_of(self.share)).then_some((hash as usize % self.places.len(), tag))
     }
 
     /// The frame of `page` was given up.
@@ -75,11 +98,17 @@ impl Departed {
             let left = self.departures;
             self.places[at] = Ghost { tag, left };
         }
+        if let Some(beyond) = &mut self.beyond {
+            beyond.left(page);
+        }
     }
 
     /// `page` comes along with another one.
     pub fn comes_along(&mut self, page: PageNo) {
         self.take(page);
+        if let Some(beyond) = &mut self.beyond {
+            beyond.comes_along(page);
+        }
     }
 
     /// Somebody waits for `page` to be read.
@@ -87,12 +116,18 @@ impl Departed {
         if let Some(span) = self.back(page) {
             self.counts.read[span] += u64::from(self.share);
         }
+        if let Some(beyond) = &mut self.beyond {
+            beyond.read(page);
+        }
     }
 
     /// Somebody waits for `page` to come out of the pool.
     pub fn unpacked(&mut self, page: PageNo) {
         if let Some(span) = self.back(page) {
             self.counts.unpacked[span] += u64::from(self.share);
+        }
+        if let Some(beyond) = &mut self.beyond {
+            beyond.unpacked(page);
         }
     }
 

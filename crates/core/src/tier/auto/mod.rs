@@ -11,9 +11,13 @@
 
 use alloc::boxed::Box;
 
+mod part;
+
 use super::always::SETTINGS;
 use super::{Entry, Tier, Touched};
 use crate::units::{PAGE_BYTES, PageNo};
+pub use part::{BEYOND, Sight};
+use part::{Part, Victims};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "auto",
@@ -131,7 +135,9 @@ impl Account {
 }
 
 struct Auto {
-    percent: u32,
+    part: Part,
+    /// Victims since the part was weighed last, and those of them that were to be kept.
+    victims: [u32; 2],
     accounts: Box<[Account]>,
     /// Of all parts together: for those that have none of their own yet.
     all: Account,
@@ -145,7 +151,8 @@ const fn mixed(number: u64) -> u64 {
 impl Auto {
     fn new(percent: u32) -> Self {
         Self {
-            percent,
+            part: Part::new(percent),
+            victims: [0; 2],
             accounts: alloc::vec![Account::default(); ACCOUNTS].into_boxed_slice(),
             all: Account::default(),
         }
@@ -183,7 +190,10 @@ impl Auto {
 
 impl Tier for Auto {
     fn pools(&mut self, victim: PageNo) -> bool {
-        Self::samples(victim) || self.pays(victim)
+        let pays = self.pays(victim);
+        self.victims[0] += 1;
+        self.victims[1] += u32::from(pays);
+        pays || Self::samples(victim)
     }
 
     fn kept(&mut self, victim: PageNo, bytes: u16) {
@@ -222,8 +232,18 @@ impl Tier for Auto {
         });
     }
 
+    fn weigh(&mut self, sight: &Sight<'_>) {
+        let [all, pooled] = self.victims.map(u64::from);
+        let victims = Victims {
+            size: self.all.thousandths(),
+            pooled: pooled * 1000 / all.max(1),
+        };
+        self.part.weigh(sight, victims);
+        self.victims = self.victims.map(|count| count / 2);
+    }
+
     fn pool_frames(&self, frames: usize) -> usize {
-        frames * self.percent as usize / 100
+        self.part.frames(frames)
     }
 }
 
