@@ -162,7 +162,9 @@ impl Memory {
             Stop::Gone => self.fail(Fatal::Gone),
             // The touch comes again, and with it another try.
             Stop::NoMemory => {}
-            _ => self.fail(Fatal::Violation("its mapping is not the one that it said")),
+            _ => self.fail(Fatal::Violation(
+                "its mapping is gone, or not the one that it said",
+            )),
         }
         Some(PageOutcome::Refused(Refusal::Gone))
     }
