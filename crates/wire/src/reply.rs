@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::{MESSAGE_BYTES_MAX, Malformed, Numbers, Writer};
+use crate::{MESSAGE_BYTES_MAX, Malformed, Numbers, TAKE_BACK_PAGES_MAX, Writer};
 
 mod kind {
     pub const WELCOME: u16 = 0x81;
@@ -284,7 +284,7 @@ impl Reply {
 
 fn taken(numbers: &mut Numbers<'_>) -> Result<Lost, Malformed> {
     let pages = numbers.long()?;
-    if numbers.long()? != 0 {
+    if numbers.long()? != 0 || pages > TAKE_BACK_PAGES_MAX {
         return Err(Malformed::Value);
     }
     let bytes = core::mem::take(&mut numbers.0);
