@@ -35,6 +35,8 @@ pub struct Body {
     taken: Option<Lost>,
     outcomes: Vec<PageOutcome>,
     stuck_since: Option<Nanos>,
+    /// It was told that the store is full.
+    starved: bool,
     next_look: Nanos,
     waiters: u32,
     faults: u64,
@@ -52,6 +54,7 @@ impl Body {
             taken: None,
             outcomes: Vec::new(),
             stuck_since: None,
+            starved: false,
             next_look: Nanos(0),
             waiters: 0,
             faults: 0,
@@ -142,6 +145,10 @@ impl Body {
     /// Time passed.
     pub fn tick(&mut self, common: &mut Common) {
         self.look(common);
+        // Others may have left meanwhile.
+        if self.starved {
+            self.grow(common, EXTENT_SLOTS);
+        }
         self.handle(common, Event::Tick);
         self.pager.replenish();
     }
@@ -362,10 +369,14 @@ impl Body {
             let now = clock::now();
             match reserved {
                 Some(extent) => {
+                    self.starved = false;
                     self.extents.push(extent);
                     self.pager.handle(now, Event::Grown(extent));
                 }
-                None => return self.pager.handle(now, Event::Full),
+                None => {
+                    self.starved = true;
+                    return self.pager.handle(now, Event::Full);
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use outpage_sys::uffd::{REMOTE_FEATURES, Uffd, Wanted};
 use outpage_wire::{Hello, MESSAGE_BYTES_MAX, Refusal, Reply, Request};
 
 mod common;
-use common::{Random, Served, can_be_served, check, own, write};
+use common::{Random, Served, alone, can_be_served, check, own, write};
 
 /// What a child is to do, and where.
 const ROLE: &str = "OUTPAGE_TEST_ROLE";
@@ -131,6 +131,7 @@ fn survives(served: Served, others: impl FnOnce(&Served)) {
 
 #[test]
 fn garbage_ends_the_connection_that_it_came_by() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }
@@ -186,6 +187,7 @@ fn garbage_ends_the_connection_that_it_came_by() {
 
 #[test]
 fn who_floods_or_never_reads_holds_nobody_up() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }
@@ -218,6 +220,7 @@ fn who_floods_or_never_reads_holds_nobody_up() {
 /// It says that its object is mapped where other memory is, and has frames that it was not given.
 #[test]
 fn a_client_that_lies_harms_itself_alone() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }
@@ -261,6 +264,7 @@ fn a_client_that_lies_harms_itself_alone() {
 
 #[test]
 fn killed_clients_leave_nothing_behind() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }
@@ -303,6 +307,7 @@ fn dies_of_sigbus(mut child: Child) {
 
 #[test]
 fn when_the_server_ends_a_touch_is_a_signal_and_nobody_hangs() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }
@@ -325,6 +330,7 @@ fn when_the_server_ends_a_touch_is_a_signal_and_nobody_hangs() {
 
 #[test]
 fn a_second_server_at_a_path_is_refused_and_a_dead_ones_socket_is_not() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let first = outpage_server::listen(&path).unwrap();
@@ -344,6 +350,7 @@ fn a_second_server_at_a_path_is_refused_and_a_dead_ones_socket_is_not() {
 /// Clients that come, work, are killed and lie, for as long as `OUTPAGE_STRESS_SECONDS` says; three seconds without.
 #[test]
 fn survivors_of_a_crowd_read_what_they_wrote() {
+    let _alone = alone();
     if !can_be_served() {
         return;
     }

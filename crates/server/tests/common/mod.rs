@@ -2,8 +2,8 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -144,8 +144,19 @@ pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Descriptors and threads of this process.
+/// One test at a time: those that count what the process has.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Descriptors of this process, and threads of Outpage's.
 pub fn own() -> (usize, usize) {
-    let count = |path: &str| std::fs::read_dir(path).unwrap().count();
-    (count("/proc/self/fd"), count("/proc/self/task"))
+    let ours = |task: &std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm"));
+        name.is_ok_and(|name| name.starts_with("outpage"))
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    (descriptors, tasks.filter(ours).count())
 }
