@@ -6,6 +6,7 @@ mod cursor;
 mod formats;
 mod log;
 mod notify;
+mod protocol;
 mod session;
 mod settings;
 mod text;
@@ -13,6 +14,7 @@ mod text;
 pub use formats::{lackey, oracle, trace};
 pub use log::log;
 pub use notify::notify;
+pub use protocol::protocol;
 pub use session::session;
 pub use settings::{disk, environment, machine, policies, size};
 pub use text::{code, maps};
@@ -35,4 +37,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("maps", maps),
     ("code", code),
     ("notify", notify),
+    ("protocol", protocol),
 ];

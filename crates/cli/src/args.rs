@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::error::EXIT_CODES;
 use crate::{
-    bench, decisions, demo, disk, doctor, pages, paper, replay, run, sim, status, tables, trace,
-    workload,
+    bench, decisions, demo, disk, doctor, pages, paper, replay, run, serve, sim, status, tables,
+    trace, workload,
 };
 
 /// Runs a program in less RAM than it needs.
@@ -26,6 +26,9 @@ pub enum Command {
     /// variable.
     #[command(after_help = EXIT_CODES)]
     Run(Box<run::Args>),
+    /// Page the memory objects of other programs, under one limit
+    #[command(after_help = EXIT_CODES)]
+    Serve(Box<serve::Args>),
     /// Look at the runs of this machine from outside
     Status(status::Args),
     /// Say what this machine lacks, and the remedy

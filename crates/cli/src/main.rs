@@ -16,6 +16,7 @@ mod pages;
 mod paper;
 mod replay;
 mod run;
+mod serve;
 // Visible for the fuzz targets, which read settings files through them.
 pub mod sim;
 mod status;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(args) => run::run(&args, device),
+        Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Doctor(args) => doctor::run(&args, device.as_ref()),
         Command::Demo(args) => demo::run(&args, device),

@@ -304,7 +304,7 @@ impl Live {
             return;
         }
         match fault.kind {
-            FaultKind::Missing => {
+            FaultKind::Missing | FaultKind::Minor => {
                 if self.world.door.is_empty(address) == Ok(true) {
                     let event = Event::Discard(PageRange::one(page));
                     self.pager.handle(clock::now(), event);

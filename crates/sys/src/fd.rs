@@ -188,6 +188,66 @@ pub fn inode(fd: i32) -> Result<u64, Errno> {
     Ok(status(fd)?.st_ino)
 }
 
+/// Bytes of RAM or disk that the file takes, holes left out.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn allocated(fd: i32) -> Result<u64, Errno> {
+    /// What `st_blocks` counts in (stat(3type)).
+    const UNIT: u64 = 512;
+    Ok(status(fd)?.st_blocks as u64 * UNIT)
+}
+
+/// Makes a hole of `bytes` bytes from `offset` on: what was there is gone, from every mapping too, and reads as zeroes.
+///
+/// # Errors
+/// Those of fallocate(2).
+pub fn punch(fd: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+    allocate_by(
+        fd,
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+        offset,
+        bytes,
+    )
+}
+
+/// Fills the holes of `bytes` bytes from `offset` on with zeroes; what is there stays.
+///
+/// # Errors
+/// Those of fallocate(2): of a memory file, `ENOMEM` and `ENOSPC` where there is no RAM.
+pub fn allocate(fd: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+    allocate_by(fd, 0, offset, bytes)
+}
+
+fn allocate_by(fd: i32, mode: i32, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let (fd, mode, offset) = (fd as usize, mode as usize, offset as usize);
+    // SAFETY: takes numbers only; what a mapping of the file loses by a hole reads as zeroes.
+    unsafe { syscall5(libc::SYS_fallocate, fd, mode, offset, bytes as usize, 0) }.map(drop)
+}
+
+/// Another descriptor of the same open file.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn copy(fd: i32) -> Result<Fd, Errno> {
+    let command = libc::F_DUPFD_CLOEXEC as usize;
+    // SAFETY: takes numbers only.
+    let number = unsafe { syscall3(libc::SYS_fcntl, fd as usize, command, 0) }?;
+    Ok(Fd(number as i32))
+}
+
+/// What descriptor `fd` of this process refers to, as /proc names it; returns the length, at most that of `out`.
+///
+/// # Errors
+/// Those of readlink(2).
+pub fn link_of(fd: i32, out: &mut [u8]) -> Result<usize, Errno> {
+    let mut path = [0u8; 32];
+    numbered(&mut path, b"/proc/self/fd/", fd as u32, b"\0");
+    let (at, to) = (path.as_ptr() as usize, out.as_mut_ptr() as usize);
+    // SAFETY: the path ends with a zero byte; the kernel writes at most `len` bytes into the borrowed buffer.
+    unsafe { syscall3(libc::SYS_readlink, at, to, out.len()) }
+}
+
 fn status(fd: i32) -> Result<libc::stat, Errno> {
     // SAFETY: all-zero is a valid `stat`.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };

@@ -48,5 +48,6 @@ pub mod process;
 pub mod raw;
 pub mod secret;
 pub mod shared;
+pub mod socket;
 pub mod thread;
 pub mod uffd;

@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -114,6 +115,69 @@ pub fn map<T: Shareable>(file: i32) -> Result<Mapped<T>, Errno> {
     let start = map::mmap(0, size_of::<T>(), prot, libc::MAP_SHARED, file, 0)?;
     let start = ptr::NonNull::new(ptr::with_exposed_provenance_mut(start));
     start.map(Mapped).ok_or(Errno::EINVAL)
+}
+
+/// A whole memory file, mapped as words that every process with the file may change at any time; unmapped when dropped.
+#[derive(Debug)]
+pub struct Whole {
+    start: usize,
+    bytes: usize,
+}
+
+impl Whole {
+    /// Maps the first `bytes` bytes of `file`, whole pages, without huge pages.
+    ///
+    /// # Errors
+    /// Those of mmap(2); `EINVAL` when there are none, or the file is shorter (touching the rest would kill the process).
+    pub fn new(file: i32, bytes: usize) -> Result<Self, Errno> {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || fd::len(file)? < bytes as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let start = map::mmap(0, bytes, prot, libc::MAP_SHARED, file, 0)?;
+        let whole = Self { start, bytes };
+        map::no_huge_pages(start, bytes)?;
+        Ok(whole)
+    }
+
+    /// Where it is mapped.
+    #[must_use]
+    pub const fn address(&self) -> usize {
+        self.start
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its content. A word of a hole gives the file a page, and the process a signal where there is no RAM for it.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        let start = ptr::with_exposed_provenance::<AtomicU64>(self.start);
+        // SAFETY: page-aligned, mapped as long as `self` lives; atomics are valid whatever others write.
+        unsafe { core::slice::from_raw_parts(start, self.bytes / 8) }
+    }
+
+    /// Copies page `index`, word by word: what others write meanwhile is of different moments.
+    ///
+    /// # Panics
+    /// When there is no such page.
+    pub fn copy_page(&self, index: usize, out: &mut [u8; PAGE_BYTES]) {
+        const WORDS: usize = PAGE_BYTES / 8;
+        let words = &self.words()[index * WORDS..][..WORDS];
+        for (place, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        // Whole mappings can always be unmapped.
+        let _ = map::munmap(self.start, self.bytes);
+    }
 }
 
 /// Copies what lies from byte `offset` of `file` on, which may be anybody's, to `copy`: nothing of the file is mapped, so it may

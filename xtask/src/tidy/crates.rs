@@ -12,9 +12,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stats", &["core", "sys"]),
     ("engine", &["core", "sys", "store", "stats"]),
     ("preload", &["core", "sys", "engine"]),
-    ("cli", &["core", "sys", "store", "stats", "engine", "sim"]),
+    ("wire", &[]),
+    ("client", &["sys", "wire"]),
+    (
+        "cli",
+        &[
+            "core", "sys", "store", "stats", "engine", "sim", "server", "client",
+        ],
+    ),
     ("sim", &["core", "store"]),
-    ("server", &["core", "sys", "store", "engine"]),
+    ("server", &["core", "sys", "store", "engine", "wire"]),
     ("capi", &["engine"]),
     ("python", &["engine"]),
 ];

@@ -98,13 +98,20 @@ pub(super) fn take_back(
     // The order of the leaves depends on when they were made, actions must not.
     kept.sort_unstable();
     lost.sort_unstable();
-    for page in kept {
-        let id = ledger.known(page);
+    // One that was dropped may have been touched and marked again since: it is wanted as any other.
+    for (&page, gone) in kept
+        .iter()
+        .map(|page| (page, false))
+        .chain(lost.iter().map(|page| (page, true)))
+    {
+        let Some(id) = ledger.pages.find(page) else {
+            continue;
+        };
         let staged = ledger.pages.state(id) == State::Staged;
-        ledger.stats.given_back += u64::from(staged);
+        ledger.stats.given_back += u64::from(staged && !gone);
         let moves = match ledger.pages.queue(id) {
             Queue::Cache => ledger.pages.has(id, DIRTY),
-            Queue::Active | Queue::Second => ledger.discarding.leaves_first(),
+            Queue::Active | Queue::Second => ledger.discarding.leaves_first() && !gone,
             _ => false,
         };
         if moves {

@@ -227,3 +227,26 @@ fn what_was_unmapped_is_neither_discardable_nor_lost() {
     assert_eq!(stats(&body).taken_back_lost, 20);
     body.read_all();
 }
+
+/// A page that was dropped, touched and marked again before it is taken back is wanted like any other.
+#[test]
+fn what_was_dropped_once_and_marked_again_is_written_once_it_was_taken_back() {
+    for policy in ["nf", "uf", "on-demand"] {
+        let mut body = body(policy);
+        let junk = range(0, FRAMES / 3);
+        for round in 0..2 {
+            write(&mut body, junk);
+            body.mark(junk);
+            body.report(Event::Flush(junk));
+            // Few enough in the second round that some are staged still.
+            let pressure = if round == 0 { 2 * FRAMES } else { 8 };
+            write(&mut body, range(1 + round, pressure));
+        }
+        assert!(stats(&body).filled_for_dropped > 0, "{policy}");
+        let staged = count(&body, junk, State::Staged);
+        assert_eq!(staged > 0, policy == "on-demand", "{policy}: {staged}");
+        body.take_back(junk);
+        write(&mut body, range(1, 2 * FRAMES));
+        body.read_all();
+    }
+}

@@ -14,9 +14,11 @@ pub const EVENT_REMOVE: u8 = 0x15;
 pub const EVENT_UNMAP: u8 = 0x16;
 pub const PAGEFAULT_FLAG_WRITE: u64 = 1;
 pub const PAGEFAULT_FLAG_WP: u64 = 1 << 1;
+pub const PAGEFAULT_FLAG_MINOR: u64 = 1 << 2;
 
 pub const REGISTER_MODE_MISSING: u64 = 1;
 pub const REGISTER_MODE_WP: u64 = 1 << 1;
+pub const REGISTER_MODE_MINOR: u64 = 1 << 2;
 /// `UFFDIO_*_MODE_DONTWAKE` of COPY and MOVE.
 pub const DONTWAKE: u64 = 1;
 pub const COPY_MODE_WP: u64 = 1 << 1;

@@ -57,6 +57,8 @@ pub enum FaultKind {
     Missing,
     /// The page is there and write-protected.
     WriteProtect,
+    /// Shared memory has the page, and the mapping does not.
+    Minor,
 }
 
 /// A touch's direction.
@@ -97,6 +99,8 @@ impl Fault {
             address: address as usize,
             kind: if protect {
                 FaultKind::WriteProtect
+            } else if flags & abi::PAGEFAULT_FLAG_MINOR != 0 {
+                FaultKind::Minor
             } else {
                 FaultKind::Missing
             },
@@ -141,6 +145,7 @@ mod tests {
             decode(3),
             fault(FaultKind::WriteProtect, FaultAccess::Write)
         );
+        assert_eq!(decode(5), fault(FaultKind::Minor, FaultAccess::Write));
         assert_eq!(
             decode(2),
             fault(FaultKind::WriteProtect, FaultAccess::Write)

@@ -9,6 +9,7 @@ mod backlog;
 mod features;
 mod message;
 mod ops;
+mod remote;
 mod run;
 
 use core::cell::RefCell;
@@ -17,7 +18,8 @@ use core::fmt;
 pub use backlog::Change;
 pub use features::Features;
 pub use message::{Fault, FaultAccess, FaultKind, Message};
-pub use ops::{CopyMode, MoveMode, Outcome, Stop, is_changing};
+pub use ops::{CopyMode, MoveMode, Outcome, Stop, is_changing, wake};
+pub use remote::{REMOTE_FEATURES, Remote};
 pub use run::MoveOutcome;
 
 use crate::fd::{self, Fd};

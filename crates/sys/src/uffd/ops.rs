@@ -177,13 +177,7 @@ impl Uffd {
     /// Protecting passes over pages that are not there, unless `WP_UNPOPULATED` is enabled. Taking it
     /// off wakes who waits. All or nothing, as far as the kernel tells.
     pub fn write_protect(&self, start: usize, len: usize, on: bool) -> Outcome {
-        let mode = if on { abi::WRITEPROTECT_MODE_WP } else { 0 };
-        let mut request = abi::WriteProtect {
-            range: abi::Range::new(start, len),
-            mode,
-        };
-        let result = ioctl(&self.fd, abi::WRITEPROTECT, &mut request);
-        outcome(result, 0, len)
+        protect(self.descriptor(), start, len, on)
     }
 
     /// Wakes the threads that wait for faults in a range; those whose page is still missing fault anew.
@@ -191,8 +185,16 @@ impl Uffd {
     /// # Errors
     /// `EINVAL` for a range that is not whole pages.
     pub fn wake(&self, start: usize, len: usize) -> Result<(), Errno> {
-        ioctl(&self.fd, abi::WAKE, &mut abi::Range::new(start, len))
+        wake(self.descriptor(), start, len)
     }
+}
+
+/// As [`Uffd::wake`], of descriptor number `descriptor`.
+///
+/// # Errors
+/// As there.
+pub fn wake(descriptor: i32, start: usize, len: usize) -> Result<(), Errno> {
+    ioctl_of(descriptor, abi::WAKE, &mut abi::Range::new(start, len))
 }
 
 const fn dont_wake(yes: bool) -> u64 {
@@ -211,7 +213,18 @@ pub fn is_changing(descriptor: i32, page: usize) -> bool {
     fill(descriptor, abi::CONTINUE, page, PAGE_BYTES).stop == Some(Stop::Again)
 }
 
-fn fill(descriptor: i32, request: usize, start: usize, len: usize) -> Outcome {
+/// As [`Uffd::write_protect`].
+pub(super) fn protect(descriptor: i32, start: usize, len: usize, on: bool) -> Outcome {
+    let mode = if on { abi::WRITEPROTECT_MODE_WP } else { 0 };
+    let mut request = abi::WriteProtect {
+        range: abi::Range::new(start, len),
+        mode,
+    };
+    let result = ioctl_of(descriptor, abi::WRITEPROTECT, &mut request);
+    outcome(result, 0, len)
+}
+
+pub(super) fn fill(descriptor: i32, request: usize, start: usize, len: usize) -> Outcome {
     let mut fill = abi::Fill {
         range: abi::Range::new(start, len),
         mode: 0,

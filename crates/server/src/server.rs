@@ -1,0 +1,554 @@
+//! The loop: one thread that serves the faults and requests of all clients.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use outpage_core::units::Nanos;
+use outpage_engine::Workers;
+use outpage_engine::config::StoreKind;
+use outpage_engine::hash::Hasher;
+use outpage_store::{
+    Backend, BackendError, Choice, Config as StoreConfig, SwapFile, SwapFileError,
+};
+use outpage_sys::fd::Fd;
+use outpage_sys::raw::Errno;
+use outpage_sys::socket::{self, Watch};
+use outpage_sys::{clock, process};
+use outpage_wire::MINIMUM_PAGES;
+
+use crate::body::Body;
+use crate::client::{Client, Context, End};
+use crate::common::{Common, Ended};
+use crate::memory::Fatal;
+use crate::options::Options;
+use crate::policies::Policies;
+use crate::shares::{Claim, divide};
+
+/// Frames are divided, and what was given up is looked for, this often.
+const TICK: Nanos = Nanos(100_000_000);
+/// Files are held against what their clients were given every so many ticks: a call for each object.
+const AUDIT_TICKS: u64 = 10;
+/// Frames that a client's files may have beyond what it was given, for pages that the kernel has not let go of yet: a transfer of the largest size.
+const UNTOLD_MAX: u64 = 1024;
+/// A connection that says nothing ends after this time. A choice.
+const GREETING_MAX: Nanos = Nanos(5_000_000_000);
+/// Connections that the kernel holds until they are taken: `SOMAXCONN` before Linux 5.4.
+const BACKLOG: u32 = 128;
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum ServeError {
+    /// A policy that cannot be had.
+    Policy(String),
+    /// Another server listens at this path.
+    Taken(PathBuf),
+    /// The socket at this path.
+    Socket(PathBuf, Errno),
+    /// The swap file.
+    Swap(SwapFileError),
+    /// Its I/O.
+    Store(BackendError),
+    /// The limit is below this, in bytes.
+    Limit(u64),
+    /// Something else that the kernel refused.
+    Os(&'static str, Errno),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(why) => f.write_str(why),
+            Self::Taken(path) => write!(
+                f,
+                "another server listens at {}: stop it, or name another path with --socket",
+                path.display()
+            ),
+            Self::Socket(path, error) => write!(
+                f,
+                "cannot listen at {}: {error}; name another path with --socket",
+                path.display()
+            ),
+            Self::Swap(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Limit(least) => write!(f, "--memory must be at least {least} bytes"),
+            Self::Os(what, error) => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// What a descriptor of the watch is, in the upper part of its name; the lower parts are the client's place and the number of its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Listener,
+    Store,
+    Socket,
+    Faults,
+}
+
+fn name(kind: Kind, place: usize, connection: u32) -> u64 {
+    (kind as u64) << 56 | (u64::from(connection) & 0xff_ffff) << 32 | place as u64
+}
+
+/// A server.
+pub struct Server {
+    options: Options,
+    policies: Policies,
+    common: Common,
+    listener: Fd,
+    watch: Watch,
+    clients: Vec<Option<Client>>,
+    /// Connections so far.
+    connections: u32,
+    /// Frames of the limit that no client may use.
+    spare: u64,
+    ticks: u64,
+    next_tick: Nanos,
+    ready: Vec<(u64, bool)>,
+}
+
+/// Listens at `path`; a socket that nobody listens at any more is taken away.
+///
+/// # Errors
+/// Those of [`socket::listen`], and that another server is there.
+pub fn listen(path: &Path) -> Result<Fd, ServeError> {
+    let bytes = path.as_os_str().as_bytes();
+    let fails = |error| ServeError::Socket(path.to_owned(), error);
+    /// `EADDRINUSE` and `ECONNREFUSED` (include/uapi/asm-generic/errno.h).
+    const IN_USE: Errno = Errno::new(98);
+    const REFUSED: Errno = Errno::new(111);
+    match socket::listen(bytes, BACKLOG) {
+        Err(IN_USE) => {}
+        other => return other.map_err(fails),
+    }
+    match socket::connect(bytes) {
+        Ok(_) => return Err(ServeError::Taken(path.to_owned())),
+        Err(REFUSED) => {}
+        Err(error) => return Err(fails(error)),
+    }
+    std::fs::remove_file(path).map_err(|_| fails(IN_USE))?;
+    socket::listen(bytes, BACKLOG).map_err(fails)
+}
+
+impl Server {
+    /// A server that takes connections from `listener`, which does not block.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn new(options: Options, listener: Fd) -> Result<Self, ServeError> {
+        if options.limit_pages < MINIMUM_PAGES {
+            return Err(ServeError::Limit(MINIMUM_PAGES * 4096));
+        }
+        let file =
+            SwapFile::create_in(&options.swap_dir, options.swap_cap).map_err(ServeError::Swap)?;
+        let policies =
+            Policies::new(&options, file.capacity_slots()).map_err(ServeError::Policy)?;
+        let config = StoreConfig {
+            depth: 64,
+            request_pages_max: policies.transfer_pages(),
+        };
+        let choice = match options.store {
+            StoreKind::Auto => Choice::Auto,
+            StoreKind::Uring => Choice::Only(Backend::Uring),
+            StoreKind::Pool => Choice::Only(Backend::Pool),
+        };
+        let store = outpage_store::open(file, choice, config, Box::new(Workers::default()));
+        let store = store.map_err(ServeError::Store)?;
+        let os = |error| ServeError::Os("wait for descriptors", error);
+        let watch = Watch::new().map_err(os)?;
+        watch
+            .add(listener.number(), name(Kind::Listener, 0, 0))
+            .map_err(os)?;
+        if let Some(fd) = store.wake_fd() {
+            watch.add(fd, name(Kind::Store, 0, 0)).map_err(os)?;
+        }
+        // Addresses are random (ASLR), the time is the time: nobody prepares pages for this key.
+        let seed = clock::now().0.rotate_left(32)
+            ^ (&raw const options).addr() as u64
+            ^ u64::from(process::pid());
+        Ok(Self {
+            spare: options.limit_pages,
+            policies,
+            common: Common::new(store, Hasher::new(seed)),
+            listener,
+            watch,
+            clients: Vec::new(),
+            connections: 0,
+            ticks: 0,
+            next_tick: Nanos(0),
+            ready: Vec::new(),
+            options,
+        })
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// When descriptors cannot be waited for any more.
+    pub fn run(&mut self) -> Result<(), ServeError> {
+        loop {
+            self.round()?;
+        }
+    }
+
+    /// Serves what there is, waiting for it for at most a tick.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn round(&mut self) -> Result<(), ServeError> {
+        self.complete();
+        let left = self.next_tick.0.saturating_sub(clock::now().0);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        let timeout = left.div_ceil(1_000_000) as i32;
+        let waited = self
+            .watch
+            .wait(timeout, |name, gone| ready.push((name, gone)));
+        waited.map_err(|error| ServeError::Os("wait for descriptors", error))?;
+        for &(name, gone) in &ready {
+            self.dispatch(name, gone);
+        }
+        self.ready = ready;
+        if clock::now() >= self.next_tick {
+            self.next_tick = Nanos(clock::now().0 + TICK.0);
+            self.tick();
+        }
+        Ok(())
+    }
+
+    /// Clients at this moment, and extents of the store that somebody has.
+    #[must_use]
+    pub fn held(&self) -> (usize, usize) {
+        (
+            self.clients.iter().flatten().count(),
+            self.common.extents.taken(),
+        )
+    }
+
+    fn dispatch(&mut self, event: u64, gone: bool) {
+        let place = event as u32 as usize;
+        let is = |kind: Kind| event >> 56 == kind as u64;
+        if is(Kind::Listener) {
+            return self.accept();
+        }
+        if is(Kind::Store) {
+            return self.complete();
+        }
+        let connection = self.clients.get(place).and_then(Option::as_ref);
+        let known = connection.is_some_and(|client| {
+            !client.leaving && client.connection() == (event >> 32) as u32 & 0xff_ffff
+        });
+        if !known {
+            return;
+        }
+        if is(Kind::Faults) {
+            if gone {
+                return self.end(place, "its userfaultfd cannot be used");
+            }
+            self.grant(place);
+            if let Some(body) = self.body(place) {
+                body.0.serve_faults(body.1);
+            }
+        } else {
+            self.serve(place);
+        }
+        self.look_after(place);
+    }
+
+    /// The body of a client, and what it works with.
+    fn body(&mut self, place: usize) -> Option<(&mut Body, &mut Common)> {
+        let client = self.clients[place]
+            .as_mut()
+            .filter(|client| !client.leaving)?;
+        Some((client.body.as_mut()?, &mut self.common))
+    }
+
+    fn accept(&mut self) {
+        while let Ok(Some(socket)) = socket::accept(self.listener.number()) {
+            let own = socket::user();
+            let peer = socket::peer(socket.number());
+            let allowed = peer.is_ok_and(|peer| peer.uid == own || peer.uid == 0);
+            let place = self
+                .clients
+                .iter()
+                .position(Option::is_none)
+                .unwrap_or(self.clients.len());
+            if !allowed || place >= self.options.clients_max {
+                continue;
+            }
+            self.connections += 1;
+            let name = name(Kind::Socket, place, self.connections);
+            if self.watch.add(socket.number(), name).is_err() {
+                continue;
+            }
+            if place == self.clients.len() {
+                self.clients.push(None);
+            }
+            self.clients[place] = Some(Client::new(socket, name, clock::now()));
+        }
+    }
+
+    /// Serves the requests of a client.
+    fn serve(&mut self, place: usize) {
+        let claimed: u64 = self
+            .clients
+            .iter()
+            .flatten()
+            .map(|client| client.minimum)
+            .sum();
+        let Some(client) = self.clients[place].as_mut() else {
+            return;
+        };
+        let mut context = Context {
+            common: &mut self.common,
+            options: &self.options,
+            watch: &self.watch,
+            unclaimed: self.options.limit_pages.saturating_sub(claimed),
+        };
+        let joined = client.body.is_none();
+        let policies = &self.policies;
+        let mut join = |uffd| Box::new(Body::new(place, policies.pager(), uffd));
+        if let Err(end) = client.serve(&mut context, &mut join) {
+            return self.ended_connection(place, end);
+        }
+        if joined && let Some(body) = &client.body {
+            let (fd, name) = (
+                body.memory.uffd(),
+                name(Kind::Faults, place, client.connection()),
+            );
+            if self.watch.add(fd, name).is_err() {
+                return self.end(place, "its userfaultfd cannot be waited for");
+            }
+            self.share();
+            self.settle(place);
+        }
+    }
+
+    fn ended_connection(&mut self, place: usize, end: End) {
+        match end {
+            End::Closed | End::Refused => self.leave(place),
+            End::Malformed(malformed) => {
+                let text = malformed.to_string();
+                self.end(place, &text);
+            }
+        }
+    }
+
+    /// What is to be done after a client was served.
+    fn look_after(&mut self, place: usize) {
+        self.settle(place);
+        let fatal = self.body(place).and_then(|(body, _)| body.memory.fatal());
+        match fatal {
+            None => {}
+            Some(Fatal::Gone) => self.leave(place),
+            Some(Fatal::Violation(why)) => self.end(place, why),
+            Some(Fatal::StoreFull) => self.end(place, "the swap file is full: raise --swap-cap"),
+            Some(Fatal::NoVictims) => self.end(place, "none of its pages can leave"),
+        }
+    }
+
+    /// Answers what a client is owed, if it can be now.
+    fn settle(&mut self, place: usize) {
+        let overdrawn = self.overdrawn();
+        let Some(client) = self.clients[place]
+            .as_mut()
+            .filter(|client| !client.leaving)
+        else {
+            return;
+        };
+        let mut context = Context {
+            common: &mut self.common,
+            options: &self.options,
+            watch: &self.watch,
+            unclaimed: 0,
+        };
+        if let Err(end) = client.settle(&mut context, !overdrawn) {
+            self.ended_connection(place, end);
+        }
+    }
+
+    /// Ends a connection and says why.
+    fn end(&mut self, place: usize, why: &str) {
+        if let Some(client) = &self.clients[place] {
+            let peer = socket::peer(client.socket()).map_or(0, |peer| peer.pid);
+            eprintln!("outpage serve: process {peer} is not served any more: {why}");
+        }
+        self.leave(place);
+    }
+
+    /// A client goes. What it has is free at once, but for pages of transfers under way.
+    fn leave(&mut self, place: usize) {
+        let Some(client) = self.clients[place]
+            .as_mut()
+            .filter(|client| !client.leaving)
+        else {
+            return;
+        };
+        client.leaving = true;
+        client.minimum = 0;
+        let _ = self.watch.remove(client.socket());
+        // Before its pages go: its library sees the end, and has touches signal.
+        socket::shut_down(client.socket());
+        if let Some(body) = client.body.as_mut() {
+            let _ = self.watch.remove(body.memory.uffd());
+            body.seize();
+        }
+        self.bury(place);
+    }
+
+    /// Forgets a client that has left, once nothing of its is under way.
+    fn bury(&mut self, place: usize) {
+        if self.common.under_way(place) > 0 {
+            return;
+        }
+        let Some(client) = self.clients[place].take() else {
+            return;
+        };
+        if let Some(mut body) = client.body {
+            let extents = body.release_extents();
+            extents
+                .iter()
+                .for_each(|&extent| self.common.store.forget(extent));
+            self.common.extents.give_back(&extents);
+        }
+        self.share();
+    }
+
+    /// Takes what the store has ended.
+    fn complete(&mut self) {
+        while let Some(ended) = self.common.next_ended() {
+            let place = ended.transfer.client;
+            match self.body(place) {
+                Some((body, common)) => body.ended(common, ended),
+                None => {
+                    drop::<Ended>(ended);
+                    self.bury(place);
+                    continue;
+                }
+            }
+            self.look_after(place);
+        }
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        let audit = self.ticks.is_multiple_of(AUDIT_TICKS);
+        let now = clock::now();
+        for place in 0..self.clients.len() {
+            let Some(client) = self.clients[place]
+                .as_ref()
+                .filter(|client| !client.leaving)
+            else {
+                continue;
+            };
+            if client.body.is_none() && now.0 - client.since.0 > GREETING_MAX.0 {
+                self.end(place, "it connected and said nothing");
+                continue;
+            }
+            let mut untold = 0;
+            if let Some((body, common)) = self.body(place) {
+                body.tick(common);
+                untold = if audit { body.untold_frames() } else { 0 };
+            }
+            if untold > UNTOLD_MAX {
+                self.end(place, "it has frames that it was not given");
+                continue;
+            }
+            self.look_after(place);
+        }
+        self.share();
+    }
+
+    /// Frames that each client has or may have, whichever is more.
+    fn holds(client: &Client) -> u64 {
+        client.body.as_ref().map_or(0, |body| {
+            let (used, may) = body.frames();
+            if client.leaving { used } else { used.max(may) }
+        })
+    }
+
+    /// Whether clients have or may have more frames than there are, for one that has just come.
+    fn overdrawn(&self) -> bool {
+        let held: u64 = self.clients.iter().flatten().map(Self::holds).sum();
+        held > self.options.limit_pages
+    }
+
+    /// Divides the limit anew. Frames that somebody is to give up are given to others once they are free.
+    fn share(&mut self) {
+        let mut places = Vec::new();
+        let mut claims = Vec::new();
+        let mut leaving = 0;
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            let Some(client) = client else { continue };
+            if client.leaving {
+                leaving += Self::holds(client);
+                continue;
+            }
+            let Some(body) = &client.body else { continue };
+            let (used, may) = body.frames();
+            let margin = body.margin();
+            let faulted = body.faults() != client.faults_before;
+            client.faults_before = body.faults();
+            // Its pages, and those of transfers.
+            let most = body.memory.size().1 + margin;
+            let wanted = if faulted && used + margin > may {
+                most
+            } else {
+                used + margin
+            };
+            claims.push(Claim {
+                minimum: client.minimum,
+                weight: client.weight,
+                wanted: wanted.min(most),
+            });
+            places.push(place);
+        }
+        let claimed: u64 = claims.iter().map(|claim| claim.minimum).sum();
+        let limit = self
+            .options
+            .limit_pages
+            .saturating_sub(leaving)
+            .max(claimed);
+        let parts = divide(limit, &claims);
+        for (&place, &part) in places.iter().zip(&parts) {
+            if let Some((body, common)) = self.body(place)
+                && part < body.frames().1
+            {
+                body.set_limit(common, part);
+            }
+        }
+        let held: u64 = self.clients.iter().flatten().map(Self::holds).sum();
+        self.spare = self.options.limit_pages.saturating_sub(held);
+        for (&place, &part) in places.iter().zip(&parts) {
+            let spare = self.spare;
+            let Some((body, common)) = self.body(place) else {
+                continue;
+            };
+            let (used, may) = body.frames();
+            let more = part.saturating_sub(used.max(may)).min(spare);
+            if more > 0 {
+                body.set_limit(common, used.max(may) + more);
+                self.spare -= more;
+            }
+        }
+    }
+
+    /// A client that faults and has few frames left gets some of those that nobody may use.
+    fn grant(&mut self, place: usize) {
+        let spare = self.spare;
+        let Some((body, common)) = self.body(place) else {
+            return;
+        };
+        let (used, may) = body.frames();
+        let most = body.memory.size().1 + body.margin();
+        if spare == 0 || used + body.margin() <= may || may >= most {
+            return;
+        }
+        // A quarter more at a time: as many calls as the memory has doublings, about.
+        let more = spare.min((may / 4).max(MINIMUM_PAGES));
+        body.set_limit(common, used.max(may) + more);
+        self.spare -= more;
+    }
+}

@@ -1,0 +1,4 @@
+//! What libFuzzer makes up, to the target `protocol`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| outpage_fuzz::protocol(data));
