@@ -250,8 +250,11 @@ def compare(options, directory):
         for name, (ram, swap, notify) in kinds.items():
             options.ram, options.guest_swap, options.notify = ram, swap, notify
             result = boot(options, directory)
-            result["name"], result["run"] = name, number
+            result["name"], result["run"], result["sound"] = name, number, is_sound(result)
             results.append((name, result))
+            if options.json:
+                with open(options.json, "w", encoding="utf-8") as file:
+                    json.dump([result for _, result in results], file, indent=1)
             print(f"{name}: {result['seconds']} s, sound: {is_sound(result)}", file=sys.stderr)
     return results
 
@@ -300,9 +303,6 @@ def main():
     if options.what == "compare":
         results = compare(options, directory)
         print(table(results))
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump([result for _, result in results], file, indent=1)
         sys.exit(0 if all(is_sound(result) for _, result in results) else 1)
 
 

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use outpage_core::notify::MAGIC;
@@ -16,7 +16,7 @@ use crate::error::{CliError, code};
 /// RAM of a guest whose command line has no `-m`: 128 MiB (QEMU's manual page).
 const QEMU_RAM: u64 = 128 << 20;
 
-/// Where `--notify` was given, finds out what the guest is and makes the file, all zero. The area is made in it by the pager, when QEMU
+/// Where `--notify` was given, finds out what the guest is and makes the file. The area is made in it by the pager, when QEMU
 /// maps the guest's RAM.
 ///
 /// # Errors
@@ -86,9 +86,9 @@ fn make(path: &Path, guest: Guest) -> Result<(), CliError> {
     if shared::is_locked(file.as_raw_fd(), 0).unwrap_or(false) {
         return Err(unwritten(&"another virtual machine is notified by it"));
     }
-    let emptied = file
-        .set_len(0)
-        .and_then(|()| file.set_len(guest.file_bytes()));
+    // Never shorter: somebody may have it mapped. Without its first word it is no area.
+    let bytes = found.len().max(guest.file_bytes());
+    let emptied = (file.set_len(bytes)).and_then(|()| file.write_all_at(&[0; 4], 0));
     emptied.map_err(|error| unwritten(&error))
 }
 
