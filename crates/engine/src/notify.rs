@@ -1,13 +1,14 @@
-//! The notifier of a virtual machine: a guest learns which of its frames are paged out (`docs/notify.md`).
+//! The notifier: the guest of a virtual machine, or a program, learns which of its pages are paged out (`docs/notify.md`).
 //!
-//! It is there from the moment on when the process maps what is the guest's RAM. A page is told of as out once its frame is released, and as
+//! That of a guest is there from the moment on when the process maps what is the guest's RAM. A page is told of as out once its frame is released, and as
 //! in when its read is complete.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use outpage_core::notify::Host;
+use outpage_core::notify::{Host, Layout};
 use outpage_core::units::PageNo;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
@@ -19,6 +20,8 @@ use crate::report;
 
 /// QEMU aligns the RAM of a guest so that it could be huge pages (`QEMU_VMALLOC_ALIGN`, 2 MiB on x86-64).
 const ALIGNED: usize = 2 << 20;
+/// Entries of each ring of a program's area: 16 MiB that leave between two drains, as a guest's a quarter of a GiB.
+const SUBSCRIBED_ENTRIES: u32 = 1 << 12;
 /// The byte of the file that whoever tells holds locked.
 const LOCKED: u64 = 0;
 
@@ -33,9 +36,32 @@ pub struct Told {
     pub lost: u64,
 }
 
-/// Tells a guest of its frames, once its RAM was found.
+/// The area by which a program is told of `pages` pages; `None` for none, and for more than 2^31.
+pub(crate) fn subscription(pages: u64) -> Option<Layout> {
+    Layout::new(u32::try_from(pages).ok()?, SUBSCRIBED_ENTRIES)
+}
+
+/// Who is told.
+enum Whose {
+    /// A guest, of its frames.
+    Guest(Guest),
+    /// The program itself, of so many pages by their numbers from 0.
+    Program(u64),
+}
+
+impl Whose {
+    /// What the page at `offset` pages from the first is called.
+    fn frame(&self, offset: u64) -> Option<u32> {
+        match self {
+            Self::Guest(guest) => guest.frame(offset),
+            Self::Program(pages) => (offset < *pages).then_some(offset as u32),
+        }
+    }
+}
+
+/// Tells a guest of its frames, once its RAM was found, or a program of its pages.
 pub struct Notifier {
-    guest: Guest,
+    whose: Whose,
     path: CString,
     telling: Option<Telling>,
     /// The file cannot be used, which was said.
@@ -45,9 +71,9 @@ pub struct Notifier {
 
 struct Telling {
     host: Host,
-    area: Words,
+    area: Arc<Words>,
     /// Has the lock.
-    file: Fd,
+    file: Option<Fd>,
     /// The first page of RAM.
     first: PageNo,
 }
@@ -61,7 +87,7 @@ impl Notifier {
 
     fn new(path: &Path, guest: Guest) -> Option<Self> {
         Some(Self {
-            guest,
+            whose: Whose::Guest(guest),
             path: CString::new(path.as_os_str().as_bytes()).ok()?,
             telling: None,
             unusable: false,
@@ -69,16 +95,37 @@ impl Notifier {
         })
     }
 
+    /// Tells the program by `area` of the `pages` pages from `first` on. `None` where the area is too short for that.
+    pub(crate) fn subscribed(area: Arc<Words>, first: PageNo, pages: u64) -> Option<Box<Self>> {
+        let host = Host::new(&area, subscription(pages)?)?;
+        let telling = Some(Telling {
+            host,
+            area,
+            file: None,
+            first,
+        });
+        Some(Box::new(Self {
+            whose: Whose::Program(pages),
+            path: CString::default(),
+            telling,
+            unusable: false,
+            told: Told::default(),
+        }))
+    }
+
     /// Looks whether `region`, which is managed from now on, is the guest's RAM: as long as that is, at a multiple of 2 MiB, read-write. The
     /// first one that is it stays it.
     pub(crate) fn managed(&mut self, region: &Region) {
-        let long = (region.end - region.start) as u64 == self.guest.bytes;
+        let Whose::Guest(guest) = self.whose else {
+            return;
+        };
+        let long = (region.end - region.start) as u64 == guest.bytes;
         let aligned = region.start.is_multiple_of(ALIGNED);
         let plain = region.prot == libc_prot::READ | libc_prot::WRITE;
         if !(long && aligned && plain) || self.telling.is_some() || self.unusable {
             return;
         }
-        match self.open(region.first) {
+        match self.open(guest, region.first) {
             Ok(telling) => self.telling = telling,
             Err(error) => {
                 let path = self.path.to_string_lossy();
@@ -93,7 +140,7 @@ impl Notifier {
         self.unusable = self.telling.is_none();
     }
 
-    fn open(&self, first: PageNo) -> Result<Option<Telling>, Errno> {
+    fn open(&self, guest: Guest, first: PageNo) -> Result<Option<Telling>, Errno> {
         let file = fd::open(&self.path, libc::O_RDWR | libc::O_CLOEXEC)?;
         if !shared::lock_byte(file.number(), LOCKED)? {
             let path = self.path.to_string_lossy();
@@ -104,13 +151,13 @@ impl Notifier {
             ]);
             return Ok(None);
         }
-        let layout = self.guest.layout();
+        let layout = guest.layout();
         let area = shared::map_words(file.number(), layout.words())?;
         let host = Host::new(&area, layout);
         Ok(host.map(|host| Telling {
             host,
-            area,
-            file,
+            area: Arc::new(area),
+            file: Some(file),
             first,
         }))
     }
@@ -119,7 +166,7 @@ impl Notifier {
     fn frame(&self, page: PageNo) -> Option<u32> {
         let first = self.telling.as_ref()?.first;
         let offset = page.raw().checked_sub(first.raw())?;
-        self.guest.frame(offset)
+        self.whose.frame(offset)
     }
 
     /// Whether `page` is one that the guest would be told of.
@@ -160,10 +207,12 @@ impl Notifier {
 
     /// In a forked child: the guest is the parent's.
     pub(crate) fn forget_parent(mut self) {
-        if let Some(telling) = self.telling.take() {
-            // The number is one of the parent's table.
-            let _ = telling.file.release();
-        }
+        // The number is one of the parent's table.
+        let _ = self
+            .telling
+            .take()
+            .and_then(|telling| telling.file)
+            .map(Fd::release);
     }
 }
 
@@ -187,9 +236,12 @@ mod tests {
         region(START, RAM, libc_prot::READ | libc_prot::WRITE)
     }
 
+    fn guest() -> Guest {
+        Guest::new(RAM as u64, crate::config::Machine::Pc).expect("a guest")
+    }
+
     fn notifier(file: &std::path::Path) -> Notifier {
-        let guest = Guest::new(RAM as u64, crate::config::Machine::Pc).expect("a guest");
-        Notifier::new(file, guest).expect("a path")
+        Notifier::new(file, guest()).expect("a path")
     }
 
     fn page(of: &Region, n: u64) -> PageNo {
@@ -200,15 +252,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let notifier = notifier(file.path());
         file.as_file()
-            .set_len(notifier.guest.file_bytes())
+            .set_len(guest().file_bytes())
             .expect("its length");
         (file, notifier)
     }
 
-    fn seen(file: &tempfile::NamedTempFile, notifier: &Notifier) -> BTreeMap<u32, bool> {
+    fn seen(file: &tempfile::NamedTempFile) -> BTreeMap<u32, bool> {
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(file.as_file());
-        let area =
-            shared::map_words(descriptor, notifier.guest.layout().words()).expect("the area");
+        let area = shared::map_words(descriptor, guest().layout().words()).expect("the area");
         let mut guest = End::attach(&area).expect("an area that was made");
         let mut seen = BTreeMap::new();
         let _ = guest.drain(&area, |frame, out| {
@@ -229,7 +280,7 @@ mod tests {
         // Told already.
         notifier.paged_in(page(&ram, 0x100));
         let expect = [(3, true), (0x9f, true), (0x100, false), (511, true)];
-        assert_eq!(seen(&file, &notifier), BTreeMap::from(expect));
+        assert_eq!(seen(&file), BTreeMap::from(expect));
         assert_eq!((notifier.told.out, notifier.told.back), (4, 1));
     }
 

@@ -149,6 +149,21 @@ impl Drop for Words {
     }
 }
 
+/// `count` words, all zero, that are in no file: a forked child shares them.
+///
+/// # Errors
+/// Those of mmap(2); `EINVAL` for no words.
+pub fn new_words(count: usize) -> Result<Words, Errno> {
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+    );
+    let start = map::mmap(0, count * 4, prot, flags, -1, 0)?;
+    let start = ptr::NonNull::new(ptr::with_exposed_provenance_mut(start));
+    let words = start.map(|start| Words { start, count });
+    words.ok_or(Errno::EINVAL)
+}
+
 /// Maps the first `count` words of `file`.
 ///
 /// # Errors
