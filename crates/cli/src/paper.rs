@@ -1,5 +1,7 @@
 //! `outpage paper`: a paper's evaluation, run again.
 
+mod live;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,6 +23,9 @@ pub struct Args {
     /// The runs of one workload only, and what they answer
     #[arg(long, value_name = "WORKLOAD")]
     only: Option<String>,
+    /// hsn: the runs of a real guest that `guest/vm.py compare --json FILE` wrote, beside the simulated ones
+    #[arg(long, value_name = "FILE")]
+    live: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -64,13 +69,19 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         let text = format!("workloads of {name} are {}", paper.workloads().join(", "));
         return Err(CliError::new(code::USAGE, text));
     }
+    if args.live.is_some() && *paper != Paper::Hsn {
+        let text = "--live is for hsn: no other paper has runs of a real guest";
+        return Err(CliError::new(code::USAGE, text));
+    }
+    let live = args.live.as_deref().map(live::table).transpose()?;
     std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
     let threads = args.threads.map_or_else(
         || std::thread::available_parallelism().map_or(1, usize::from),
         |n| n as usize,
     );
     let bar = bar::steps("runs", paper.runs(only) as u64);
-    let evaluation = paper.evaluate(only, threads, &|done| bar.set_position(done as u64));
+    let mut evaluation = paper.evaluate(only, threads, &|done| bar.set_position(done as u64));
+    evaluation.tables.extend(live);
     bar.finish_and_clear();
     let files = [
         (".html", evaluation.html()),

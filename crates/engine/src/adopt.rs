@@ -3,12 +3,14 @@
 use std::ops::ControlFlow;
 
 use outpage_core::contract::Event;
-use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageRange};
+use outpage_core::page::State;
+use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageNo, PageRange};
 use outpage_sys::maps::{self, Entry, Kind};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::live::Live;
+use crate::notify::Notifier;
 use crate::start::{StartError, os};
 
 /// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
@@ -127,6 +129,35 @@ impl Live {
             self.adopt(start, end);
         }
         self.drive();
+        Ok(())
+    }
+
+    /// Tells the program by the area that it offered which of `addr..addr + len` are paged out.
+    ///
+    /// # Errors
+    /// Those of [`Call::Subscribe`](crate::call::Call::Subscribe).
+    pub(crate) fn subscribe(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+        let end = whole_pages(addr, len)?;
+        self.attend_to_changes();
+        if self.world.notifier.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        let area = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
+        let page = |at: usize| self.world.space.at(at).map(|region| region.page(at));
+        let pages = ((end - addr) >> PAGE_SHIFT) as u64;
+        let (first, last) = (page(addr), page(end - PAGE_BYTES));
+        let first = first.ok_or(Errno::EINVAL)?;
+        // Their numbers follow each other, whatever their protections are.
+        if last.map(PageNo::raw) != Some(first.raw() + pages - 1) {
+            return Err(Errno::EINVAL);
+        }
+        let mut notifier = Notifier::subscribed(area, first, pages).ok_or(Errno::EINVAL)?;
+        for page in PageRange::new(first, pages).iter() {
+            if self.pager.state(page) == State::PagedOut {
+                notifier.paged_out(page);
+            }
+        }
+        self.world.notifier = Some(notifier);
         Ok(())
     }
 

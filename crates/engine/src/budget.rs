@@ -7,6 +7,7 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::clock;
 
 use crate::live::Live;
+use crate::notify::Notifier;
 use crate::scope::{Failure, Reach};
 use crate::world::Mechanism;
 use outpage_stats::Counts;
@@ -191,8 +192,7 @@ impl Live {
     pub(crate) fn publish(&mut self) {
         let changed = self.pager.take_changed_objects();
         if changed != 0 {
-            let objects = self.pager.objects();
-            self.session.publish_objects(objects, changed);
+            (self.session).publish_objects(self.pager.objects(), changed);
         }
         let s = *self.pager.stats();
         let counters = self.session.counters();
@@ -203,6 +203,7 @@ impl Live {
         let resident = count([State::Resident, State::Mapping, State::Detaching]);
         let staged = count([State::Staged, State::Writing, State::Reading]);
         let pool = self.pool_frames() as u64;
+        let told = Notifier::told(self.world.notifier.as_deref());
         let touched = resident + staged + self.pager.count(State::PagedOut);
         counters.write(&Counts {
             page_ins: s.page_ins,
@@ -240,6 +241,9 @@ impl Live {
             refused_busy: s.refused,
             cow_duplicates: self.world.cow_duplicates,
             poisoned: s.lost,
+            notified_out: told.out,
+            notified_in: told.back,
+            notified_lost: told.lost,
             swap_full: s.not_placed,
             clusters: s.clusters,
             store_errors: s.write_errors + s.read_errors,

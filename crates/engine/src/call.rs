@@ -5,11 +5,13 @@
 //! calls and faults are served in one order, by one thread, and no lock is needed.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::raw::Errno;
+use outpage_sys::shared::Words;
 
 /// One call; the fields are those of the system call of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +79,9 @@ pub enum Call {
     Manage { addr: usize, len: usize },
     /// Ends that: all pages are in the program, and stay. Gives the number of those that are lost.
     TakeBack { addr: usize, len: usize },
+    /// The area that is offered beside tells which of these whole pages are paged out. `-EBUSY` where one does already, `-EINVAL` where they are not
+    /// managed throughout, `-EAGAIN` where there is none.
+    Subscribe { addr: usize, len: usize },
     /// The same for all that is managed, and the pager ends.
     Close,
     /// The process ends in order: its event log, if it keeps one, is whole.
@@ -122,6 +127,7 @@ impl Call {
             Self::Manage { addr, len } => [18, addr, len, 0, 0, 0],
             Self::TakeBack { addr, len } => [19, addr, len, 0, 0, 0],
             Self::Close => [20, 0, 0, 0, 0, 0],
+            Self::Subscribe { addr, len } => [21, addr, len, 0, 0, 0],
         }
     }
 
@@ -171,6 +177,7 @@ impl Call {
             18 => Self::Manage { addr: a, len: b },
             19 => Self::TakeBack { addr: a, len: b },
             20 => Self::Close,
+            21 => Self::Subscribe { addr: a, len: b },
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -196,6 +203,8 @@ pub struct Calls {
     bells: Area,
     /// Nobody answers any more.
     closed: AtomicBool,
+    /// The area of a [`Call::Subscribe`] that is on its way. Held for the move of a pointer; the pager never waits for it.
+    offered: Mutex<Option<Arc<Words>>>,
 }
 
 impl Calls {
@@ -213,7 +222,27 @@ impl Calls {
             slots: (0..SLOTS).map(slot).collect(),
             bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)?,
             closed: AtomicBool::new(false),
+            offered: Mutex::new(None),
         })
+    }
+
+    /// Lays the area of a [`Call::Subscribe`] ready.
+    ///
+    /// # Errors
+    /// `EAGAIN` while there is another.
+    pub(crate) fn offer(&self, area: Arc<Words>) -> Result<(), Errno> {
+        match self.offered.try_lock() {
+            Ok(mut offered) if offered.is_none() => {
+                *offered = Some(area);
+                Ok(())
+            }
+            _ => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Takes what lies ready.
+    pub(crate) fn take_offer(&self) -> Option<Arc<Words>> {
+        self.offered.try_lock().ok()?.take()
     }
 
     /// Address and length in bytes of the bells.

@@ -262,7 +262,11 @@ impl Live {
             let _ = self.world.door.unregister(start, end - start);
             return Err(error);
         }
-        Ok(self.world.space.add(start, end, prot, locked))
+        let region = self.world.space.add(start, end, prot, locked);
+        if let Some(notifier) = &mut self.world.notifier {
+            notifier.managed(&region);
+        }
+        Ok(region)
     }
 
     /// After mremap(2) moved or resized `old`, where the kernel has told of all that is not new: what was

@@ -11,11 +11,13 @@ use std::path::PathBuf;
 
 use outpage_core::{reclaim, tier};
 
+mod guest;
 mod names;
 mod readahead;
 mod settings;
 mod size;
 
+pub use guest::{Guest, Machine};
 use names::unknown;
 pub use names::{
     pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
@@ -252,6 +254,10 @@ pub struct Config {
     pub encrypt: Encrypt,
     /// File that gets the counters as JSON.
     pub stats: Option<PathBuf>,
+    /// The area by which a guest is told of what is paged out.
+    pub notify: Option<PathBuf>,
+    /// That guest.
+    pub guest: Option<Guest>,
     /// No closing summary.
     pub quiet: bool,
     /// What cannot be managed runs without a limit.
@@ -284,6 +290,8 @@ impl Config {
             store: StoreKind::Auto,
             encrypt: Encrypt::Auto,
             stats: None,
+            notify: None,
+            guest: None,
             quiet: false,
             allow_unmanaged: false,
             faults: None,
@@ -404,6 +412,8 @@ mod tests {
             store: StoreKind::Pool,
             encrypt: Encrypt::On,
             stats: Some("/tmp/stats.json".into()),
+            notify: Some("/dev/shm/area".into()),
+            guest: Some("4G,q35".parse().unwrap()),
             quiet: true,
             allow_unmanaged: true,
             faults: Some(StoreFaults {
@@ -450,6 +460,7 @@ mod tests {
             ("OUTPAGE_STORE", "tape", "uring"),
             ("OUTPAGE_ENCRYPT", "rot13", "auto, on, off"),
             ("OUTPAGE_QUIET", "maybe", "1"),
+            ("OUTPAGE_GUEST", "512K", "1M to 4T"),
             ("OUTPAGE_FAULTS", "read", "seed=N"),
             ("OUTPAGE_SWAP_CAP", "1M", "16 MiB"),
         ] {

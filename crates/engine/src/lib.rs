@@ -24,6 +24,7 @@ pub mod frames;
 mod give_back;
 pub mod hash;
 pub mod live;
+pub mod notify;
 mod outlive;
 mod placement;
 pub mod regions;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use outpage_core::contract::{
     Access, Action, ActionId, Event, Outcome, PageOutcome, Source, Waiter,
 };
+use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
 use outpage_store::{Cipher, Completion, Direction, Frame, SwapStore};
 use outpage_sys::clock;
@@ -364,6 +365,7 @@ impl Live {
             } => self.detach(id, run, absent_below),
             Action::Release { id, pages, .. } => {
                 self.world.release(&pages);
+                self.tell_released(&pages);
                 drop(pages);
                 self.done(id, Outcome::Done);
             }
@@ -461,12 +463,27 @@ impl Live {
         }
     }
 
+    /// A guest, where there is one, hears which of `pages` are in the store alone now; those of zeroes are nowhere.
+    fn tell_released(&mut self, pages: &[PageNo]) {
+        let Some(notifier) = &mut self.world.notifier else {
+            return;
+        };
+        for &page in pages {
+            if notifier.knows(page) && self.pager.state(page) == State::PagedOut {
+                notifier.paged_out(page);
+            }
+        }
+    }
+
     /// In a forked child: the parent's other threads are not here to wait, and what was counted so far
     /// is the parent's.
     pub(crate) fn forget_parent(&mut self) {
         self.world.waiting.forget();
         (self.fault_ns, self.detach_calls) = (0, 0);
         self.world.cow_duplicates = 0;
+        if let Some(notifier) = self.world.notifier.take() {
+            notifier.forget_parent();
+        }
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
         (self.outlive_asked, self.outlives) = (None, false);

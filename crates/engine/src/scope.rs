@@ -13,13 +13,19 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
+use outpage_core::notify::Guest;
+use outpage_core::units::PAGE_BYTES;
 use outpage_sys::process;
 use outpage_sys::raw::Errno;
+use outpage_sys::shared::{self, Words};
 
 use crate::call::Call;
 use crate::config::Config;
 use crate::engine::{Engine, OpenStore};
+use crate::notify::subscription;
 use crate::report;
 use crate::session::SessionError;
 use crate::start::StartError;
@@ -178,6 +184,42 @@ impl fmt::Display for ScopeError {
 
 impl std::error::Error for ScopeError {}
 
+/// What a program knows of the pages of a range that it handed over.
+#[derive(Debug)]
+pub struct Subscription {
+    area: Arc<Words>,
+    guest: Guest,
+    start: usize,
+}
+
+impl Subscription {
+    /// Whether the page at `address` is out, so that a touch waits for a read. It may change at any moment. False for an address outside the
+    /// range.
+    #[must_use]
+    pub fn is_out(&self, address: usize) -> bool {
+        let page = address
+            .checked_sub(self.start)
+            .map(|offset| offset / PAGE_BYTES);
+        let page = page.and_then(|page| u32::try_from(page).ok());
+        page.is_some_and(|page| self.guest.is_out(&self.area, page))
+    }
+
+    /// Hands over which pages went out or came in since the last time, by their addresses, and whether each is out now. A page may come several times; the
+    /// last time counts. The first time tells of what is out already.
+    pub fn drain(&mut self, mut each: impl FnMut(usize, bool)) {
+        let (guest, start) = (&mut self.guest, self.start);
+        let _ = guest.drain(&self.area, |page, out| {
+            each(start + page as usize * PAGE_BYTES, out)
+        });
+    }
+
+    /// The area itself, as `guest/outpage_notify.h` reads it.
+    #[must_use]
+    pub fn area(&self) -> &[AtomicU32] {
+        &self.area
+    }
+}
+
 /// Some of a process's memory, under a limit, with a store, a thread and a descriptor table of its own.
 ///
 /// ```no_run
@@ -243,6 +285,30 @@ impl Scope {
     pub fn take_back(&self, range: Range<usize>) -> Result<usize, ScopeError> {
         let (addr, len) = (range.start, range.len());
         self.ask(Call::TakeBack { addr, len })
+    }
+
+    /// From now on the program can know which pages of `range` are paged out, before it touches them: its area is that of
+    /// `docs/notify.md`, page n of the range being frame n. A scope has one subscription, for as long as it is open.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages that are managed, `EBUSY` where there is a subscription, `EAGAIN` where
+    /// another thread is about to make one. [`ScopeError::Ended`].
+    pub fn subscribe(&self, range: Range<usize>) -> Result<Subscription, ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        let layout = subscription((len / PAGE_BYTES) as u64);
+        let layout = layout.ok_or(ScopeError::Os(Errno::EINVAL))?;
+        let area = Arc::new(shared::new_words(layout.words()).map_err(ScopeError::Os)?);
+        let calls = &self.engine().shared.calls;
+        calls.offer(area.clone()).map_err(ScopeError::Os)?;
+        let asked = self.ask(Call::Subscribe { addr, len });
+        calls.take_offer();
+        asked?;
+        let guest = Guest::attach(&area).map_err(|_| ScopeError::Os(Errno::EINVAL))?;
+        Ok(Subscription {
+            area,
+            guest,
+            start: range.start,
+        })
     }
 
     /// Why it ended by itself, if it did.

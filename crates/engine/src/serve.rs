@@ -90,18 +90,21 @@ impl Live {
             }
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
-            Call::Close => {
-                if self.world.failing.reach() == Reach::Process {
-                    return -(Errno::EINVAL.number() as isize);
-                }
-                self.close_asked = Some(slot);
-                0
-            }
+            Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
+            Call::Close => unit(self.ask_close(slot)),
             Call::Ending => {
                 self.pager.ending();
                 0
             }
         }
+    }
+
+    fn ask_close(&mut self, slot: usize) -> Result<(), Errno> {
+        if self.world.failing.reach() == Reach::Process {
+            return Err(Errno::EINVAL);
+        }
+        self.close_asked = Some(slot);
+        Ok(())
     }
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {

@@ -32,6 +32,7 @@ use crate::encryption::{self, EncryptionError};
 use crate::engine::Shared;
 use crate::frames::Frames;
 use crate::live::Live;
+use crate::notify::Notifier;
 use crate::report;
 use crate::scope::{Failing, Reach};
 use crate::session::{EXTENT_SLOTS, Session, SessionError};
@@ -182,6 +183,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
     let mut world = World::new(door, bells, frames, total + pool, mechanism, seed);
     world.failing = Failing::new(shared.reach);
+    world.notifier = Notifier::of(&shared.config);
     let mut live = Box::new(Live::new(
         pager,
         world,

@@ -16,6 +16,7 @@ use outpage_sys::uffd::{Change, MoveOutcome};
 use crate::door::{Bells, Door};
 use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
+use crate::notify::Notifier;
 use crate::regions::Region;
 use crate::scope::{Failing, Failure, Reach};
 use crate::space::Space;
@@ -114,6 +115,8 @@ pub struct World {
     there: Vec<bool>,
     /// Who waits for a page.
     pub(crate) waiting: Waiting,
+    /// Tells a guest, where there is one, what it would wait for.
+    pub(crate) notifier: Option<Box<Notifier>>,
 }
 
 /// A run's part that is contiguous in memory too.
@@ -163,6 +166,7 @@ impl World {
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             there: vec![false; RUN_PAGES],
             waiting: Waiting::default(),
+            notifier: None,
         }
     }
 
@@ -229,6 +233,10 @@ impl World {
     pub fn zero_fill(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         out.clear();
         self.but_changing(run, out, Self::zero_fill_run);
+        if let Some(notifier) = &mut self.notifier {
+            // What the guest gave back while it was out.
+            run.iter().for_each(|page| notifier.paged_in(page));
+        }
     }
 
     fn zero_fill_run(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {

@@ -197,6 +197,12 @@ counters! {
         "victims refused because they were pinned, locked or shared by fork";
     cow_duplicates: Sum Pages on Attention warns "pages were duplicated by fork beyond the limit",
         "duplicated by the pager while a fork's child shared them: to detach them, or as frames for reads";
+    notified_out: Sum Pages,
+        "told to the guest of a virtual machine as paged out";
+    notified_in: Sum Pages,
+        "told to it as paged in again";
+    notified_lost: Sum Pages,
+        "of both, those that found their ring full: the guest looks at all of its pages instead";
     poisoned: Sum Pages on Attention warns "pages were lost to failed reads",
         "lost: every try to read them failed or gave a wrong checksum, and a touch raises `SIGBUS`";
     store_errors: Sum Requests on Attention warns "requests to the swap file failed",

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -178,6 +178,68 @@ impl Drop for Whole {
         // Whole mappings can always be unmapped.
         let _ = map::munmap(self.start, self.bytes);
     }
+}
+
+/// The start of a file, mapped as words of 4 bytes that every process mapping the file shares; unmapped when dropped.
+///
+/// The file has to stay as long as it was: where it is cut short, touching the rest kills the process. A forked child has a copy,
+/// which it may drop.
+#[derive(Debug)]
+pub struct Words {
+    start: ptr::NonNull<AtomicU32>,
+    count: usize,
+}
+
+// SAFETY: it is a shared reference to atomics.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl core::ops::Deref for Words {
+    type Target = [AtomicU32];
+
+    fn deref(&self) -> &[AtomicU32] {
+        // SAFETY: page-aligned, `count` words long, mapped as long as `self` lives; any content of an atomic is valid, and
+        // so is its change by others.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // Whole mappings can always be unmapped.
+        let _ = map::munmap(self.start.as_ptr().addr(), self.count * 4);
+    }
+}
+
+/// `count` words, all zero, that are in no file: a forked child shares them.
+///
+/// # Errors
+/// Those of mmap(2); `EINVAL` for no words.
+pub fn new_words(count: usize) -> Result<Words, Errno> {
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+    );
+    let start = map::mmap(0, count * 4, prot, flags, -1, 0)?;
+    let start = ptr::NonNull::new(ptr::with_exposed_provenance_mut(start));
+    let words = start.map(|start| Words { start, count });
+    words.ok_or(Errno::EINVAL)
+}
+
+/// Maps the first `count` words of `file`.
+///
+/// # Errors
+/// Those of mmap(2); `EINVAL` for no words, and when the file is shorter.
+pub fn map_words(file: i32, count: usize) -> Result<Words, Errno> {
+    if count == 0 || fd::len(file)? < count as u64 * 4 {
+        return Err(Errno::EINVAL);
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let start = map::mmap(0, count * 4, prot, libc::MAP_SHARED, file, 0)?;
+    let start = ptr::NonNull::new(ptr::with_exposed_provenance_mut(start));
+    let words = start.map(|start| Words { start, count });
+    words.ok_or(Errno::EINVAL)
 }
 
 /// Copies what lies from byte `offset` of `file` on, which may be anybody's, to `copy`: nothing of the file is mapped, so it may

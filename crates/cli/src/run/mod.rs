@@ -2,6 +2,7 @@
 
 mod check;
 pub mod device;
+mod guest;
 mod options;
 pub mod program;
 pub mod report;
@@ -32,9 +33,10 @@ use watch::Watch;
 /// # Errors
 /// What keeps the program from starting, or its counters from being written.
 pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
-    let config = args.config()?;
+    let mut config = args.config()?;
     let program = program::find(&args.program()[0])?;
     admit(&program, config.allow_unmanaged)?;
+    guest::prepare(&mut config, args.program())?;
     let plan = Plan::new(config.clone(), program, device)?;
     if !config.quiet {
         plan.warnings()
@@ -54,6 +56,9 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     drop(running);
     if !config.quiet {
         eprint!("{}", outcome.summary(&config));
+    }
+    if let Some(line) = guest::untold(&config).filter(|_| !config.quiet) {
+        eprintln!("outpage: {line}");
     }
     if let Some(line) = outcome.ended_by_loss(&config, status) {
         eprintln!("outpage: {line}");

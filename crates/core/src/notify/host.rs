@@ -52,26 +52,30 @@ impl Host {
     }
 
     /// The host has no copy of guest frame `frame` in RAM any more: touching it costs a page-in. A frame that the
-    /// guest does not have is left out.
-    pub fn paged_out<W: Word>(&mut self, area: &[W], frame: u32) {
-        if self.set(area, frame, true) {
+    /// guest does not have is left out. False when the guest has been told so already.
+    pub fn paged_out<W: Word>(&mut self, area: &[W], frame: u32) -> bool {
+        let changed = self.set(area, frame, true);
+        if changed {
             let ring = self.layout.out_ring();
             match push(area, ring, self.out_head, frame) {
                 Some(head) => self.out_head = head,
                 None => self.lose(area),
             }
         }
+        changed
     }
 
-    /// The host has guest frame `frame` in RAM again.
-    pub fn paged_in<W: Word>(&mut self, area: &[W], frame: u32) {
-        if self.set(area, frame, false) {
+    /// The host has guest frame `frame` in RAM again. False when the guest has been told so already.
+    pub fn paged_in<W: Word>(&mut self, area: &[W], frame: u32) -> bool {
+        let changed = self.set(area, frame, false);
+        if changed {
             let ring = self.layout.in_ring();
             match push(area, ring, self.in_head, frame) {
                 Some(head) => self.in_head = head,
                 None => self.lose(area),
             }
         }
+        changed
     }
 
     /// Entries that found their ring full, modulo 2^32.

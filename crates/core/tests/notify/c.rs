@@ -77,7 +77,7 @@ fn both_guests_are_told_the_same() {
                 match out {
                     true => host.paged_out(area, frame),
                     false => host.paged_in(area, frame),
-                }
+                };
             }
         }
         let mut said = String::new();

@@ -62,14 +62,16 @@ proptest! {
         let mut believed = naive;
         for step in steps.into_iter().chain([Step::Drain]) {
             match step {
-                Step::Out(frame) | Step::In(frame) if frame >= FRAMES => host.paged_out(&area, frame),
+                Step::Out(frame) | Step::In(frame) if frame >= FRAMES => {
+                    prop_assert!(!host.paged_out(&area, frame), "there is no such frame");
+                }
                 Step::Out(frame) => {
-                    naive[frame as usize] = true;
-                    host.paged_out(&area, frame);
+                    let known = std::mem::replace(&mut naive[frame as usize], true);
+                    prop_assert_eq!(host.paged_out(&area, frame), !known);
                 }
                 Step::In(frame) => {
-                    naive[frame as usize] = false;
-                    host.paged_in(&area, frame);
+                    let known = std::mem::replace(&mut naive[frame as usize], false);
+                    prop_assert_eq!(host.paged_in(&area, frame), known);
                 }
                 Step::Drain => {
                     let (lost, seen) = (host.lost(), word(&area, 136));

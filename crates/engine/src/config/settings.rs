@@ -330,6 +330,27 @@ pub const SETTINGS: &[Setting] = &[
         ..NONE
     },
     Setting {
+        variable: "OUTPAGE_NOTIFY",
+        option: Some("notify"),
+        value: Value::File,
+        meaning: "Tell the guest of a virtual machine by this file which of its pages are paged out",
+        unset: "no guest is told",
+        set: path!(notify),
+        get: |config| config.notify.clone().map(PathBuf::into_os_string),
+        ..NONE
+    },
+    Setting {
+        variable: "OUTPAGE_GUEST",
+        option: Some("guest"),
+        value: Value::Text("SIZE[,MACHINE]"),
+        meaning: "RAM and machine (pc or q35) of the guest that --notify tells, as in 4G,q35",
+        range: "1M to 4T",
+        unset: "as the command line of QEMU says",
+        set: read_some!(guest, str::parse),
+        get: |config| text(config.guest),
+        ..NONE
+    },
+    Setting {
         variable: "OUTPAGE_QUIET",
         option: Some("quiet"),
         short: Some('q'),

@@ -140,6 +140,9 @@ impl World {
             };
             if outcome == PageOutcome::Done {
                 self.stage_read(page, place);
+                if let Some(notifier) = &mut self.notifier {
+                    notifier.paged_in(page);
+                }
             } else {
                 self.frames.set_free(place);
             }
