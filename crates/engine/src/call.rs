@@ -11,6 +11,8 @@ use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::raw::Errno;
 
+use crate::freeing::Freeing;
+
 /// One call; the fields are those of the system call of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(
@@ -196,6 +198,8 @@ pub struct Calls {
     bells: Area,
     /// Nobody answers any more.
     closed: AtomicBool,
+    /// Calls that threads make themselves, and that the pager has to know of before.
+    pub(crate) freeing: Freeing,
 }
 
 impl Calls {
@@ -213,6 +217,7 @@ impl Calls {
             slots: (0..SLOTS).map(slot).collect(),
             bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)?,
             closed: AtomicBool::new(false),
+            freeing: Freeing::new(),
         })
     }
 
@@ -296,6 +301,7 @@ impl Calls {
     /// In a forked child: calls of the parent's other threads are nobody's, and the caller's own
     /// (the fork) is over.
     pub fn reset(&self) {
+        self.freeing.reset();
         self.slots
             .iter()
             .for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));

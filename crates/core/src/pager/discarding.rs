@@ -10,6 +10,8 @@ pub(super) struct Discarding {
     pub marks: Marks,
     /// Detaches of pages that are to be dropped, unanswered.
     pub flushing: usize,
+    /// So many frames are taken before freed pages are tried ahead of other victims again.
+    pub rest: usize,
 }
 
 impl Discarding {
@@ -19,6 +21,7 @@ impl Discarding {
             policy,
             marks: Marks::new(),
             flushing: 0,
+            rest: 0,
         }
     }
 
@@ -26,6 +29,22 @@ impl Discarding {
     pub fn leaves_first(&self) -> bool {
         let policy = self.policy.as_ref();
         policy.is_some_and(|policy| policy.leaves_first())
+    }
+
+    /// Whether a page is known that could be dropped, and is to be before others leave.
+    pub fn first_is_ready(&self) -> bool {
+        self.marks.ready() > 0 && self.rest == 0 && self.leaves_first()
+    }
+
+    /// So many pages were written since they were freed. Each was looked at in vain: as many frames are taken before others are, so that a program
+    /// that frees and writes again pays for one look a frame.
+    pub const fn in_vain(&mut self, pages: usize) {
+        self.rest += pages;
+    }
+
+    /// So many frames were taken.
+    pub const fn took_frames(&mut self, frames: usize) {
+        self.rest = self.rest.saturating_sub(frames);
     }
 
     /// How many pages are dropped with a victim that is to be written now.
