@@ -256,6 +256,8 @@ pub struct Config {
     pub encrypt: Encrypt,
     /// File that gets the counters as JSON.
     pub stats: Option<PathBuf>,
+    /// Java virtual machines get the agent that frees what their collectors leave empty.
+    pub jvm_discard: bool,
     /// No closing summary.
     pub quiet: bool,
     /// What cannot be managed runs without a limit.
@@ -289,6 +291,7 @@ impl Config {
             store: StoreKind::Auto,
             encrypt: Encrypt::Auto,
             stats: None,
+            jvm_discard: false,
             quiet: false,
             allow_unmanaged: false,
             faults: None,
@@ -410,6 +413,7 @@ mod tests {
             store: StoreKind::Pool,
             encrypt: Encrypt::On,
             stats: Some("/tmp/stats.json".into()),
+            jvm_discard: true,
             quiet: true,
             allow_unmanaged: true,
             faults: Some(StoreFaults {

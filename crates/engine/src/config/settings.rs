@@ -237,6 +237,15 @@ pub const SETTINGS: &[Setting] = &[
         ..NONE
     },
     Setting {
+        variable: "OUTPAGE_JVM_DISCARD",
+        option: Some("jvm-discard"),
+        meaning: "Have Java's serial and parallel collectors say which pages they leave empty, by an agent in JAVA_TOOL_OPTIONS",
+        unset: "no agent",
+        set: read!(jvm_discard, parse_flag),
+        get: |config| flag(config.jvm_discard),
+        ..NONE
+    },
+    Setting {
         variable: "OUTPAGE_SLOTS",
         option: Some("slots"),
         value: Value::Policy("NAME", || owned(slots_table())),

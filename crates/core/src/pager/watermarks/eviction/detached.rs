@@ -80,12 +80,13 @@ impl Eviction {
     pub fn dropped(&mut self, ledger: &mut Ledger, op: ActionId, outcomes: &[PageOutcome]) {
         let run = ledger.ops[op].run;
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
-        let mut written = 0;
+        let (mut went, mut written) = (0, 0);
         for (page, &outcome) in run.iter().zip(outcomes) {
             let id = ledger.known(page);
             match outcome {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Absent | Refusal::Gone) => {
                     ledger.stats.freed_dropped += 1;
+                    went += 1;
                     lose(ledger, id);
                 }
                 PageOutcome::Refused(_) => {
@@ -99,7 +100,7 @@ impl Eviction {
             }
             ledger.wake(page);
         }
-        ledger.discarding.in_vain(written);
+        ledger.discarding.dropped(went, written);
     }
 
     /// The pages of `range` are wanted again.
