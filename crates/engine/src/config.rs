@@ -38,8 +38,8 @@ pub const CHUNK_MAX: u32 = 1024;
 pub const DEFAULT_SWAP_DIR: &str = "/var/tmp";
 /// The page-out policy of a run that names none.
 pub const DEFAULT_PAGEOUT: &str = "packed";
-/// Discard policy when none is given: what a program freed leaves before anything else (docs/internals.md, "Freed memory").
-pub const DEFAULT_DISCARD: &str = "on-demand";
+/// Discard policy when none is given: a program that frees and writes again at once is slower with any other (docs/internals.md, "Freed memory").
+pub const DEFAULT_DISCARD: &str = "none";
 /// The read-ahead policy of a run that names none.
 pub const DEFAULT_READAHEAD: &str = "stream";
 

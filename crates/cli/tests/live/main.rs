@@ -381,17 +381,23 @@ macro_rules! whole_suite {
 
 whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
-suite!(freeing, ["--mechanism", "move"], freed_pages_go_unless_written freed_pages_go_in_their_turn);
 suite!(
-    freed_compressed,
-    ["--tier", "lz4", "--mechanism", "move"],
+    freeing,
+    ["--mechanism", "move"],
+    freed_pages_go_in_their_turn
+);
+suite!(
+    freeing_on_demand,
+    ["--discard", "on-demand", "--mechanism", "move"],
     freed_pages_go_unless_written
 );
 suite!(
-    freed_with_store_faults,
+    freed_compressed,
     [
-        "--faults",
-        "seed=5,read=5,write=5,page=20",
+        "--tier",
+        "lz4",
+        "--discard",
+        "on-demand",
         "--mechanism",
         "move"
     ],
@@ -399,7 +405,7 @@ suite!(
 );
 suite!(
     freed_protected,
-    ["--mechanism", "write-protect"],
+    ["--discard", "on-demand", "--mechanism", "write-protect"],
     freed_pages_go_at_once
 );
 suite!(freed_never, ["--discard", "none"], freed_pages_go_at_once);
