@@ -170,6 +170,7 @@ impl<'a> Maker<'a> {
             11 => Event::Discardable(self.range()),
             12 => Event::TakeBack(self.range()),
             13 => Event::Flush(self.range()),
+            14 => Event::Freed(self.range()),
             _ => {
                 let page = self.page();
                 Event::Fault {
@@ -262,7 +263,9 @@ impl Answer {
         let pages = action.pages().len();
         let wild = choices.byte();
         let (kind, count) = match action {
-            Action::ZeroFill { run, .. } | Action::Map { run, .. } => (0, run.pages),
+            Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Drop { run, .. } => {
+                (0, run.pages)
+            }
             Action::Detach { run, .. } => (1, run.pages),
             Action::PageIn { .. } if wild & 1 == 0 => (2, pages as u64),
             _ => (3, pages as u64),

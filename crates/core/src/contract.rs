@@ -79,10 +79,15 @@ pub enum Event<'a> {
     /// What the touched pages of the range hold may be dropped, until they are taken back: it is as it was or zeroes then, and which is told.
     /// What a later touch brings is not meant. May come at any time, whatever is under way; nothing, where the pager keeps no marks.
     Discardable(PageRange),
-    /// What the pages of the range hold is wanted from now on. May come at any time; answered by [`Action::TakenBack`].
+    /// What the pages of the range hold is wanted from now on. May come at any time, unless an [`Action::Drop`] that touches it is unanswered;
+    /// answered by [`Action::TakenBack`]. Freed pages the body has written before, or they may go by themselves.
     TakeBack(PageRange),
     /// Those pages of the range that are discardable may be dropped now; that they are is up to the policy.
     Flush(PageRange),
+    /// The program freed the range until it writes there (`MADV_FREE`): a page is as it was or zeroes until then, and what is written is kept,
+    /// unheard of here. What the program does not have is dropped at once; the rest is discardable until the body finds it written, and is dropped
+    /// by [`Action::Drop`] alone. No unanswered action touches the range. Where the pager keeps no marks, nothing follows.
+    Freed(PageRange),
     /// The store has more room.
     Grown(SlotRange),
     /// The store cannot grow any more.
@@ -109,7 +114,7 @@ pub enum Event<'a> {
 /// How an action went.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], [`Action::Compress`], [`Action::Decompress`], and of [`Action::PageIn`]
+    /// Of [`Action::ZeroFill`], [`Action::Map`], [`Action::Detach`], [`Action::Drop`], [`Action::Compress`], [`Action::Decompress`], and of [`Action::PageIn`]
     /// where contents are compared: one outcome a page, in order.
     Pages(&'a [PageOutcome]),
     /// Of [`Action::PageOut`], [`Action::Release`], [`Action::Dead`], [`Action::Poison`]: all of it is done. Of
@@ -123,7 +128,7 @@ pub enum Outcome<'a> {
 /// How one page fared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageOutcome {
-    /// Mapped, or read and intact.
+    /// Mapped, read and intact, or dropped.
     Done,
     /// Detached; its content hashes to this, and `zero` says that it is all zeroes.
     Detached {
@@ -146,7 +151,7 @@ pub enum PageOutcome {
 /// Why the body could not detach or map a page. Races are ordinary values, not errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Detach: pinned, locked or shared by fork; it is no victim for now.
+    /// Detach: pinned, locked or shared by fork; it is no victim for now. Drop: written since it was freed, as far as can be told.
     Busy,
     /// Detach: nothing is mapped there; the content was dropped behind the pager's back.
     Absent,
@@ -204,6 +209,14 @@ pub enum Action {
         run: PageRange,
         /// As of [`Action::Map`].
         absent_below: u8,
+    },
+    /// Throw those pages of `run` away, all of them freed and mapped, that the program has not written since, frames and all: what it writes at this
+    /// moment stays. Answered page by page.
+    Drop {
+        /// To answer with.
+        id: ActionId,
+        /// Which.
+        run: PageRange,
     },
     /// Read `slots` into free frames, and compare each page with its hash. What is intact is staged, the frames of the
     /// rest are free again: one page that cannot be read does not cost its neighbours.
@@ -315,6 +328,7 @@ impl Action {
             Self::ZeroFill { id, .. }
             | Self::Map { id, .. }
             | Self::Detach { id, .. }
+            | Self::Drop { id, .. }
             | Self::PageIn { id, .. }
             | Self::PageOut { id, .. }
             | Self::Compress { id, .. }

@@ -118,6 +118,12 @@ pub struct Stats {
     pub filled_for_dropped: u64,
     /// Discardable pages that were staged when they were touched or taken back: they are as they were, without zeroes or a read.
     pub given_back: u64,
+    /// Mapped pages that the program freed until it writes to them.
+    pub freed: u64,
+    /// Of those, the ones that were dropped.
+    pub freed_dropped: u64,
+    /// Of those, the ones that were to be dropped and had been written since.
+    pub freed_kept: u64,
     /// Pages that were taken back after they had been dropped.
     pub taken_back_lost: u64,
     /// The most frames in use at once.

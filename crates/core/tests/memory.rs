@@ -122,6 +122,7 @@ impl Machine {
                 Action::Compress { .. } | Action::Decompress { .. } => {
                     unreachable!("there is no pool")
                 }
+                Action::Drop { .. } => unreachable!("nothing is freed"),
                 Action::Release { id: op, .. }
                 | Action::Dead { id: op, .. }
                 | Action::Poison { id: op, .. } => {

@@ -101,7 +101,7 @@ impl Engine {
         after as isize
     }
 
-    /// madvise(2). `MADV_FREE` acts at once, like `MADV_DONTNEED`.
+    /// madvise(2). `MADV_FREE` acts at once, like `MADV_DONTNEED`, where the pager cannot leave it to the kernel (`freeing`).
     pub fn madvise(&self, addr: usize, len: usize, advice: i32) -> isize {
         let kernel_tells = matches!(
             advice,
@@ -110,11 +110,9 @@ impl Engine {
         if !kernel_tells || !addr.is_multiple_of(PAGE_BYTES) {
             return self.call(Call::Madvise { addr, len, advice });
         }
-        let freed = map::madvise(addr, len, advice);
-        if advice == libc::MADV_FREE && freed.is_ok() {
-            // The pager counts these pages as gone, so they must be.
-            return unit(map::madvise(addr, len, libc::MADV_DONTNEED));
+        if advice == libc::MADV_FREE {
+            return unit(self.free(addr, len));
         }
-        unit(freed)
+        unit(map::madvise(addr, len, advice))
     }
 }

@@ -70,6 +70,7 @@ impl Live {
         self.let_unlocked_leave();
         self.set_apart();
         self.compact();
+        self.let_calls_end();
         self.next_share = Nanos(now.0 + SHARE_LOOK.0);
         if self.rebalance(now) {
             self.bury_the_dead();
@@ -228,6 +229,9 @@ impl Live {
             zero_drops: s.found_zero,
             clean_drops: s.found_clean,
             rescues: s.rescues,
+            freed_pages: s.freed,
+            freed_drops: s.freed_dropped,
+            freed_kept: s.freed_kept,
             compressed_pages: s.compressed,
             compressed_bytes: s.compressed_bytes,
             compressed_hits: s.pool_hits,

@@ -13,6 +13,8 @@ use outpage_sys::own::Fork;
 use outpage_sys::raw::Errno;
 use outpage_sys::shared::Words;
 
+use crate::freeing::Freeing;
+
 /// One call; the fields are those of the system call of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(
@@ -205,6 +207,8 @@ pub struct Calls {
     closed: AtomicBool,
     /// The area of a [`Call::Subscribe`] that is on its way. Held for the move of a pointer; the pager never waits for it.
     offered: Mutex<Option<Arc<Words>>>,
+    /// Calls that threads make themselves, and that the pager has to know of before.
+    pub(crate) freeing: Freeing,
 }
 
 impl Calls {
@@ -223,6 +227,7 @@ impl Calls {
             bells: Area::new(SLOTS * PAGE_BYTES, Fork::Inherited)?,
             closed: AtomicBool::new(false),
             offered: Mutex::new(None),
+            freeing: Freeing::new(),
         })
     }
 
@@ -325,6 +330,7 @@ impl Calls {
     /// In a forked child: calls of the parent's other threads are nobody's, and the caller's own
     /// (the fork) is over.
     pub fn reset(&self) {
+        self.freeing.reset();
         self.slots
             .iter()
             .for_each(|slot| slot.state.store(IDLE, Ordering::Relaxed));

@@ -39,9 +39,7 @@ impl Live {
     /// Attends to one message about the address space.
     pub(crate) fn changed(&mut self, message: &Message) {
         match *message {
-            Message::Removed { start, end } => {
-                self.drop_contents(start, end, Event::Discard);
-            }
+            Message::Removed { start, end } => self.emptied(start, end),
             Message::Unmapped { start, end } if self.is_still_mapped(start, end) => {}
             Message::Unmapped { start, end } => self.unmapped(start, end),
             Message::Remapped { from, to, len } => self.moved(from, to, len),
@@ -61,6 +59,9 @@ impl Live {
         while let Some(change) = self.world.door.next_change() {
             self.changed(&change);
             count += 1;
+        }
+        if count > 0 {
+            self.let_calls_end();
         }
         if count > 0 && !self.world.is_changing() {
             self.world.door.undisturbed();
@@ -98,7 +99,7 @@ impl Live {
         self.world.space.remove(start, end);
     }
 
-    /// Tells the pager that the contents of `start..end` are gone. Nothing is mapped there meanwhile.
+    /// Tells the pager that the contents of `start..end` are gone, or may go. Nothing is mapped there meanwhile.
     pub(crate) fn drop_contents(
         &mut self,
         start: usize,

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
-use outpage_core::{reclaim, tier};
+use outpage_core::{discard, reclaim, tier};
 
 mod guest;
 mod names;
@@ -20,8 +20,8 @@ mod size;
 pub use guest::{Guest, Machine};
 use names::unknown;
 pub use names::{
-    pageout_names, pageout_table, parse_chunk, parse_pageout, parse_reclaim, parse_slots,
-    parse_tier, parse_window, slots_names, slots_table,
+    pageout_names, pageout_table, parse_chunk, parse_discard, parse_pageout, parse_reclaim,
+    parse_slots, parse_tier, parse_window, slots_names, slots_table,
 };
 pub use readahead::{parse_readahead, plain_readahead, readahead_table};
 pub use settings::{SETTINGS, Setting, Value};
@@ -40,6 +40,8 @@ pub const CHUNK_MAX: u32 = 1024;
 pub const DEFAULT_SWAP_DIR: &str = "/var/tmp";
 /// The page-out policy of a run that names none.
 pub const DEFAULT_PAGEOUT: &str = "packed";
+/// Discard policy when none is given: a program that frees and writes again at once is slower with any other (docs/internals.md, "Freed memory").
+pub const DEFAULT_DISCARD: &str = "none";
 /// The read-ahead policy of a run that names none.
 pub const DEFAULT_READAHEAD: &str = "stream";
 
@@ -234,6 +236,8 @@ pub struct Config {
     pub reclaim: reclaim::Choice,
     /// Which victims are kept compressed, and what is set of it.
     pub tier: tier::Choice,
+    /// When pages are dropped that the program freed until it writes to them, and what is set of it.
+    pub discard: discard::Choice,
     /// Page-out policy, a name of `outpage_core::pageout::REGISTRY`.
     pub pageout: &'static str,
     /// What else is read with a page, and what is set of it.
@@ -258,6 +262,8 @@ pub struct Config {
     pub notify: Option<PathBuf>,
     /// That guest.
     pub guest: Option<Guest>,
+    /// Java virtual machines get the agent that frees what their collectors leave empty.
+    pub jvm_discard: bool,
     /// No closing summary.
     pub quiet: bool,
     /// What cannot be managed runs without a limit.
@@ -280,6 +286,7 @@ impl Config {
             swap_cap: None,
             reclaim: reclaim::Choice::default(),
             tier: tier::Choice::default(),
+            discard: parse_discard(DEFAULT_DISCARD).expect("a policy of the registry"),
             pageout: DEFAULT_PAGEOUT,
             readahead: plain_readahead(DEFAULT_READAHEAD),
             slots: DEFAULT_SLOTS,
@@ -292,6 +299,7 @@ impl Config {
             stats: None,
             notify: None,
             guest: None,
+            jvm_discard: false,
             quiet: false,
             allow_unmanaged: false,
             faults: None,
@@ -402,6 +410,7 @@ mod tests {
             swap_cap: Some(9 << 30),
             reclaim: parse_reclaim("two-queue:in=30").unwrap(),
             tier: parse_tier("lz4:pool=40").unwrap(),
+            discard: parse_discard("pf:pages=7").unwrap(),
             pageout: pageout_names()[0],
             readahead: parse_readahead("asp:step=4").unwrap(),
             slots: slots_names()[0],
@@ -414,6 +423,7 @@ mod tests {
             stats: Some("/tmp/stats.json".into()),
             notify: Some("/dev/shm/area".into()),
             guest: Some("4G,q35".parse().unwrap()),
+            jvm_discard: true,
             quiet: true,
             allow_unmanaged: true,
             faults: Some(StoreFaults {

@@ -138,6 +138,10 @@ pub trait Door: Send {
     /// The kernel's, when it cannot be asked: the pages stay.
     fn release(&self, address: usize, pages: usize) -> Result<Released, Errno>;
 
+    /// Has the kernel drop those of `pages` pages from `address` on that were freed (`MADV_FREE`) and not written since; the others stay. False where
+    /// it is not asked, for it might write pages to swap of its own.
+    fn drop_unwritten(&self, address: usize, pages: usize) -> bool;
+
     /// Calls `check` with every part of `start..end` where pages were thrown away while something changed that is not attended to yet.
     fn disturbed_in(&self, start: usize, end: usize, check: &mut dyn FnMut(usize, usize));
 

@@ -99,6 +99,12 @@ impl Frames {
             .bytes_mut(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
     }
 
+    /// Writes to the frame what is in it.
+    pub fn write_nothing(&mut self, place: Place) {
+        let first = &mut self.content_mut(place)[0];
+        *first = std::hint::black_box(*first);
+    }
+
     /// Frames with memory in the area: free or in use.
     #[must_use]
     pub const fn populated(&self) -> usize {

@@ -21,6 +21,7 @@ pub mod encryption;
 mod engine;
 mod fork;
 pub mod frames;
+mod freeing;
 mod give_back;
 pub mod hash;
 pub mod live;

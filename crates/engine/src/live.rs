@@ -11,7 +11,7 @@ use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
 use outpage_store::{Cipher, Completion, Direction, Frame, SwapStore};
 use outpage_sys::clock;
 use outpage_sys::fd::Fd;
-use outpage_sys::process::Tid;
+use outpage_sys::process::{self, Tid};
 use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Fault, FaultAccess};
 
@@ -363,6 +363,12 @@ impl Live {
                 run,
                 absent_below,
             } => self.detach(id, run, absent_below),
+            Action::Drop { id, run } => {
+                if process::has_swap() {
+                    self.let_frees_be_lazy(false);
+                }
+                self.pages_done(id, |w, out| w.drop_freed(run, out));
+            }
             Action::Release { id, pages, .. } => {
                 self.world.release(&pages);
                 self.tell_released(&pages);

@@ -198,6 +198,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     if mechanism == Mechanism::WriteProtect {
         live.world.bound_outside(pool);
     }
+    live.let_frees_be_lazy(shared.config.discard.build().is_some());
     live.device = device;
     (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
     live.compressed = compressed(&shared.config, total, slots_max)?;
@@ -357,10 +358,10 @@ const ZERO_AROUND: u32 = 64;
 /// and 1.12 s (medians of 5 alternating runs, spread 0.1 to 0.4 s) with 6.5, 5.4, 5.0 and 4.9 thousand minor faults.
 const RESCUE_AROUND: u32 = 8;
 
-/// What the pager is made of; reclaim, read-ahead and tier with what is set of them.
+/// What the pager is made of; reclaim, read-ahead, tier and discard with what is set of them.
 fn header<'a>(
     config: &Config,
-    [reclaim, readahead, tier]: [&'a str; 3],
+    [reclaim, readahead, tier, discard]: [&'a str; 4],
     slots_max: u32,
 ) -> Header<'a> {
     Header {
@@ -376,8 +377,7 @@ fn header<'a>(
         readahead,
         slots: config.slots,
         tier,
-        // Nothing in this body marks pages yet.
-        discard: "none",
+        discard,
         frames: FRAMES_MIN as u64,
         slots_max,
         zero_around: if config.record_each { 1 } else { ZERO_AROUND },
@@ -394,7 +394,8 @@ pub(crate) fn new_pager(
     let reclaim = config.reclaim.to_string();
     let readahead = readahead(config).to_string();
     let tier = config.tier.to_string();
-    let header = header(config, [&reclaim, &readahead, &tier], slots_max);
+    let discard = config.discard.to_string();
+    let header = header(config, [&reclaim, &readahead, &tier, &discard], slots_max);
     let setup = header
         .setup()
         .expect("names and parameters were checked when they were parsed");

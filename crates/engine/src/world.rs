@@ -320,7 +320,31 @@ impl World {
         });
     }
 
+    /// Has the kernel drop those pages of `run` that the program has not written since it freed them, and says which those are.
+    pub fn drop_freed(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
+        out.clear();
+        let calm = self.is_calm();
+        self.each_segment(run, out, |world, segment, out| {
+            let mut there = std::mem::take(&mut world.there);
+            let there_yet = &mut there[..segment.pages];
+            let looked = calm
+                && world.door.drop_unwritten(segment.address, segment.pages)
+                && world.door.there(segment.address, there_yet).is_ok();
+            out.extend((0..segment.pages).map(|i| {
+                if looked && !there_yet[i] && world.absent(segment.at(i)) != KEPT {
+                    PageOutcome::Done
+                } else {
+                    PageOutcome::Refused(Refusal::Busy)
+                }
+            }));
+            world.there = there;
+        });
+    }
+
     fn moved_out(&mut self, page: PageNo, place: Place) -> PageOutcome {
+        // What the program freed once and nobody has written since the kernel may drop, here too. From now on it has been written; if it went just
+        // before, it is zeroes.
+        self.frames.write_nothing(place);
         let content = self.frames.content(place);
         let zero = is_zero(content);
         let hash = self.hash_of(content, zero);

@@ -15,10 +15,11 @@
 //! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
 //! | `loaded` | the memory of the program's own files |
+//! | `jvm` | an agent of the Java virtual machine; what programs may call |
 //! | `trace` | what the hooks saw, for tests |
 //!
 //! Rules for every hook: no allocation on any heap, no lock held while the program's memory is
-//! touched, no thread-local, and `errno` exactly as libc leaves it. No symbol is exported.
+//! touched, no thread-local, and `errno` exactly as libc leaves it. No symbol is exported but those of `jvm`.
 
 use outpage_sys::arena::Arena;
 
@@ -28,6 +29,7 @@ mod elf;
 mod exec;
 mod fork;
 mod hooks;
+mod jvm;
 mod lifecycle;
 mod loaded;
 mod memory;

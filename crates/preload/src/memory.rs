@@ -164,6 +164,24 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
     })
 }
 
+/// `MADV_FREE`, where there is a pager; nothing else.
+pub fn discardable(addr: usize, len: usize) -> isize {
+    if len == 0 {
+        return 0;
+    }
+    run(
+        none,
+        || 0,
+        |engine| {
+            if manages(engine, addr, len) {
+                engine.madvise(addr, len, libc::MADV_FREE)
+            } else {
+                0
+            }
+        },
+    )
+}
+
 /// mprotect(2).
 pub fn mprotect(addr: usize, len: usize, prot: i32) -> isize {
     let _trace = trace::begin(trace::Hook::Mprotect);

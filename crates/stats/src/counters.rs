@@ -179,6 +179,12 @@ counters! {
         "evicted equal to their slot, and so not written";
     rescues: Sum Pages on NotWritten,
         "mapped again out of a frame, those that read-ahead had brought included";
+    freed_pages: Sum Pages on Freed,
+        "mapped, and freed until they are written again (MADV_FREE)";
+    freed_drops: Sum Pages on Freed,
+        "of them, dropped because frames were wanted, and so not written";
+    freed_kept: Sum Pages on Freed,
+        "of them, to be dropped, and written since";
     compressed_pages: Sum Pages on Compressed,
         "put into the pool of compressed pages";
     compressed_bytes: Sum Bytes on Compressed,

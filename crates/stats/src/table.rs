@@ -157,6 +157,9 @@ lines! {
     Compressed = "compressed",
         "pages kept compressed in RAM, to which part of their size, in how many frames at most; those that were touched there, those that went on to \
          the swap file, and those that hardly got smaller";
+    Freed = "freed",
+        "only where there were some: pages that the program freed until it writes to them (MADV_FREE); those that were dropped, and those that it had \
+         written again by then";
     NotWritten = "not written",
         "evicted pages that equalled their slot or were all zero; pages that were mapped again out of a frame, those that \
          read-ahead had brought included";

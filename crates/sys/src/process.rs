@@ -1,6 +1,7 @@
 //! What concerns the process and its threads as a whole.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use outpage_core::units::Nanos;
@@ -26,6 +27,18 @@ pub fn tid() -> Tid {
 pub fn pid() -> u32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { syscall3(libc::SYS_getpid, 0, 0, 0) }.unwrap_or(0) as u32
+}
+
+/// Whether the kernel has swap, as sysinfo(2) says; true where it does not say.
+#[must_use]
+pub fn has_swap() -> bool {
+    let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
+    // SAFETY: the kernel fills the structure, or leaves its zeroes; it has no invalid values.
+    let (told, info) = unsafe {
+        let told = syscall3(libc::SYS_sysinfo, info.as_mut_ptr() as usize, 0, 0);
+        (told, info.assume_init())
+    };
+    told.is_err() || info.totalswap > 0
 }
 
 /// Whether there is a task of this number: a thread of this process or another process.

@@ -13,6 +13,22 @@ void op_rw(Worker *w, Region *r) {
     }
 }
 
+// Pages that were freed are as they were or zeroes until they are written; from then on they are what was written, be it the same bytes.
+static void write_again(Worker *w, Region *r, size_t from, size_t count) {
+    for (size_t i = from; i < from + count; i++) {
+        uint64_t tag = r->tags[i] & ~MAYBE_ZERO;
+        switch (below(w, 8)) {
+        case 0:
+        case 1: fill(at(r, i), r->tags[i] = tag); break;
+        case 2: put(w, r, i); break;
+        case 3: // A write that changes nothing: what it met stays.
+            __atomic_fetch_or((uint64_t *)at(r, i), 0, __ATOMIC_SEQ_CST);
+            check(r, i, "freed and written to");
+            r->tags[i] &= ~MAYBE_ZERO;
+        }
+    }
+}
+
 static void forget(Worker *w, Region *r, int advice) {
     size_t from, count;
     if (r->backed) return op_rw(w, r);
@@ -21,6 +37,7 @@ static void forget(Worker *w, Region *r, int advice) {
     for (size_t i = from; i < from + count; i++)
         r->tags[i] = advice == MADV_FREE && r->tags[i] ? r->tags[i] | MAYBE_ZERO : 0;
     check(r, from + below(w, count), "after madvise");
+    if (advice == MADV_FREE) write_again(w, r, from, count);
 }
 
 void op_dontneed(Worker *w, Region *r) { forget(w, r, MADV_DONTNEED); }

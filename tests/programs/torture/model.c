@@ -59,7 +59,12 @@ void check_page(const char *page, uint64_t tag, const char *what) {
         (unsigned long long)words[at], (unsigned long long)tag, (unsigned long long)words[at]);
 }
 
-void check(Region *r, size_t page, const char *what) { check_page(at(r, page), r->tags[page], what); }
+// A page that MADV_FREE emptied stays empty.
+void check(Region *r, size_t page, const char *what) {
+    int ignored;
+    check_page(at(r, page), r->tags[page], what);
+    if (r->tags[page] & MAYBE_ZERO && holds((void *)at(r, page), 0, &ignored)) r->tags[page] = 0;
+}
 
 void check_region(Region *r, const char *what) {
     for (size_t i = 0; i < r->pages; i++) check(r, i, what);

@@ -109,7 +109,7 @@ impl Outcome {
             )
         });
         let text = format!(
-            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {}, reclaim {}, tier {})\n",
+            "outpage: limit {limit}, peak {} in RAM{beside} and {} in swap ({}, {}, page-out {}, read-ahead {}, reclaim {}, tier {}, discard {})\n",
             pages_size(self.peak_pages),
             pages_size(self.counts.peak_swap_slots),
             self.mechanism.name(),
@@ -122,6 +122,7 @@ impl Outcome {
             config.readahead,
             config.reclaim,
             config.tier,
+            config.discard,
         );
         self.rows().into_iter().chain(not_paged).fold(text, row)
     }
@@ -186,6 +187,7 @@ impl Outcome {
                 quantiles(&self.waits.major).unwrap_or_default(),
             ),
             (Line::Compressed, compressed(c)),
+            (Line::Freed, freed(c)),
             (
                 Line::NotWritten,
                 format!(
@@ -313,6 +315,18 @@ fn compressed(c: &Counts) -> String {
         grouped(c.compressed_hits),
         grouped(c.compressed_demoted),
         grouped(c.compressed_unfit),
+    )
+}
+
+fn freed(c: &Counts) -> String {
+    if c.freed_pages == 0 {
+        return String::new();
+    }
+    format!(
+        "{} pages until written again; {} dropped, {} had been written",
+        grouped(c.freed_pages),
+        grouped(c.freed_drops),
+        grouped(c.freed_kept)
     )
 }
 

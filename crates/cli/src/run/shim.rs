@@ -83,9 +83,35 @@ pub fn asan_options(present: Option<OsString>) -> OsString {
     options
 }
 
+/// What every Java virtual machine takes options from (`java.html`, JDK 5 and later).
+pub const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
+
+/// `JAVA_TOOL_OPTIONS` that load the library as an agent, behind what they hold already. In quotes, for words end at blanks.
+#[must_use]
+pub fn java_options(library: &OsStr, present: Option<OsString>) -> OsString {
+    let mut options = present.unwrap_or_default();
+    if !options.is_empty() {
+        options.push(" ");
+    }
+    for part in [OsStr::new("\"-agentpath:"), library, OsStr::new("\"")] {
+        options.push(part);
+    }
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_agent_comes_behind_what_is_there() {
+        let library = OsStr::new("/a b/shim.so");
+        assert_eq!(java_options(library, None), "\"-agentpath:/a b/shim.so\"");
+        assert_eq!(
+            java_options(library, Some("-Xmx1g".into())),
+            "-Xmx1g \"-agentpath:/a b/shim.so\""
+        );
+    }
 
     #[test]
     fn the_library_comes_first_and_once() {

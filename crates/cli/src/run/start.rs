@@ -160,6 +160,11 @@ impl Plan {
             command.env("LD_PRELOAD", list);
             let options = std::env::var_os("ASAN_OPTIONS");
             command.env("ASAN_OPTIONS", shim::asan_options(options));
+            if self.config.jvm_discard {
+                let options = std::env::var_os(shim::JAVA_OPTIONS);
+                let options = shim::java_options(self.shim.as_os_str(), options);
+                command.env(shim::JAVA_OPTIONS, options);
+            }
         }
     }
 }

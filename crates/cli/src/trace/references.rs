@@ -85,6 +85,7 @@ struct Gatherer {
 enum Kind {
     Map,
     Detach,
+    Drop,
 }
 
 /// The references in the event log `bytes`.
@@ -191,6 +192,7 @@ impl Gatherer {
             Event::Done { id, outcome } => self.answered(id, outcome),
             Event::Adopt(run) => self.came_along(run),
             Event::Unmap(run) | Event::Discard(run) => self.forget(run),
+            Event::Freed(run) => self.forget_outside(run),
             Event::Limit(frames) => {
                 self.limit = frames;
                 self.frames = self.frames.max(frames);
@@ -229,6 +231,9 @@ impl Gatherer {
             Action::Detach { id, run, .. } => {
                 self.open.insert(id, (Kind::Detach, run));
             }
+            Action::Drop { id, run } => {
+                self.open.insert(id, (Kind::Drop, run));
+            }
             Action::Wake { .. } => self.resumed = Some(now),
             _ => {}
         }
@@ -241,6 +246,7 @@ impl Gatherer {
         for (page, outcome) in run.iter().zip(pages) {
             match (kind, outcome) {
                 (Kind::Map, PageOutcome::Done) => self.came_along(PageRange::one(page)),
+                (Kind::Drop, PageOutcome::Done) => self.forget(PageRange::one(page)),
                 (Kind::Detach, PageOutcome::Detached { hash, zero }) => {
                     self.left(page, (!zero).then_some(*hash));
                 }
@@ -289,6 +295,14 @@ impl Gatherer {
             self.mapped.retain(|page, _| !inside(page));
             self.parents.retain(|page| !inside(page));
         }
+    }
+
+    /// The program freed `run`: what it does not have of it is gone.
+    fn forget_outside(&mut self, run: PageRange) {
+        let known = self.contents.keys().chain(&self.parents).copied();
+        let outside = |page: &PageNo| run.contains(*page) && !self.mapped.contains_key(page);
+        let gone: Vec<PageNo> = known.filter(outside).collect();
+        (gone.into_iter()).for_each(|page| self.forget(PageRange::one(page)));
     }
 
     fn finish(mut self, buffer: usize) -> Recording {

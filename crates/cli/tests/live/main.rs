@@ -7,9 +7,11 @@ use std::process::Command;
 
 #[path = "../common/mod.rs"]
 mod common;
+mod freed;
 mod harness;
 mod secrecy;
 
+use freed::{freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written};
 use harness::{Done, compiled, have, run};
 
 /// A case: a directory for its files, and the options that choose the mechanism and the store.
@@ -379,6 +381,34 @@ macro_rules! whole_suite {
 
 whole_suite!(moving, ["--mechanism", "move"]);
 whole_suite!(protecting, ["--mechanism", "write-protect"]);
+suite!(
+    freeing,
+    ["--mechanism", "move"],
+    freed_pages_go_in_their_turn
+);
+suite!(
+    freeing_on_demand,
+    ["--discard", "on-demand", "--mechanism", "move"],
+    freed_pages_go_unless_written
+);
+suite!(
+    freed_compressed,
+    [
+        "--tier",
+        "lz4",
+        "--discard",
+        "on-demand",
+        "--mechanism",
+        "move"
+    ],
+    freed_pages_go_unless_written
+);
+suite!(
+    freed_protected,
+    ["--discard", "on-demand", "--mechanism", "write-protect"],
+    freed_pages_go_at_once
+);
+suite!(freed_never, ["--discard", "none"], freed_pages_go_at_once);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first refused_calls);
 suite!(uring, ["--store", "uring"], refused_calls);

@@ -19,6 +19,8 @@ struct Leaf {
     marked: u64,
     /// Of those, the ones that could be dropped now, as far as is known.
     ready: u64,
+    /// Of those marked, the ones that are so until the program writes to them.
+    freed: u64,
     /// Dropped since they were marked, which nobody was told yet.
     lost: u64,
     /// Dropped, and not touched since.
@@ -135,7 +137,25 @@ impl Marks {
 
     /// The page is discardable from now on.
     pub fn mark(&mut self, page: PageNo) {
-        self.change(page, |leaf, bit| leaf.marked |= bit);
+        self.change(page, |leaf, bit| {
+            leaf.marked |= bit;
+            leaf.freed &= !bit;
+        });
+    }
+
+    /// The page is discardable until the program writes to it, and could be dropped.
+    pub fn free(&mut self, page: PageNo) {
+        self.change(page, |leaf, bit| {
+            leaf.marked |= bit;
+            leaf.ready |= bit;
+            leaf.freed |= bit;
+        });
+    }
+
+    /// Whether the page is discardable until the program writes to it, or was: that is not known here.
+    #[must_use]
+    pub fn is_freed(&self, page: PageNo) -> bool {
+        self.marked > 0 && self.bits(page, |leaf| leaf.freed)
     }
 
     /// If the page is discardable, it could be dropped from now on.
@@ -151,6 +171,7 @@ impl Marks {
             self.change(page, |leaf, bit| {
                 leaf.marked &= !bit;
                 leaf.ready &= !bit;
+                leaf.freed &= !bit;
             });
         }
     }
@@ -248,6 +269,7 @@ impl Marks {
             let (kept, lost) = take(leaf, mask);
             leaf.marked &= !mask;
             leaf.ready &= !mask;
+            leaf.freed &= !mask;
             let base = leaf.base;
             if leaf.is_empty() {
                 self.remove(at);
@@ -304,6 +326,7 @@ mod tests {
     #[derive(Clone, Copy, Default, PartialEq, Debug)]
     struct Known {
         marked: bool,
+        freed: bool,
         lost: bool,
         gone: bool,
     }
@@ -320,16 +343,21 @@ mod tests {
         for _ in 0..20_000 {
             let (at, pages) = (random(700), 1 + random(200));
             let known = map.entry(at).or_default();
-            match random(6) {
+            match random(7) {
                 0 | 1 => {
                     marks.mark(page(at));
-                    known.marked = true;
+                    (known.marked, known.freed) = (true, false);
+                }
+                6 => {
+                    marks.free(page(at));
+                    (known.marked, known.freed) = (true, true);
                 }
                 2 => {
                     marks.forget(page(at));
                     marks.lose(page(at));
                     *known = Known {
                         marked: false,
+                        freed: false,
                         lost: true,
                         gone: true,
                     };
@@ -348,7 +376,7 @@ mod tests {
                         if known.marked || known.lost {
                             expected.push((at, known.lost));
                         }
-                        (known.marked, known.lost) = (false, false);
+                        (known.marked, known.freed, known.lost) = (false, false, false);
                     }
                     assert_eq!(found, expected);
                 }
@@ -365,6 +393,7 @@ mod tests {
         }
         for (&at, known) in &map {
             assert_eq!(marks.is_marked(page(at)), known.marked);
+            assert_eq!(marks.is_freed(page(at)), known.freed);
             assert_eq!(marks.is_gone(page(at)), known.gone);
         }
         marks.drop_range(PageRange::new(page(0), 1000));

@@ -4,7 +4,7 @@ use super::Pager;
 use super::ops::Kind;
 use crate::contract::{ActionId, Event, Outcome, PageOutcome, Refusal};
 use crate::limits::FRAMES_MIN;
-use crate::units::SlotRange;
+use crate::units::{PageRange, SlotRange};
 
 impl Pager {
     /// Whether [`Self::handle`] takes `event` without a panic: no programmer's error, as the body that
@@ -13,13 +13,16 @@ impl Pager {
     pub fn admits(&self, event: &Event<'_>) -> bool {
         match *event {
             Event::Done { id, outcome } => self.answers(id, outcome),
-            Event::Adopt(range) | Event::Unmap(range) | Event::Discard(range) => !self.busy(range),
+            Event::Adopt(range)
+            | Event::Unmap(range)
+            | Event::Discard(range)
+            | Event::Freed(range) => !self.busy(range),
             Event::Grown(range) => self.ledger.slots.admits(range) && !self.holds_any(range),
             Event::Limit(frames) => frames >= FRAMES_MIN,
             Event::Forked => self.ledger.ops.unanswered() == 0,
+            Event::TakeBack(range) => !self.drops(range),
             Event::Fault { .. }
             | Event::Discardable(_)
-            | Event::TakeBack(_)
             | Event::Flush(_)
             | Event::Full
             | Event::Forking
@@ -28,6 +31,12 @@ impl Pager {
             | Event::Timer => true,
             Event::Pooled(_) => self.ledger.tier.policy.is_some(),
         }
+    }
+
+    /// Whether an unanswered action throws pages of `range` away.
+    fn drops(&self, range: PageRange) -> bool {
+        let mut ops = self.ledger.ops.iter();
+        ops.any(|op| op.kind == Kind::Drop && op.run.iter().any(|page| range.contains(page)))
     }
 
     /// Whether a page is in one of `slots`, which may be those of a forefather.
@@ -85,6 +94,11 @@ impl Pager {
                         PageOutcome::Done | PageOutcome::Kept { .. } => false,
                     })
             }
+            (Kind::Drop, Outcome::Pages(pages)) => one_a_page(pages, |page| match page {
+                PageOutcome::Done => true,
+                PageOutcome::Refused(why) => of_maps(*why),
+                _ => false,
+            }),
             // A daemon's bodies have no contents that could be damaged.
             (Kind::PageIn, Outcome::Pages(pages)) if self.daemon().is_none() => {
                 pages.len() == op.count() && pages.iter().all(read)

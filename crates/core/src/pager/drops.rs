@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::ledger::Ledger;
 use super::ops::Kind;
+use super::parts::extend;
 use crate::contract::{Action, PageList};
 use crate::page::{DIRTY, PageId, Queue, State};
 use crate::units::{PageNo, PageRange};
@@ -13,6 +14,13 @@ use crate::units::{PageNo, PageRange};
 pub(super) fn is_discardable(ledger: &Ledger, id: PageId) -> bool {
     ledger.discarding.marks.marked() > 0
         && ledger.discarding.marks.is_marked(ledger.pages.number(id))
+}
+
+/// Whether the page is discardable until the program writes to it.
+#[inline]
+pub(super) fn is_freed(ledger: &Ledger, id: PageId) -> bool {
+    ledger.discarding.marks.marked() > 0
+        && ledger.discarding.marks.is_freed(ledger.pages.number(id))
 }
 
 /// The page, which is in the program or staged, stays where it is for now: if it is discardable, it may be dropped.
@@ -124,13 +132,64 @@ pub(super) fn take_back(
     ledger.actions.push_back(Action::TakenBack { range, lost });
 }
 
-/// Asks for a detach; a flush is one, too.
-pub(super) fn detach(ledger: &mut Ledger, run: PageRange, kind: Kind) {
+/// Asks for a detach, a flush, which is one, or a drop.
+pub(super) fn ask(ledger: &mut Ledger, run: PageRange, kind: Kind) {
     let id = ledger.start(kind, run);
     let absent_below = ledger.absent_below(run);
-    ledger.actions.push_back(Action::Detach {
-        id,
-        run,
-        absent_below,
+    ledger.actions.push_back(match kind {
+        Kind::Drop => Action::Drop { id, run },
+        _ => Action::Detach {
+            id,
+            run,
+            absent_below,
+        },
     });
+}
+
+/// Pages that leave the program, in runs: those that the program freed are dropped unless it wrote to them, the others are detached.
+pub(super) struct Leaving {
+    kind: Kind,
+    detached: Option<PageRange>,
+    freed: Option<PageRange>,
+}
+
+impl Leaving {
+    /// None so far; `kind` is what becomes of pages that were not freed.
+    pub(super) const fn by(kind: Kind) -> Self {
+        Self {
+            kind,
+            detached: None,
+            freed: None,
+        }
+    }
+
+    /// A mapped page, on no queue, is next.
+    pub(super) fn add(&mut self, ledger: &mut Ledger, id: PageId) {
+        ledger.pages.advance(id, State::Resident, State::Detaching);
+        let page = ledger.pages.number(id);
+        let (run, kind) = if is_freed(ledger, id) {
+            (&mut self.freed, Kind::Drop)
+        } else {
+            (&mut self.detached, self.kind)
+        };
+        if let Some(full) = extend(run, page) {
+            leave(ledger, full, kind);
+        }
+    }
+
+    /// That was all of them. False if there was none.
+    pub(super) fn end(self, ledger: &mut Ledger) -> bool {
+        let runs = [(self.detached, self.kind), (self.freed, Kind::Drop)];
+        for (run, kind) in runs {
+            if let Some(last) = run {
+                leave(ledger, last, kind);
+            }
+        }
+        runs.iter().any(|(run, _)| run.is_some())
+    }
+}
+
+fn leave(ledger: &mut Ledger, run: PageRange, kind: Kind) {
+    ledger.discarding.flushing += usize::from(kind == Kind::Flush);
+    ask(ledger, run, kind);
 }

@@ -322,6 +322,7 @@ impl Ledger {
 
     /// So many frames were taken, by zeroes or page-ins.
     pub fn took_frames(&mut self, frames: usize) {
+        self.discarding.took_frames(frames);
         let Some(governor) = &mut self.ahead.governor else {
             return;
         };
@@ -409,7 +410,7 @@ impl Ledger {
         };
         self.ops.iter().any(|op| match op.kind {
             Kind::Free | Kind::Dead => false,
-            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Flush | Kind::Poison => {
+            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Flush | Kind::Drop | Kind::Poison => {
                 overlaps(op.run)
             }
             Kind::PageIn

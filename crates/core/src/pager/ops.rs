@@ -93,6 +93,8 @@ pub(super) enum Kind {
     Detach,
     /// A detach of discardable pages that are to be dropped.
     Flush,
+    /// Of freed pages, unless they were written.
+    Drop,
     PageIn,
     PageOut,
     Compress,

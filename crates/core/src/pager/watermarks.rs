@@ -104,6 +104,7 @@ impl Watermarks {
             (Kind::Detach | Kind::Flush, Outcome::Pages(o)) => {
                 eviction.detached(ledger, faults, id, o)
             }
+            (Kind::Drop, Outcome::Pages(o)) => eviction.dropped(ledger, id, o),
             (Kind::PageIn, Outcome::Pages(o)) => {
                 transfers.paged_in(ledger, eviction, &faults.rescue, id, Some(o));
             }
@@ -142,6 +143,7 @@ impl Watermarks {
             Event::Discardable(range) => self.ranges.mark(ledger, range),
             Event::TakeBack(range) => self.eviction.take_back(ledger, range),
             Event::Flush(range) => self.ranges.flush(ledger, range),
+            Event::Freed(range) => self.ranges.free(ledger, range),
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {

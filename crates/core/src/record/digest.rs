@@ -20,6 +20,7 @@ mod kind {
     pub const EXHAUSTED: u64 = 9;
     pub const COMPRESS: u64 = 10;
     pub const DECOMPRESS: u64 = 11;
+    pub const DROP: u64 = 12;
 }
 
 /// Takes in a pager's actions in order.
@@ -61,6 +62,7 @@ impl Decisions {
             Action::ZeroFill { run: r, .. } => run(kind::ZERO_FILL, r),
             Action::Map { run: r, .. } => run(kind::MAP, r),
             Action::Detach { run: r, .. } => run(kind::DETACH, r),
+            Action::Drop { run: r, .. } => run(kind::DROP, r),
             Action::PageIn { slots, .. } => {
                 self.page_ins += pages.len() as u64;
                 self.transfer(kind::PAGE_IN, slots, pages);

@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (10, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (11, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 9 knew of no discardable pages.
-pub const VERSION: u16 = 10;
+/// The version that is written, and the only one that is read: version 10 knew of no freed pages.
+pub const VERSION: u16 = 11;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -174,6 +174,7 @@ mod tag {
     pub const DISCARDABLE: u8 = 15;
     pub const TAKE_BACK: u8 = 16;
     pub const FLUSH: u8 = 17;
+    pub const FREED: u8 = 18;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -189,6 +190,7 @@ mod tag {
     pub const COMPRESS: u8 = 0x4c;
     pub const DECOMPRESS: u8 = 0x4d;
     pub const TAKEN_BACK: u8 = 0x4e;
+    pub const DROP: u8 = 0x4f;
     pub const END: u8 = 0x7f;
 }
 
@@ -257,6 +259,7 @@ impl Recorder {
             Event::Discardable(_) => tag::DISCARDABLE,
             Event::TakeBack(_) => tag::TAKE_BACK,
             Event::Flush(_) => tag::FLUSH,
+            Event::Freed(_) => tag::FREED,
             Event::Grown(_) => tag::GROWN,
             Event::Full => tag::FULL,
             Event::Limit(_) => tag::LIMIT,
@@ -295,7 +298,8 @@ impl Recorder {
             | Event::Discard(range)
             | Event::Discardable(range)
             | Event::TakeBack(range)
-            | Event::Flush(range) => self.run(out, range),
+            | Event::Flush(range)
+            | Event::Freed(range) => self.run(out, range),
             Event::Grown(range) => put_slots(out, range),
             Event::Limit(frames) | Event::Pooled(frames) => put(out, frames as u64),
             Event::Full
@@ -314,6 +318,7 @@ impl Recorder {
             Action::ZeroFill { id, .. } => (tag::ZERO_FILL, id.0),
             Action::Map { id, .. } => (tag::MAP, id.0),
             Action::Detach { id, .. } => (tag::DETACH, id.0),
+            Action::Drop { id, .. } => (tag::DROP, id.0),
             Action::PageIn { id, .. } => (tag::PAGE_IN, id.0),
             Action::PageOut { id, .. } => (tag::PAGE_OUT, id.0),
             Action::Compress { id, .. } => (tag::COMPRESS, id.0),
@@ -377,6 +382,7 @@ impl Recorder {
                 self.transfer(out, *slots, pages, *after);
                 put(out, u64::from(*grant));
             }
+            Action::Drop { run, .. } => self.run(out, *run),
             Action::Dead { slots, after, .. } => {
                 put_slots(out, *slots);
                 put_after(out, *after);

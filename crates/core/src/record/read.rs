@@ -176,6 +176,7 @@ impl<'a> Reader<'a> {
             tag::DISCARDABLE => Event::Discardable(self.run()?),
             tag::TAKE_BACK => Event::TakeBack(self.run()?),
             tag::FLUSH => Event::Flush(self.run()?),
+            tag::FREED => Event::Freed(self.run()?),
             tag::GROWN => Event::Grown(self.slots()?),
             tag::FULL => Event::Full,
             tag::LIMIT => Event::Limit(self.frames()?),
@@ -293,6 +294,7 @@ impl<'a> Reader<'a> {
                 run: self.run()?,
                 absent_below: self.cursor.byte()?,
             },
+            tag::DROP => self.run().map(|run| Action::Drop { id, run })?,
             tag::PAGE_IN => Action::PageIn {
                 id,
                 slots: self.slots()?,
@@ -328,10 +330,7 @@ impl<'a> Reader<'a> {
                 pages: self.pages(false)?,
                 after: self.after()?,
             },
-            tag::POISON => Action::Poison {
-                id,
-                page: self.page()?,
-            },
+            tag::POISON => self.page().map(|page| Action::Poison { id, page })?,
             tag::WAKE => Action::Wake {
                 waiter: Waiter(number),
                 page: self.page()?,
@@ -500,7 +499,7 @@ mod tests {
             Reader::new(&bytes).map(|reader| reader.header()),
             Ok(header)
         );
-        for other in [6, 9, VERSION + 1] {
+        for other in [6, 9, 10, VERSION + 1] {
             bytes[MAGIC.len()..][..2].copy_from_slice(&other.to_le_bytes());
             let (offset, why) = (0, Why::Version(other));
             assert_eq!(Reader::new(&bytes).err(), Some(Unreadable { offset, why }));

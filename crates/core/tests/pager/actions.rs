@@ -56,6 +56,7 @@ impl Body {
             Action::ZeroFill { id, .. }
             | Action::Map { id, .. }
             | Action::Detach { id, .. }
+            | Action::Drop { id, .. }
             | Action::Release { id, .. }
             | Action::Dead { id, .. }
             | Action::Poison { id, .. } => {
@@ -211,6 +212,7 @@ impl Body {
             Action::ZeroFill { run, .. } => (run, Self::zero_fill),
             Action::Map { run, .. } => (run, Self::map),
             Action::Detach { run, .. } => (run, Self::detach),
+            Action::Drop { run, .. } => (run, Self::drop_unwritten),
             _ => unreachable!("{action:?} names no run"),
         };
         run.iter().map(|page| act(self, page)).collect()
@@ -314,6 +316,21 @@ impl Body {
         }
     }
 
+    /// A page that was written since it was freed stays, and now and then any other.
+    fn drop_unwritten(&mut self, page: PageNo) -> PageOutcome {
+        let refusals = self.plan.refusals;
+        let strange = self.random.happens(refusals);
+        let truth = self.truth(page);
+        assert!(truth.mapped.is_some() && !truth.unknown && truth.staged.is_none());
+        if strange || truth.pinned || !truth.freed {
+            self.refused.insert(page);
+            return PageOutcome::Refused(Refusal::Busy);
+        }
+        (truth.mapped, truth.value) = (None, 0);
+        (truth.freed, truth.lost) = (false, true);
+        PageOutcome::Done
+    }
+
     /// Actions that wait for an answer.
     pub fn unanswered(&self) -> usize {
         self.ops.len() + usize::from(self.grow.is_some())
@@ -372,8 +389,10 @@ impl Body {
 
     /// What the pager learns from `outcomes` about slots and pages that it did not know.
     fn note(&mut self, action: &Action, outcomes: &[PageOutcome]) {
-        let (Action::ZeroFill { run, .. } | Action::Map { run, .. } | Action::Detach { run, .. }) =
-            *action
+        let (Action::ZeroFill { run, .. }
+        | Action::Map { run, .. }
+        | Action::Detach { run, .. }
+        | Action::Drop { run, .. }) = *action
         else {
             unreachable!()
         };
@@ -397,7 +416,8 @@ impl Body {
                     (truth.unknown, truth.mapped_in) = (false, ticks);
                     true
                 }
-                PageOutcome::Refused(_) | PageOutcome::Unhashed | PageOutcome::Done => true,
+                PageOutcome::Done => !matches!(action, Action::Drop { .. }),
+                PageOutcome::Refused(_) | PageOutcome::Unhashed => true,
                 PageOutcome::Kept { .. } => unreachable!("of a compression"),
             };
             if !keeps_slot {

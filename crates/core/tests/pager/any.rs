@@ -33,6 +33,7 @@ pub enum Step {
     Discardable(Span),
     TakeBack(Span),
     Flush(Span),
+    Free(Span),
 }
 
 fn range((object, start, pages): Span) -> PageRange {
@@ -72,6 +73,7 @@ pub fn take(body: &mut Body, step: &Step) {
         Step::Discardable(span) => body.mark(range(span)),
         Step::TakeBack(span) => body.take_back(range(span)),
         Step::Flush(span) => body.report(Event::Flush(range(span))),
+        Step::Free(span) => body.free(range(span)),
     }
 }
 
@@ -97,6 +99,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => span(OBJECT_PAGES).prop_map(Step::Discardable),
         3 => span(OBJECT_PAGES).prop_map(Step::TakeBack),
         1 => span(OBJECT_PAGES).prop_map(Step::Flush),
+        4 => span(OBJECT_PAGES).prop_map(Step::Free),
     ];
     prop::collection::vec(one, 1..60)
 }

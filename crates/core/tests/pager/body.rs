@@ -45,6 +45,8 @@ pub struct Truth {
     pub poisoned: bool,
     /// The program gave its content up until it takes it back.
     pub discardable: bool,
+    /// The program gave its content up until it writes there, which it has not done yet.
+    pub freed: bool,
     /// It was given up, and the pager dropped it: nobody was told yet.
     pub lost: bool,
     /// So it may be, and held zeroes.
@@ -263,6 +265,7 @@ impl Body {
             assert_eq!(content, truth.value, "{:?} has another content", touch.page);
             if let Some(written) = touch.write {
                 (truth.mapped, truth.value) = (Some(written), written);
+                truth.freed = false;
             }
             self.threads[thread] = None;
         } else if truth.poisoned {
@@ -305,13 +308,59 @@ impl Body {
             (truth.value, truth.mapped) = (0, None);
             (truth.unknown, truth.poisoned) = (false, false);
             (truth.discardable, truth.lost, truth.zeroes) = (false, false, false);
+            truth.freed = false;
         }
         self.report(event(range));
+    }
+
+    /// The program frees the range: until it writes there a page is as it was, or zeroes.
+    pub fn free(&mut self, range: PageRange) {
+        while self.pager.busy(range) {
+            self.answer_any();
+        }
+        if self.plan.discard == "none" {
+            return self.report(Event::Freed(range));
+        }
+        for page in range.iter() {
+            let resident = self.pager.state(page) == State::Resident;
+            if !resident {
+                self.store.unbind(page);
+            }
+            let truth = self.truth(page);
+            (truth.discardable, truth.lost, truth.zeroes) = (false, false, false);
+            truth.freed = resident;
+            if !resident && !truth.unknown {
+                (truth.value, truth.poisoned) = (0, false);
+            }
+        }
+        self.report(Event::Freed(range));
+    }
+
+    /// No page of the range is one that is freed any more, nor is one being dropped.
+    fn keep_freed(&mut self, range: PageRange) {
+        let freed = |body: &Self| {
+            let mut pages = body
+                .pages
+                .range(range.start..)
+                .take_while(|(page, _)| range.contains(**page));
+            pages.any(|(_, truth)| truth.freed)
+        };
+        let drops = |op: &Op| {
+            let run = |run: PageRange| run.iter().any(|page| range.contains(page));
+            matches!(op.action, Action::Drop { run: r, .. } if run(r))
+        };
+        while self.ops.iter().any(drops) {
+            self.answer_any();
+        }
+        if freed(self) {
+            range.iter().for_each(|page| self.truth(page).freed = false);
+        }
     }
 
     /// The program gives up what is in the range until it takes it back.
     pub fn mark(&mut self, range: PageRange) {
         let kept = self.plan.discard != "none";
+        self.keep_freed(range);
         for page in range.iter() {
             // What the pager does not know it does not mark.
             let known = !matches!(self.pager.state(page), State::Untouched | State::Poisoned);
@@ -334,6 +383,7 @@ impl Body {
     /// The program wants what is in the range, and is told which pages were dropped.
     pub fn take_back(&mut self, range: PageRange) {
         assert_eq!(self.taken_back, None);
+        self.keep_freed(range);
         self.taken_back = Some(range);
         self.report(Event::TakeBack(range));
         assert_eq!(self.taken_back, None, "no answer");

@@ -100,6 +100,7 @@ impl Body {
                 assert!(intact, "the hash that was told at the detach");
                 self.reads.push_back((id, slots));
             }
+            Action::Drop { .. } => unreachable!("nothing is freed"),
             Action::Compress { .. } | Action::Decompress { .. } => unreachable!("there is no pool"),
             Action::PageOut { id, .. }
             | Action::Release { id, .. }

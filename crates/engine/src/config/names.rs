@@ -1,8 +1,8 @@
 //! Names of policies and numbers of pages, as people write them.
 
 use outpage_core::contract::Body;
+use outpage_core::{discard, reclaim, settings as policy, tier};
 use outpage_core::{pageout, slots};
-use outpage_core::{reclaim, settings as policy, tier};
 
 use super::{CHUNK_MAX, WINDOW_MAX};
 use crate::world::Mechanism;
@@ -35,6 +35,23 @@ pub fn parse_tier(text: &str) -> Result<tier::Choice, String> {
 #[must_use]
 pub fn tier_table() -> Vec<(&'static str, String)> {
     tier::REGISTRY
+        .iter()
+        .map(|entry| (entry.name, told(entry.summary, entry.settings)))
+        .collect()
+}
+
+/// A discard policy and what is set of it, as in `pf:pages=64`.
+///
+/// # Errors
+/// Says what there is.
+pub fn parse_discard(text: &str) -> Result<discard::Choice, String> {
+    discard::Choice::parse(text).map_err(|error| error.to_string())
+}
+
+/// Name, one-line summary and settings of each discard policy.
+#[must_use]
+pub fn discard_table() -> Vec<(&'static str, String)> {
+    discard::REGISTRY
         .iter()
         .map(|entry| (entry.name, told(entry.summary, entry.settings)))
         .collect()

@@ -4,7 +4,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::names::{pageout_table, parse_flag, reclaim_table, slots_table, tier_table};
+use super::names::{
+    discard_table, pageout_table, parse_flag, reclaim_table, slots_table, tier_table,
+};
 use super::{Config, readahead_table};
 
 /// A setting.
@@ -223,6 +225,24 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "Which pages are kept compressed in RAM, as in lz4:pool=50",
         set: read!(tier, super::parse_tier),
         get: |config| text(Some(config.tier)),
+        ..NONE
+    },
+    Setting {
+        variable: "OUTPAGE_DISCARD",
+        option: Some("discard"),
+        value: Value::Policy("NAME[:SETTING=VALUE,...]", discard_table),
+        meaning: "When pages go that the program gave up by MADV_FREE, where the kernel has no swap; with none at once",
+        set: read!(discard, super::parse_discard),
+        get: |config| text(Some(config.discard)),
+        ..NONE
+    },
+    Setting {
+        variable: "OUTPAGE_JVM_DISCARD",
+        option: Some("jvm-discard"),
+        meaning: "Have Java's serial and parallel collectors say which pages they leave empty, by an agent in JAVA_TOOL_OPTIONS",
+        unset: "no agent",
+        set: read!(jvm_discard, parse_flag),
+        get: |config| flag(config.jvm_discard),
         ..NONE
     },
     Setting {

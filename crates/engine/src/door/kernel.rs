@@ -5,6 +5,7 @@ use std::mem;
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Memory};
 use outpage_sys::pagemap::{PageFlags, Pagemap};
+use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{
     Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome, Uffd,
@@ -180,6 +181,16 @@ impl Door for Kernel {
 
     fn release(&self, address: usize, pages: usize) -> Result<Released, Errno> {
         self.releaser.release(address, pages, &self.uffd)
+    }
+
+    fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
+        let asked = !process::has_swap();
+        if asked {
+            // `MADV_PAGEOUT` (Linux 5.4) reclaims at once what it is asked for. A page that was freed goes if its entry is clean at the moment at which it
+            // is taken from the page table (`try_to_unmap_one` in mm/rmap.c); any other needs swap to go to. What stays shows in the page tables.
+            let _ = map::madvise(address, pages * PAGE_BYTES, libc::MADV_PAGEOUT);
+        }
+        asked
     }
 
     fn disturbed_in(&self, start: usize, end: usize, check: &mut dyn FnMut(usize, usize)) {

@@ -51,6 +51,8 @@ pub(crate) struct State {
     poisoned: BTreeSet<usize>,
     /// Pages that a device uses: they cannot be moved.
     pub(crate) pinned: BTreeSet<usize>,
+    /// Pages that were freed and not written since.
+    pub(crate) freed: BTreeSet<usize>,
     /// Pages that the kernel does not give up.
     pub(crate) locked: BTreeSet<usize>,
     registered: BTreeSet<usize>,
@@ -547,6 +549,15 @@ impl Door for Fake {
             refused,
             heard: false,
         })
+    }
+
+    fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
+        let range = address..address + pages * PAGE_BYTES;
+        let state = &mut *self.state();
+        state
+            .pages
+            .retain(|p, _| !range.contains(p) || !state.freed.remove(p));
+        true
     }
 
     fn disturbed_in(&self, _: usize, _: usize, _: &mut dyn FnMut(usize, usize)) {}

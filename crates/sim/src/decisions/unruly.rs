@@ -369,6 +369,7 @@ impl Body<'_> {
                 let done = Event::Done { id, outcome };
                 self.pager.handle(Nanos(self.now), done);
             }
+            Action::Drop { .. } => unreachable!("no thread here frees"),
             Action::Wake { waiter, .. } => self.threads[waiter.0 as usize].waits = false,
             Action::Grow { .. } => self.grow(),
             Action::TakenBack { .. } | Action::Exhausted { .. } => {}

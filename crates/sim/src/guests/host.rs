@@ -163,7 +163,9 @@ impl Machine {
                 Action::Compress { .. } | Action::Decompress { .. } => {
                     unreachable!("a host has no pool")
                 }
-                Action::TakenBack { .. } => unreachable!("a guest gives nothing up"),
+                Action::TakenBack { .. } | Action::Drop { .. } => {
+                    unreachable!("a guest gives nothing up")
+                }
             }
         }
     }

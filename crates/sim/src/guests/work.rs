@@ -171,7 +171,9 @@ impl Machine {
                 Action::Compress { .. } | Action::Decompress { .. } => {
                     unreachable!("a guest has no pool")
                 }
-                Action::TakenBack { .. } => unreachable!("no program for guests does so"),
+                Action::TakenBack { .. } | Action::Drop { .. } => {
+                    unreachable!("no program for guests does so")
+                }
             }
         }
     }

@@ -54,6 +54,7 @@ impl World {
                 } => self.decompress(id, slots, pages),
                 Action::Dead { id, slots, .. } => self.dead(id, slots),
                 Action::Poison { id, .. } => self.done(id, Outcome::Done),
+                Action::Drop { .. } => unreachable!("no program here frees"),
                 Action::TakenBack { .. } => {}
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),

@@ -264,7 +264,7 @@ impl Gatherer {
                     self.span(kind, since, pages.len() as u64, first);
                 }
             }
-            Event::Unmap(run) | Event::Discard(run) => {
+            Event::Unmap(run) | Event::Discard(run) | Event::Freed(run) => {
                 let pages = self.ahead.keys().copied();
                 let gone: Vec<PageNo> = pages.filter(|page| run.contains(*page)).collect();
                 self.wasted(&gone);
@@ -296,7 +296,8 @@ impl Gatherer {
             }
             Action::Release { .. } => self.wasted(pages),
             Action::Wake { waiter, .. } => self.wake(waiter),
-            Action::Compress { .. }
+            Action::Drop { .. }
+            | Action::Compress { .. }
             | Action::Decompress { .. }
             | Action::Dead { .. }
             | Action::Poison { .. }

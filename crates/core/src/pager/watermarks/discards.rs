@@ -2,10 +2,9 @@
 
 use crate::contract::ActionId;
 use crate::page::{COLLECTED, DIRTY, PageId, Queue, State};
-use crate::pager::drops::{detach, is_discardable, leaves_first, lose, mark};
+use crate::pager::drops::{Leaving, is_discardable, leaves_first, lose, mark};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
-use crate::pager::parts::extend;
 use crate::pager::range::Ranges;
 use crate::units::{PageNo, PageRange};
 
@@ -46,20 +45,23 @@ impl Drops {
     }
 
     fn flush_ready(&mut self, ledger: &mut Ledger, most: usize) {
-        let (mut left, mut run) = (most, None);
+        let (mut left, mut leaving) = (most, Leaving::by(Kind::Flush));
         while left > 0
             && let Some(page) = ledger.discarding.marks.next_ready()
         {
             let id = ledger.known(page);
-            left -= usize::from(self.flush(ledger, &mut run, id));
+            left -= usize::from(self.flush(ledger, &mut leaving, id));
         }
-        end(ledger, run, Kind::Flush);
+        leaving.end(ledger);
     }
 
-    /// Drops the page: at once if it is staged, with those of `run` once it is out of the program. Not if something else is done with it.
-    fn flush(&mut self, ledger: &mut Ledger, run: &mut Option<PageRange>, id: PageId) -> bool {
+    /// Drops the page: at once if it is staged, with those that are `leaving` once it is out of the program. Not if something else is done with it.
+    fn flush(&mut self, ledger: &mut Ledger, leaving: &mut Leaving, id: PageId) -> bool {
         match ledger.pages.state(id) {
-            State::Resident => begin(ledger, run, id, Kind::Flush),
+            State::Resident => {
+                ledger.pages.unqueue(id);
+                leaving.add(ledger, id);
+            }
             State::Staged if !ledger.pages.has(id, COLLECTED) => {
                 ledger.stats.flushed += 1;
                 self.drop(ledger, id);
@@ -88,15 +90,46 @@ impl Ranges {
         }
         let ids = self.gather(&ledger.pages, range);
         let mut drops = Drops::default();
-        let mut run = None;
+        let mut leaving = Leaving::by(Kind::Flush);
         for &id in &ids {
             if is_discardable(ledger, id) {
-                drops.flush(ledger, &mut run, id);
+                drops.flush(ledger, &mut leaving, id);
             }
         }
-        end(ledger, run, Kind::Flush);
+        leaving.end(ledger);
         self.put_back(ids);
         ledger.release(drops.release);
+    }
+
+    /// What the program has of `range` may be dropped until it writes there; the rest is, frames and slots.
+    pub fn free(&mut self, ledger: &mut Ledger, range: PageRange) {
+        if ledger.discarding.policy.is_none() {
+            return;
+        }
+        ledger.discarding.marks.drop_range(range);
+        let ids = self.gather(&ledger.pages, range);
+        let mut op = None;
+        for &id in &ids {
+            let page = ledger.pages.number(id);
+            match ledger.pages.state(id) {
+                State::Resident => {
+                    ledger.discarding.marks.free(page);
+                    ledger.stats.freed += 1;
+                    continue;
+                }
+                State::PagedOut | State::Poisoned => {}
+                State::Staged => {
+                    let op = *op.get_or_insert_with(|| ledger.start(Kind::Release, range));
+                    ledger.ops[op].add(id, page);
+                }
+                busy => panic!("{page:?} freed while {busy:?}"),
+            }
+            ledger.drop_page(id);
+            ledger.stats.discarded += 1;
+        }
+        self.put_back(ids);
+        ledger.release(op);
+        ledger.wake_whose_page_is_gone(range);
     }
 }
 
@@ -110,40 +143,22 @@ pub(super) fn drop_discardable(ledger: &mut Ledger, id: PageId) {
     lose(ledger, id);
 }
 
-/// Detaches up to `most` discardable pages that are mapped, as far as is known. How many.
+/// Detaches up to `most` discardable pages that are mapped, as far as is known, or asks for them to be dropped. How many.
 pub(super) fn detach_discardable(ledger: &mut Ledger, most: usize) -> usize {
-    let (mut run, mut pages) = (None, 0);
+    let (mut leaving, mut pages) = (Leaving::by(Kind::Detach), 0);
     while pages < most
+        && ledger.discarding.first_is_ready()
         && let Some(page) = ledger.discarding.marks.next_ready()
     {
         let id = ledger.known(page);
         if ledger.pages.state(id) == State::Resident {
-            begin(ledger, &mut run, id, Kind::Detach);
+            ledger.pages.unqueue(id);
+            leaving.add(ledger, id);
             pages += 1;
         }
     }
-    end(ledger, run, Kind::Detach);
+    leaving.end(ledger);
     pages
-}
-
-/// A mapped page is detached, with those before it where they are neighbours.
-fn begin(ledger: &mut Ledger, run: &mut Option<PageRange>, id: PageId, kind: Kind) {
-    ledger.pages.unqueue(id);
-    ledger.pages.advance(id, State::Resident, State::Detaching);
-    if let Some(full) = extend(run, ledger.pages.number(id)) {
-        detach_run(ledger, full, kind);
-    }
-}
-
-fn end(ledger: &mut Ledger, run: Option<PageRange>, kind: Kind) {
-    if let Some(last) = run {
-        detach_run(ledger, last, kind);
-    }
-}
-
-fn detach_run(ledger: &mut Ledger, run: PageRange, kind: Kind) {
-    ledger.discarding.flushing += usize::from(kind == Kind::Flush);
-    detach(ledger, run, kind);
 }
 
 /// Whether the next page to leave is a discardable one that is staged.
@@ -154,8 +169,7 @@ fn first_is_staged(ledger: &Ledger) -> bool {
 
 /// Whether discardable pages are to be staged: those that were are used up, and frames are.
 pub(super) fn first_is_due(ledger: &Ledger) -> bool {
-    ledger.discarding.marks.ready() > 0
-        && ledger.discarding.leaves_first()
+    ledger.discarding.first_is_ready()
         && ledger.frames_free() < ledger.limits.clean_low
         && ledger.pages.count(State::Detaching) == 0
         && !first_is_staged(ledger)
@@ -171,6 +185,6 @@ pub(super) fn stage_first(ledger: &mut Ledger) {
 
 /// Whether a discardable page is left that is to leave before any is written.
 pub(super) fn first_is_left(ledger: &Ledger) -> bool {
-    ledger.discarding.leaves_first()
-        && (ledger.discarding.marks.ready() > 0 || first_is_staged(ledger))
+    ledger.discarding.first_is_ready()
+        || ledger.discarding.leaves_first() && first_is_staged(ledger)
 }

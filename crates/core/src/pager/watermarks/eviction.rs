@@ -11,10 +11,9 @@ use super::discards::{
 use super::transfers::Transfers;
 use crate::contract::Action;
 use crate::page::{DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
-use crate::pager::drops::{detach, is_discardable, leaves_first, settled};
+use crate::pager::drops::{Leaving, is_discardable, leaves_first, settled};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
-use crate::pager::parts::extend;
 use crate::pager::room;
 use crate::pager::tiering::{Batch, COMPRESS_PAGES};
 use crate::reclaim::{Mapped, Reclaim};
@@ -454,19 +453,12 @@ fn detach_each(
     most: usize,
     mut next: impl FnMut(&mut Pages) -> Option<PageId>,
 ) -> bool {
-    let mut run: Option<PageRange> = None;
+    let mut leaving = Leaving::by(Kind::Detach);
     for _ in 0..most {
         let Some(id) = next(&mut ledger.pages) else {
             break;
         };
-        ledger.pages.advance(id, State::Resident, State::Detaching);
-        let page = ledger.pages.number(id);
-        if let Some(full) = extend(&mut run, page) {
-            detach(ledger, full, Kind::Detach);
-        }
+        leaving.add(ledger, id);
     }
-    if let Some(last) = run {
-        detach(ledger, last, Kind::Detach);
-    }
-    run.is_some()
+    leaving.end(ledger)
 }

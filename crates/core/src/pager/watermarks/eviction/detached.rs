@@ -76,6 +76,33 @@ impl Eviction {
         ledger.release(zeroes);
     }
 
+    /// A drop was answered: what is still there is in use again, and is not asked for before it is freed again.
+    pub fn dropped(&mut self, ledger: &mut Ledger, op: ActionId, outcomes: &[PageOutcome]) {
+        let run = ledger.ops[op].run;
+        assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
+        let (mut went, mut written) = (0, 0);
+        for (page, &outcome) in run.iter().zip(outcomes) {
+            let id = ledger.known(page);
+            match outcome {
+                PageOutcome::Done | PageOutcome::Refused(Refusal::Absent | Refusal::Gone) => {
+                    ledger.stats.freed_dropped += 1;
+                    went += 1;
+                    lose(ledger, id);
+                }
+                PageOutcome::Refused(_) => {
+                    ledger.stats.freed_kept += 1;
+                    written += 1;
+                    ledger.discarding.marks.forget(page);
+                    ledger.pages.set_state(id, State::Resident);
+                    (self.reclaim).mapped(&mut ledger.pages, id, Mapped::Rescued);
+                }
+                outcome => panic!("a drop was answered by {outcome:?}"),
+            }
+            ledger.wake(page);
+        }
+        ledger.discarding.dropped(went, written);
+    }
+
     /// The pages of `range` are wanted again.
     pub fn take_back(&mut self, ledger: &mut Ledger, range: PageRange) {
         take_back(ledger, range, |ledger, id| {

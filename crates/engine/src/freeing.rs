@@ -1,0 +1,192 @@
+//! What threads free until they write to it (`MADV_FREE`).
+//!
+//! The kernel does it, page by page: it drops such a page as long as nobody has written to it since, by its own bit for that, and so a write cancels
+//! it without a word to anybody. The pager only asks it to (`World::drop_freed`). But the kernel tells of the call as it tells of one that empties
+//! memory, so whoever is about to make it says so here.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use outpage_core::contract::Event;
+use outpage_core::units::PAGE_BYTES;
+use outpage_sys::raw::Errno;
+use outpage_sys::{map, process};
+
+use crate::engine::Engine;
+use crate::live::Live;
+use crate::world::Mechanism;
+
+/// Calls that can be under way at once; one beyond them acts at once. As many as [`crate::call::SLOTS`].
+const CALLS: usize = 64;
+
+const IDLE: usize = 0;
+/// No address of the program's.
+const CLAIMED: usize = 1;
+
+/// A range that a thread frees, as far as the kernel has not told of it: it tells of one mapping after the other.
+#[derive(Default)]
+struct Slot {
+    /// Behind the last byte; or one of the above.
+    end: AtomicUsize,
+    start: AtomicUsize,
+    /// The call was made: all that is told of it was read.
+    over: AtomicBool,
+}
+
+/// The calls that are under way, or of which messages wait. Without a lock: threads claim slots, the pager gives them back.
+pub(crate) struct Freeing {
+    slots: [Slot; CALLS],
+    /// Whether any is to keep its meaning.
+    open: AtomicBool,
+}
+
+/// A call that is about to be made.
+struct Announced<'a>(&'a Slot);
+
+impl Freeing {
+    /// With no call under way; all of them act at once until [`Self::set_open`].
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: std::array::from_fn(|_| Slot::default()),
+            open: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether freed pages stay until frames are wanted.
+    fn set_open(&self, open: bool) {
+        self.open.store(open, Ordering::SeqCst);
+    }
+
+    /// On the program's thread, before `len` bytes from `start` on are freed. `None` where that has to act at once.
+    fn announce(&self, start: usize, len: usize) -> Option<Announced<'_>> {
+        if !self.open.load(Ordering::SeqCst) {
+            return None;
+        }
+        let end = start.saturating_add(len).saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1);
+        let claims = |slot: &&Slot| {
+            let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+            let claimed = (slot.end).compare_exchange(IDLE, CLAIMED, success, failure);
+            claimed.is_ok()
+        };
+        let slot = self.slots.iter().find(claims)?;
+        slot.start.store(start, Ordering::SeqCst);
+        slot.over.store(false, Ordering::SeqCst);
+        slot.end.store(end, Ordering::SeqCst);
+        Some(Announced(slot))
+    }
+
+    /// On the pager's thread: whether it was said that `start..end` is freed, once for each time.
+    fn takes(&self, start: usize, end: usize) -> bool {
+        let covers = |slot: &&Slot| {
+            let to = slot.end.load(Ordering::SeqCst);
+            to > CLAIMED && slot.start.load(Ordering::SeqCst) <= start && end <= to
+        };
+        let found = self.slots.iter().find(covers);
+        found.is_some_and(|slot| {
+            slot.start.store(end, Ordering::SeqCst);
+            true
+        })
+    }
+
+    /// On the pager's thread, when all that it has read was attended to: nothing more comes of calls that are over.
+    fn attended(&self) {
+        for slot in &self.slots {
+            if slot.end.load(Ordering::SeqCst) > CLAIMED && slot.over.load(Ordering::SeqCst) {
+                slot.end.store(IDLE, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// In a forked child: who was about to is not here.
+    pub(crate) fn reset(&self) {
+        (self.slots.iter()).for_each(|slot| slot.end.store(IDLE, Ordering::SeqCst));
+    }
+}
+
+impl Drop for Announced<'_> {
+    /// The call was made.
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Live {
+    /// From now on freed pages stay until frames are wanted, where the kernel can drop them for us.
+    ///
+    /// Under write-protect a page that left lies where it was, and must not be dropped there. Where the kernel has swap of its own it would write
+    /// pages there that are not to be dropped after all.
+    pub(crate) fn let_frees_be_lazy(&self, wanted: bool) {
+        let lazily = wanted && self.world.mechanism == Mechanism::Move && !process::has_swap();
+        self.calls.freeing.set_open(lazily);
+    }
+
+    /// Calls that are over are forgotten, unless messages wait.
+    pub(crate) fn let_calls_end(&self) {
+        if self.world.is_calm() {
+            self.calls.freeing.attended();
+        }
+    }
+
+    /// The kernel tells that `start..end` is emptied, or freed: that depends on what was announced. Of what the program does not have nothing is
+    /// left in either case. So where one thread frees what another empties, pages count as there that are not, and are found missing when they are
+    /// to go: what is in them is right.
+    pub(crate) fn emptied(&mut self, start: usize, end: usize) {
+        let event = if self.calls.freeing.takes(start, end) {
+            Event::Freed
+        } else {
+            Event::Discard
+        };
+        self.drop_contents(start, end, event);
+    }
+}
+
+impl Engine {
+    /// `MADV_FREE`: what the program has of the range may be dropped until it writes there; the rest is.
+    pub(crate) fn free(&self, addr: usize, len: usize) -> Result<(), Errno> {
+        if let Some(_announced) = self.shared.calls.freeing.announce(addr, len) {
+            return map::madvise(addr, len, libc::MADV_FREE);
+        }
+        // The pager counts these pages as gone, so they must be. The first call refuses what cannot be freed.
+        map::madvise(addr, len, libc::MADV_FREE)?;
+        map::madvise(addr, len, libc::MADV_DONTNEED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn page(page: usize) -> usize {
+        page * PAGE_BYTES
+    }
+
+    #[test]
+    fn a_range_is_taken_once_piece_by_piece_and_also_when_the_call_is_over() {
+        let freeing = Freeing::new();
+        assert!(freeing.announce(page(8), page(1)).is_none(), "closed");
+        freeing.set_open(true);
+        let takes = |from, to| freeing.takes(page(from), page(to));
+        let call = freeing.announce(page(8), page(4) - 5).unwrap();
+        assert!(!takes(7, 9) && !takes(8, 13));
+        assert!(takes(8, 10) && !takes(8, 10));
+        freeing.attended();
+        drop(call);
+        assert!(takes(10, 12) && !takes(10, 12));
+        drop(freeing.announce(page(8), page(4)));
+        freeing.attended();
+        assert!(!takes(8, 12), "nothing more comes");
+    }
+
+    #[test]
+    fn calls_beyond_the_slots_act_at_once() {
+        let freeing = Freeing::new();
+        freeing.set_open(true);
+        let held: Vec<_> = (1..=CALLS)
+            .map(|n| freeing.announce(page(n), 1).unwrap())
+            .collect();
+        assert!(freeing.announce(page(1), 1).is_none());
+        drop(held);
+        assert!(freeing.announce(page(1), 1).is_none(), "messages may wait");
+        freeing.attended();
+        assert!(freeing.announce(page(1), 1).is_some());
+    }
+}
