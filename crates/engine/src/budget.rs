@@ -191,10 +191,7 @@ impl Live {
 
     /// Copies the counters to where others see them.
     pub(crate) fn publish(&mut self) {
-        let changed = self.pager.take_changed_objects();
-        if changed != 0 {
-            (self.session).publish_objects(self.pager.objects(), changed);
-        }
+        self.publish_objects();
         let s = *self.pager.stats();
         let counters = self.session.counters();
         let before = counters.read();
@@ -262,6 +259,14 @@ impl Live {
             peak_touched_pages: before.peak_touched_pages.max(touched as u64),
             write_sizes: s.write_sizes,
         });
+    }
+
+    /// Copies the counters of memory objects, as far as they changed.
+    fn publish_objects(&mut self) {
+        let changed = self.pager.take_changed_objects();
+        if changed != 0 {
+            (self.session).publish_objects(self.pager.objects(), changed);
+        }
     }
 
     /// Frames that an earlier call allocated beside the pool go back to the kernel.

@@ -283,6 +283,9 @@ impl Body {
             Action::Compress { .. } | Action::Decompress { .. } => {
                 unreachable!("there is no pool of compressed pages")
             }
+            Action::Drop { .. } => {
+                unreachable!("clients mark pages, none is freed by the kernel's call")
+            }
         }
     }
 
