@@ -220,7 +220,10 @@ impl Faults {
                     ledger.pages.set_read(id, false);
                     eviction.reclaim.mapped(&mut ledger.pages, id, how);
                     join_neighbour(&mut ledger.pages, id);
-                    settled(ledger, id);
+                    // One that is touched is in use, discardable or not: were it the first to leave, two threads could take it from each other for ever.
+                    if how == Mapped::Along || !ledger.is_awaited(page) {
+                        settled(ledger, id);
+                    }
                     ledger.wake_first(page);
                 }
                 PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
