@@ -279,13 +279,18 @@ impl Body<'_> {
         self.mapped.len() + self.staged.len() + taking + self.pool.frames()
     }
 
-    fn check_frames(&mut self) {
+    fn check_frames(&self) {
         let frames = self.frames();
         assert!(
             frames <= self.ceiling,
             "{frames} of {} frames",
             self.ceiling
         );
+    }
+
+    /// All that the pager asked for was done: it may not take again what it gave up. Before, what it counts is ahead of what was done.
+    fn lower_ceiling(&mut self) {
+        let frames = self.frames();
         // What the pool was granted, or is set aside for it, is its own though it is not used yet.
         let held = (frames + self.pager.frames_aside()).max(self.pager.frames_used());
         self.ceiling = self.limit.max(held.min(self.ceiling));
@@ -317,6 +322,7 @@ impl Body<'_> {
             self.act(action);
             self.check_frames();
         }
+        self.lower_ceiling();
     }
 
     fn done(&mut self, id: ActionId, outcome: Outcome<'_>) {
@@ -483,6 +489,7 @@ impl Body<'_> {
             self.act(action);
             self.check_frames();
         }
+        self.lower_ceiling();
     }
 
     /// The answer to what changed the pool.
