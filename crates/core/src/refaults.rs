@@ -1,8 +1,8 @@
 //! What more frames would have saved, and what the last of them save: refaults by how many frames more would have kept the page.
 //!
 //! A page that comes back would still be there, had there been as many frames more as pages left after it and are out still. Pages that
-//! were read along count as back, not as refaults: nobody waited for them. It is measured, and decides nothing here: the body divides a
-//! limit among processes by it.
+//! were read along count as back, not as refaults: nobody waited for them. The body divides a limit among processes by it, and a tier policy a process's frames
+//! between its pages and the pool.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -82,7 +82,9 @@ pub(super) struct Part {
     /// The last step, and its direction: towards the pool if positive.
     step: isize,
     bins: [Bin; BINS],
+    /// Touches of staged pages, older ones weighing less.
     rescued: u64,
+    /// What had been counted when it was weighed last.
     near: Refaults,
     far: Refaults,
     seen_rescued: u64,
