@@ -254,6 +254,7 @@ fn a_counter_shows_in_the_line_that_it_is_declared_for_and_no_other_counter_show
         read_ahead_along_unused: 1_500,
         read_ahead_along_squares: 200_000,
         read_ahead_late: 600,
+        freed_pages: 700,
         ..busy()
     };
     for counter in COUNTERS {
