@@ -5,23 +5,27 @@
 use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::OpenStore;
 use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind};
 use outpage_engine::scope::{Failure, Scope, ScopeError};
-use outpage_store::{Delay, Delayed};
 use outpage_sys::map;
-use outpage_sys::own;
 use outpage_sys::pagemap::{PageFlags, Pagemap};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Features, Uffd, Wanted};
 
 #[path = "scopes/breaking.rs"]
 mod breaking;
+#[path = "scopes/counting.rs"]
+mod counting;
+#[path = "scopes/gate.rs"]
+mod gate;
 
 use breaking::Breaking;
+use counting::{descriptors, file_mappings, own_bytes, resident_bytes, threads};
+use gate::Gate;
 
 #[global_allocator]
 static ARENA: outpage_sys::arena::Arena = outpage_sys::arena::Arena::new();
@@ -528,78 +532,6 @@ fn read_word(address: usize) -> u64 {
     let word: *const u64 = std::ptr::with_exposed_provenance(address);
     // SAFETY: a word of memory that is mapped while the caller waits.
     unsafe { word.read_volatile() }
-}
-
-/// While it is closed no transfer ends.
-#[derive(Default)]
-struct Gate {
-    closed: AtomicBool,
-    /// It was opened though nobody had gone on.
-    forced: AtomicBool,
-    time: AtomicU64,
-}
-
-impl Gate {
-    fn over(self: &Arc<Self>, open: OpenStore) -> OpenStore {
-        let gate = self.clone();
-        // Or time stands still.
-        let clock = move || match gate.closed.load(SeqCst) {
-            false => gate.time.fetch_add(1, SeqCst),
-            true => gate.time.load(SeqCst),
-        };
-        Box::new(move |config| {
-            Ok(Box::new(Delayed::new(
-                open(config)?,
-                Delay::Nanos(1),
-                clock,
-            )))
-        })
-    }
-
-    /// So that a pager in which everybody waits fails the test, and does not hang it.
-    fn open_if_nobody_goes_on(&self) {
-        for _ in 0..1000 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            if !self.closed.load(SeqCst) {
-                return;
-            }
-        }
-        self.forced.store(true, SeqCst);
-        self.closed.store(false, SeqCst);
-    }
-}
-
-fn entries(of: &str) -> usize {
-    std::fs::read_dir(of).expect("/proc").count()
-}
-
-fn threads() -> usize {
-    entries("/proc/self/task")
-}
-
-fn descriptors() -> usize {
-    entries("/proc/self/fd")
-}
-
-/// Bytes mapped for engines, but those of the arena, which keeps what it has.
-fn own_bytes() -> usize {
-    let mut bytes = 0;
-    own::for_each(|start, end| bytes += end - start);
-    bytes - ARENA.mapped_bytes()
-}
-
-/// Mappings of sessions and rings, and of whatever else has a descriptor and is no file on a disk.
-fn file_mappings() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
-    let named = |line: &&str| line.contains("/memfd:") || line.contains("anon_inode:");
-    maps.lines().filter(named).count()
-}
-
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").expect("/proc");
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.expect("a number of KiB") * 1024
 }
 
 impl Breaking {
