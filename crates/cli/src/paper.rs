@@ -94,11 +94,10 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         std::fs::write(&path, text).map_err(|e| CliError::unwritten(&path, e))?;
         println!("{}", path.display());
     }
-    let (agree, of) = evaluation.agreement();
-    println!(
-        "{agree} of {of} published figures are met within 10 points or percent; {} runs",
-        evaluation.runs.len()
-    );
+    for line in evaluation.verdicts() {
+        println!("{line}");
+    }
+    println!("{} runs", evaluation.runs.len());
     let failed = (evaluation.runs.iter()).filter(|(_, run)| run.is_err());
     let (varied, own): (Vec<_>, Vec<_>) = failed.partition(|(key, _)| !key.variant.is_empty());
     if !varied.is_empty() {

@@ -69,7 +69,7 @@ impl Setting {
 }
 
 /// The most settings that a policy has: read-ahead `asp`.
-const SETTINGS_MAX: usize = 10;
+const SETTINGS_MAX: usize = 11;
 
 /// A value for each setting of a policy, and which of them were set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ impl Values {
     /// The defaults of `settings`.
     ///
     /// # Panics
-    /// When there are more than ten settings.
+    /// When there are more than eleven settings.
     #[must_use]
     pub fn defaults(settings: &'static [&'static Setting]) -> Self {
         let mut values = [0; SETTINGS_MAX];

@@ -94,6 +94,8 @@ impl Source {
                 // Whether what may be dropped is, a string cannot tell; what is touched is the same.
                 Step::Discardable(_) | Step::TakeBack(_) | Step::Flush(_) => {}
                 Step::Map(_) | Step::Compute(_) | Step::Phase(_) => {}
+                // A program that ends by the clock touches as much as there is time for.
+                Step::Until(_) => return None,
             }
         }
         None

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::common::{ARRIVAL_STAGED, DEMAND_FIRST, GOVERN, MAX};
 use super::key::{KEY, Key};
-use super::track::{PLACEMENT, Track};
+use super::track::{PLACEMENT, RESET, Track};
 use super::{Entry, Manner, ReadAhead, SlotView, Touch, Window, span};
 use crate::settings::{Allowed, Setting, Values};
 
@@ -49,6 +49,7 @@ pub(super) const SETTINGS: &[&Setting] = &[
         ..KEY
     },
     &PLACEMENT,
+    &RESET,
     &ARRIVAL_STAGED,
     &DEMAND_FIRST,
     &GOVERN,

@@ -15,7 +15,8 @@
 //!   that serve stay, but not for ever.
 //! - With two slots: when neither is local "both slots' parameters are reset to the default ones".
 //!   Both sizes become the smallest one, and the new window takes the place of the slot that was
-//!   not used last. If both forgot their places, no second place would ever be remembered.
+//!   not used last (`reset=sizes`). With `reset=all` both forget their places too, before the new window is put down: then no
+//!   second place is ever remembered, and two slots do what one does.
 
 use alloc::vec::Vec;
 
@@ -40,6 +41,22 @@ pub(super) static PLACEMENT: Setting = Setting {
     default: Placement::Aligned as u32,
 };
 
+/// What a fault that is local to no slot of its entry resets in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reset {
+    /// The sizes of their windows.
+    Sizes,
+    /// Their places too.
+    All,
+}
+
+pub(super) static RESET: Setting = Setting {
+    name: "reset",
+    summary: "what a fault near no remembered place resets: the sizes of windows, or all",
+    allowed: Allowed::Words(&["sizes", "all"]),
+    default: Reset::Sizes as u32,
+};
+
 /// What the algorithm goes by. Sizes and distances are in slots.
 #[derive(Clone, Copy)]
 struct Constants {
@@ -51,6 +68,7 @@ struct Constants {
     /// The paper's `C_ent`.
     entries: usize,
     placement: Placement,
+    reset: Reset,
 }
 
 impl Constants {
@@ -63,6 +81,7 @@ impl Constants {
             mdis: values.of("mdis"),
             entries: values.of("entries") as usize,
             placement: values.word(PLACEMENT.name, &placements),
+            reset: values.word(RESET.name, &[Reset::Sizes, Reset::All]),
         }
     }
 }
@@ -122,6 +141,7 @@ impl<const N: usize> Track<N> {
             window,
             step,
             max_window,
+            reset,
             ..
         } = self.constants;
         let entry = &mut self.entries[at];
@@ -134,8 +154,12 @@ impl<const N: usize> Track<N> {
             let pre = entry.places[i].map_or(window, |place| place.pre);
             (i, pre.saturating_add(step).min(max_window))
         } else {
-            for place in entry.places.iter_mut().flatten() {
-                place.pre = window;
+            match reset {
+                Reset::Sizes => {
+                    let places = entry.places.iter_mut().flatten();
+                    places.for_each(|place| place.pre = window);
+                }
+                Reset::All => entry.places = [None; N],
             }
             ((entry.last + 1) % N, window)
         };

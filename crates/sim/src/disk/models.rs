@@ -89,6 +89,7 @@ const BARRACUDA_9: RotatingParams = RotatingParams {
     write_extents: None,
     // The default layout of FreeBSD's installer puts swap behind a root file system of 512 MB.
     swap_at_mb: 512,
+    phase_us: 0,
 };
 
 /// Every disk.

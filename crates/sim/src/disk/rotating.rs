@@ -47,6 +47,9 @@ pub struct RotatingParams {
     pub write_extents: Option<u32>,
     /// Where the swap partition begins, in MB from the outer edge.
     pub swap_at_mb: u32,
+    /// How long before the run began the platter was in its first position, microseconds.
+    #[serde(default)]
+    pub phase_us: u32,
 }
 
 impl RotatingParams {
@@ -208,7 +211,8 @@ impl Rotating {
             + self
                 .seek
                 .time_ns(place.track.abs_diff(self.head_track), self.stroke);
-        let angle = (arrive % self.turn_ns) as f64 / self.turn_ns as f64;
+        let turned = arrive + u64::from(self.params.phase_us) * 1_000;
+        let angle = (turned % self.turn_ns) as f64 / self.turn_ns as f64;
         let mut ahead = (place.angle - angle).rem_euclid(1.0);
         if ahead > 1.0 - ROUNDING {
             ahead = 0.0;
@@ -375,6 +379,7 @@ mod tests {
             write_cache,
             write_extents: None,
             swap_at_mb: 0,
+            phase_us: 0,
         }
     }
 
@@ -407,6 +412,20 @@ mod tests {
         near(disk(false).begin(0, &request(Op::Read, 50, 10)), 5_990);
         // Block 2 has just passed: it comes at 10.2 ms.
         near(disk(false).begin(0, &request(Op::Read, 2, 1)), 10_300);
+    }
+
+    #[test]
+    fn the_platter_may_have_turned_before_the_run_began() {
+        let turned = |phase_us| {
+            let mut disk = Rotating::new(RotatingParams {
+                phase_us,
+                ..params(false)
+            });
+            disk.begin(0, &request(Op::Read, 50, 10))
+        };
+        // Two of the ten milliseconds of a turn: the block comes so much earlier. A whole turn is none.
+        near(turned(2_000), 3_990);
+        assert_eq!(turned(10_000), turned(0));
     }
 
     #[test]

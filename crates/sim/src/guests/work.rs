@@ -95,7 +95,8 @@ impl Machine {
             | Step::Discard(_)
             | Step::Discardable(_)
             | Step::TakeBack(_)
-            | Step::Flush(_) => {
+            | Step::Flush(_)
+            | Step::Until(_) => {
                 unreachable!("no program for guests does so")
             }
         }

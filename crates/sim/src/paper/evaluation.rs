@@ -5,23 +5,35 @@ use std::collections::BTreeMap;
 use super::chart::Chart;
 use super::claims::{Claim, Published};
 use super::curves::Curves;
-use super::runs::{Line, RunKey, Runs, Variation};
+use super::runs::{Line, RunKey};
 use super::spread::Spread;
-use super::table::{Table, short};
+use super::table::Table;
+use super::verdict::{Class, Held, Verdict, judged};
 
-/// Deviations above this are explained: points for percentages, percent of the published value for
-/// everything else.
-const EXPLAINED: f64 = 10.0;
+/// Words that are judged by a number in them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Against {
+    /// The words.
+    pub text: String,
+    /// The number.
+    pub spread: Spread,
+    /// What it is judged against.
+    pub published: f64,
+    /// Whether both are percentages.
+    pub points: bool,
+}
 
 /// What we got for a claim.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Ours {
-    /// A number.
+    /// A number of one run.
     Number(f64),
     /// A number's median over several runs, and its spread.
     Spread(Spread),
-    /// Words, and whether they agree with the published ones; `None` where nothing can be said.
-    Text(String, Option<bool>),
+    /// Words with a number that is not of the published one's kind.
+    Against(Against),
+    /// Words, and in how many runs they agree with the published ones; `None` where nothing can be said.
+    Text(String, Option<Held>),
     /// The runs did not come to their ends.
     None,
 }
@@ -33,9 +45,34 @@ impl Ours {
         match self {
             Self::Number(number) => Some(*number),
             Self::Spread(spread) => Some(spread.median),
+            Self::Against(against) => Some(against.spread.median),
             Self::Text(..) | Self::None => None,
         }
     }
+
+    /// Whether it agrees with a published value; `points` where both are percentages.
+    #[must_use]
+    pub(super) fn verdict(&self, published: &Published, points: bool) -> Verdict {
+        match (published, self) {
+            (_, Self::Against(a)) => judged(a.published, a.points, a.spread.interval),
+            (Published::Number(p), Self::Number(n)) => judged(*p, points, (*n, *n)),
+            (Published::Number(p), Self::Spread(s)) => judged(*p, points, s.interval),
+            (_, Self::Text(_, Some(held))) => held.verdict(),
+            (_, Self::None) => Verdict::Missed,
+            _ => Verdict::NotJudged,
+        }
+    }
+}
+
+/// What a variation makes of a row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Nearest {
+    /// The variation's name.
+    pub name: String,
+    /// Our figure under it.
+    pub ours: f64,
+    /// Independent rows that it meets together, of those it has figures for.
+    pub joint: (usize, usize),
 }
 
 /// One claim, ours, and why they differ.
@@ -45,24 +82,18 @@ pub struct Row {
     pub claim: Claim,
     /// What we got.
     pub ours: Ours,
-    /// The difference: points where `points`, else percent of the published value.
+    /// What it rests on.
+    pub class: Class,
+    /// Whether it is met.
+    pub verdict: Verdict,
+    /// The median's difference: points where `points`, else percent of the published value.
     pub deviation: Option<f64>,
     /// Whether the claim is a percentage.
     pub points: bool,
-    /// What explains a deviation above 10, with the runs that show it.
+    /// What was varied, with the runs that show it, where the row is not met.
     pub note: String,
-}
-
-impl Row {
-    /// Whether it deviates by more than 10 (or disagrees, in words).
-    #[must_use]
-    pub fn deviates(&self) -> bool {
-        match &self.ours {
-            Ours::Number(_) | Ours::Spread(_) => self.deviation.is_none_or(|d| d.abs() > EXPLAINED),
-            Ours::Text(_, agrees) => *agrees == Some(false),
-            Ours::None => true,
-        }
-    }
+    /// The variation that comes nearest to the published figure, where the row is not met.
+    pub nearest: Option<Nearest>,
 }
 
 /// A figure of the paper, redrawn.
@@ -80,6 +111,8 @@ pub struct Evaluation {
     pub title: &'static str,
     /// The constants of all runs, one a line.
     pub constants: Vec<String>,
+    /// Where each of a model's constants comes from; no rows where that is in [`Self::constants`].
+    pub provenance: Table,
     /// Every claim.
     pub rows: Vec<Row>,
     /// Tables.
@@ -92,132 +125,37 @@ pub struct Evaluation {
     pub runs: BTreeMap<RunKey, Result<Line, String>>,
 }
 
-/// What an evaluation answers claims with.
-pub(super) struct Answers<'a> {
-    pub runs: &'a Runs,
-    pub variations: &'a [Variation],
-    /// The answer to a claim from the runs of a variant.
-    pub answer: fn(&Runs, &str, &[&str]) -> Ours,
-    /// What is said of a deviating claim besides the variations.
-    pub remark: fn(&[&str]) -> &'static str,
+/// Rows met, missed and undetermined.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Their intervals lie within tolerance.
+    pub met: usize,
+    /// Outside.
+    pub missed: usize,
+    /// Neither.
+    pub undetermined: usize,
 }
 
-impl Answers<'_> {
-    pub fn rows(&self, claims: Vec<Claim>) -> Vec<Row> {
-        claims.into_iter().map(|claim| self.row(claim)).collect()
-    }
-
-    fn row(&self, claim: Claim) -> Row {
-        let ours = (self.answer)(self.runs, "", &claim.keys());
-        let points = claim.path.iter().any(|key| key.contains("percent"));
-        let deviation = match (&claim.published, ours.number()) {
-            (Published::Number(p), Some(o)) => deviation(*p, o, points),
-            _ => None,
-        };
-        let mut row = Row {
-            claim,
-            ours,
-            deviation,
-            points,
-            note: String::new(),
-        };
-        if row.deviates() {
-            row.note = self.note(&row);
-        }
-        row
-    }
-
-    /// The remark, then what each varied cause makes of our figure, and how near that comes.
-    fn note(&self, row: &Row) -> String {
-        let keys = row.claim.keys();
-        let mut parts: Vec<String> = Vec::new();
-        let remark = (self.remark)(&keys);
-        if !remark.is_empty() {
-            parts.push(remark.to_owned());
-        }
-        let mut causes: Vec<(&str, Vec<String>)> = Vec::new();
-        let (mut numbers, mut idle) = (Vec::new(), Vec::new());
-        for variation in self.variations {
-            let varied = (self.answer)(self.runs, &variation.name(), &keys);
-            if let Some(ours) = varied.number() {
-                numbers.push((variation, ours));
-            }
-            if varied == row.ours {
-                idle.push(variation.name());
-                continue;
-            }
-            let text = match varied {
-                Ours::Number(ours) => short(ours),
-                Ours::Spread(ours) => ours.to_string(),
-                Ours::Text(text, _) => text,
-                Ours::None => continue,
-            };
-            let value = format!("{} gives {text}", variation.value);
-            match causes.iter_mut().find(|c| c.0 == variation.cause) {
-                Some(cause) => cause.1.push(value),
-                None => causes.push((variation.cause, vec![value])),
+impl Evaluation {
+    /// The rows of a class that are judged.
+    #[must_use]
+    pub fn tally(&self, class: Class) -> Tally {
+        let mut tally = Tally::default();
+        for row in self.rows.iter().filter(|row| row.class == class) {
+            match row.verdict {
+                Verdict::Met => tally.met += 1,
+                Verdict::Missed => tally.missed += 1,
+                Verdict::Undetermined => tally.undetermined += 1,
+                Verdict::NotJudged => {}
             }
         }
-        parts.extend(
-            causes
-                .iter()
-                .map(|(cause, values)| format!("{cause}: {}.", values.join(", "))),
-        );
-        if !idle.is_empty() {
-            parts.push(format!("Without effect: {}.", idle.join("; ")));
-        }
-        if let (Published::Number(published), Some(base), false) = (
-            &row.claim.published,
-            row.ours.number(),
-            self.variations.is_empty(),
-        ) {
-            parts.push(verdict(*published, base, row.points, &numbers));
-        }
-        parts.join(" ")
-    }
-}
-
-/// What the variations explain of the distance between ours and the published figure.
-fn verdict(published: f64, base: f64, points: bool, varied: &[(&Variation, f64)]) -> String {
-    let off = |ours: f64| deviation(published, ours, points).map_or(f64::INFINITY, f64::abs);
-    let names = |these: &[(&Variation, f64)]| {
-        let names = these.iter().map(|(v, _)| v.name());
-        names.collect::<Vec<_>>().join("; ")
-    };
-    let near: Vec<_> = varied
-        .iter()
-        .filter(|v| off(v.1) <= EXPLAINED)
-        .copied()
-        .collect();
-    if !near.is_empty() {
-        return format!("Within 10 of the published figure with: {}.", names(&near));
-    }
-    let beyond: Vec<_> = varied
-        .iter()
-        .filter(|v| (v.1 - published) * (base - published) < 0.0)
-        .copied()
-        .collect();
-    if !beyond.is_empty() {
-        return format!(
-            "The published figure lies between ours and that with: {}.",
-            names(&beyond)
-        );
-    }
-    match varied.iter().min_by(|a, b| off(a.1).total_cmp(&off(b.1))) {
-        Some((v, ours)) if off(*ours) < off(base) => format!(
-            "The nearest is {}: {:.0} {} of the deviation remain, unexplained by what was varied.",
-            v.name(),
-            off(*ours),
-            if points { "points" } else { "%" },
-        ),
-        Some(_) => "Nothing that was varied brings it nearer: unexplained.".to_owned(),
-        None => "Nothing was varied for this figure.".to_owned(),
+        tally
     }
 }
 
 /// Points, or percent of the published value; `None` where nothing was published but 0 and ours is
 /// not 0.
-fn deviation(published: f64, ours: f64, points: bool) -> Option<f64> {
+pub(super) fn deviation(published: f64, ours: f64, points: bool) -> Option<f64> {
     if points {
         Some(ours - published)
     } else if published != 0.0 {
@@ -230,6 +168,7 @@ fn deviation(published: f64, ours: f64, points: bool) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper::table::short;
 
     #[test]
     fn numbers_are_short() {
@@ -237,25 +176,6 @@ mod tests {
             [0.0, 7.0, 12.34, 999.96, 1000.0, 2_891_037.0, -1234.0].map(short),
             ["0", "7", "12.3", "1000.0", "1,000", "2,891,037", "-1,234"]
         );
-    }
-
-    #[test]
-    fn a_verdict_says_what_comes_near_and_what_remains() {
-        let variation = |value| Variation {
-            cause: "cause",
-            value,
-            workloads: &[],
-            apply: |_| {},
-        };
-        let (a, b) = (variation("a"), variation("b"));
-        let said = |varied: &[(&Variation, f64)]| verdict(75.0, 50.0, true, varied);
-        assert!(said(&[(&a, 70.0), (&b, 20.0)]).ends_with("with: cause: a."));
-        assert!(
-            said(&[(&a, 90.0), (&b, 20.0)]).contains("lies between ours and that with: cause: a.")
-        );
-        assert!(said(&[(&a, 60.0), (&b, 20.0)]).contains("cause: a: 15 points"));
-        assert!(said(&[(&b, 20.0)]).starts_with("Nothing that was varied brings"));
-        assert!(said(&[]).starts_with("Nothing was varied"));
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! The mClustering paper: FreeBSD 8.2, LU and SOR at three sizes on 1 GB.
 
+use super::answers::Answers;
 use super::chart::{Chart, Series};
 use super::claims::{Published, section};
-use super::evaluation::{Answers, Evaluation, Figure, Ours};
+use super::draw::{DRAWS, RANGES, draw};
+use super::ensemble::{Sample, combined, middle, samples};
+use super::evaluation::{Evaluation, Figure, Ours};
+use super::provenance;
 use super::runs::{
-    ATA, Measure, RunKey, Runs, Variation, disk_with, each_sor, scan_of_the_papers, variation_table,
+    AS_THE_TEXT, ATA, Measure, RunKey, Runs, Variation, as_the_text, disk_with, each_sor,
+    scan_of_the_papers, variation_table,
 };
-use super::table::{Table, short};
+use super::table::Table;
+use super::verdict::{Class, Held};
 use crate::programs::{Layout, LuParams, SorParams, Spec};
 use crate::world::{DiskSpec, LastrSetting, Report, Setup, WindowSetting};
 
@@ -148,9 +154,24 @@ const VARIATIONS: &[Variation] = &[
         apply: |s| s.policies.bsd.limit_counts_writes = true,
     },
     Variation {
+        cause: AS_THE_TEXT,
+        value: "all of it, clean pages to the free list too",
+        workloads: WORKLOADS,
+        apply: |s| {
+            as_the_text(s);
+            s.policies.bsd.free_clean = true;
+        },
+    },
+    Variation {
+        cause: AS_THE_TEXT,
+        value: "all of it but clean pages, which go to the cache",
+        workloads: WORKLOADS,
+        apply: as_the_text,
+    },
+    Variation {
         cause: CLEAN,
         value: "to the free list, as the paper says",
-        workloads: &["sor"],
+        workloads: WORKLOADS,
         apply: |s| s.policies.bsd.free_clean = true,
     },
     Variation {
@@ -185,30 +206,34 @@ const VARIATIONS: &[Variation] = &[
     },
 ];
 
-/// Every run of the evaluation: the paper's, then the variations.
+/// Every run of the evaluation: the paper's at every draw, then the variations at the constants.
 pub(super) fn setups() -> Vec<(RunKey, Setup)> {
     let mut setups = Vec::new();
-    let mut add = |variation: Option<&Variation>, workload: &str, sizes: &[&str]| {
+    let mut add = |variation: Option<&Variation>, workload: &str, sizes: &[&str], number: u64| {
         for size in sizes {
             for policy in POLICIES {
                 let mut setup = setup(size, workload, policy);
-                let mut key = RunKey::new(size, workload, policy);
+                let mut key = RunKey::new(size, workload, policy).seeded(number);
                 if let Some(variation) = variation {
                     (variation.apply)(&mut setup);
                     key = key.varied(&variation.name());
                 }
+                draw(&mut setup, number);
                 setups.push((key, setup));
             }
         }
     };
     for workload in WORKLOADS {
-        add(None, workload, &SIZES);
+        for number in std::iter::once(0).chain(DRAWS) {
+            add(None, workload, &SIZES, number);
+        }
     }
     for variation in VARIATIONS {
         for workload in variation.workloads {
-            let every = AT_ALL_SIZES.contains(&variation.cause) && *workload == "sor";
+            let of_sor = AT_ALL_SIZES.contains(&variation.cause) && *workload == "sor";
+            let every = of_sor || [AS_THE_TEXT, CLEAN].contains(&variation.cause);
             let sizes: &[&str] = if every { &SIZES } else { &[VARIED] };
-            add(Some(variation), workload, sizes);
+            add(Some(variation), workload, sizes, 0);
         }
     }
     setups
@@ -226,13 +251,17 @@ pub(super) fn evaluation(runs: &Runs) -> Evaluation {
         runs,
         variations: VARIATIONS,
         answer,
+        class,
         remark,
     };
+    let claims = section("mclustering", &SIZES);
+    let joint = answers.joint_table(&claims);
     Evaluation {
         title: "Paging out Multiple Clusters to Improve Virtual Memory System Performance (2014)",
         constants: constants(),
-        rows: answers.rows(section("mclustering", &SIZES)),
-        tables: [table(runs)].into_iter().chain(varied).collect(),
+        provenance: provenance::table(provenance::MCLUSTERING),
+        rows: answers.rows(claims),
+        tables: [joint, table(runs)].into_iter().chain(varied).collect(),
         figures: figures(runs),
         curves: Vec::new(),
         runs: runs.lines(),
@@ -247,37 +276,35 @@ fn constants() -> Vec<String> {
         "Disk: a Seagate of 160 GB and 7200 rpm of the time, write cache on, one command at a time, in ata(4)'s order.",
         "LU: nbench's build_problem, exact, n = 13,209, 14,188, 15,105 (GB of 2^30 bytes). SOR: the same n, 7 sweeps, \
          rows as FreeBSD 8's allocator lays them out.",
-        "Variations ran at 1.5 GB, and the other sizes quote them; SOR's usable memory, its page-outs in flight, where its \
-         clean pages go and when its faults count as sequential were varied at all three.",
+        "Variations are single runs at the constants, at 1.5 GB, and are compared with the run at the constants; the other sizes do not quote them. SOR's usable \
+         memory, its page-outs in flight and when its faults count as sequential were varied at all three sizes, as were where clean pages go and the daemon as \
+         the text has it for both programs.",
+        RANGES,
         "CPU times are those measured on a machine of today; the paper gives none.",
     ]
     .map(str::to_owned)
     .to_vec()
 }
 
-fn pair<'a>(runs: &'a Runs, variant: &str, size: &str, workload: &str) -> Option<[&'a Report; 2]> {
-    runs.pair(variant, size, workload, POLICIES)
-}
-
-fn saved(runs: &Runs, variant: &str, size: &str, workload: &str, measure: Measure) -> Option<f64> {
-    let [bsd, ours] = pair(runs, variant, size, workload)?;
+fn saved(sample: Sample, size: &str, workload: &str, measure: Measure) -> Option<f64> {
+    let [bsd, ours] = sample.pair(size, workload, POLICIES)?;
     Some(measure.saved_percent(bsd, ours))
 }
 
+/// The answer over the draws of a variant.
 fn answer(runs: &Runs, variant: &str, keys: &[&str]) -> Ours {
-    let number = |n: Option<f64>| n.map_or(Ours::None, Ours::Number);
-    // Most variations ran at one size, and show the direction for all.
-    let of = |size, workload, measure| {
-        let here = saved(runs, variant, size, workload, measure);
-        let varied = !variant.is_empty();
-        number(here.or_else(|| saved(runs, variant, VARIED, workload, measure).filter(|_| varied)))
-    };
-    match keys {
+    combined(samples(runs, variant, 0..=0).map(|sample| answer_of(sample, keys)))
+}
+
+fn answer_of(sample: Sample, keys: &[&str]) -> Ours {
+    let of = |size, workload, measure| saved(sample, size, workload, measure).map(Ours::Number);
+    let answered = match keys {
         ["elapsed_saved_percent", workload, size] => of(size, workload, Measure::Seconds),
         ["disk_writes_saved_percent", workload, size] => of(size, workload, Measure::Writes),
-        ["shape", rest @ ..] if variant.is_empty() => shape(runs, rest).unwrap_or(Ours::None),
-        _ => Ours::None,
-    }
+        ["shape", rest @ ..] => shape(sample, rest),
+        _ => None,
+    };
+    answered.unwrap_or(Ours::None)
 }
 
 /// Writes of `sizes` pages.
@@ -286,51 +313,57 @@ fn writes(report: &Report, sizes: std::ops::RangeInclusive<u32>) -> f64 {
     these.map(|s| s.1 as f64).sum()
 }
 
-fn shape(runs: &Runs, keys: &[&str]) -> Option<Ours> {
-    let [lu, lu_ours] = pair(runs, "", "1.5 GB", "lu")?;
-    let [sor, sor_ours] = pair(runs, "", "1.5 GB", "sor")?;
-    Some(match keys {
+fn shape(sample: Sample, keys: &[&str]) -> Option<Ours> {
+    match keys {
         ["lu_common_write_sizes", "bsd"] => {
+            let lu = sample.report(VARIED, "lu", "bsd")?;
             let share = 100.0 * writes(lu, 1..=4) / lu.page_out_writes as f64;
-            Ours::Text(
-                format!("{share:.0} % of writes have 1 to 4 pages"),
-                Some(share >= 30.0),
-            )
+            let text = format!("{share:.0} % of writes have 1 to 4 pages");
+            Some(Ours::Text(text, Some(Held::once(share >= 30.0))))
         }
         ["lu_common_write_sizes", _] => {
-            let (pages, share) = lu_ours.modal_write();
-            Ours::Text(
-                format!("{pages} ({:.0} % of writes)", 100.0 * share),
-                Some(pages == 16),
-            )
+            let (pages, share) = sample.report(VARIED, "lu", "mclustering")?.modal_write();
+            let text = format!("{pages} ({:.0} % of writes)", 100.0 * share);
+            Some(Ours::Text(text, Some(Held::once(pages == 16))))
         }
-        ["sor_write_sizes"] => {
-            let change = |sizes: std::ops::RangeInclusive<u32>| {
-                writes(sor_ours, sizes.clone()) - writes(sor, sizes)
-            };
-            let below = change(1..=7);
-            let large = [10, 13, 14, 15].map(|n| change(n..=n));
-            let text = format!(
-                "{below:+.0} below 8; {:+.0}, {:+.0}, {:+.0}, {:+.0} of 10, 13, 14, 15; {:+.0} of 16",
-                large[0],
-                large[1],
-                large[2],
-                large[3],
-                change(16..=16)
-            );
-            Ours::Text(text, Some(below < 0.0 && large.iter().sum::<f64>() > 0.0))
-        }
-        ["page_in_requests"] => {
-            let mut worst: f64 = 0.0;
-            for workload in WORKLOADS {
-                for size in SIZES {
-                    worst = worst.max(saved(runs, "", size, workload, Measure::Reads)?.abs());
-                }
-            }
-            Ours::Text(format!("at most {worst:.1} % apart"), Some(worst <= 3.0))
-        }
-        _ => return None,
-    })
+        ["sor_write_sizes"] => sor_sizes(sample),
+        ["page_in_requests"] => page_ins(sample),
+        _ => None,
+    }
+}
+
+/// Every size that the text names has to move as it says: those below 8 down, 10, 13, 14 and 15 up, 16 not up.
+fn sor_sizes(sample: Sample) -> Option<Ours> {
+    let [sor, sor_ours] = sample.pair(VARIED, "sor", POLICIES)?;
+    let change =
+        |sizes: std::ops::RangeInclusive<u32>| writes(sor_ours, sizes.clone()) - writes(sor, sizes);
+    let (below, most) = (change(1..=7), change(16..=16));
+    let up = [10, 13, 14, 15].map(|n| change(n..=n));
+    let [ten, thirteen, fourteen, fifteen] = up;
+    let text = format!(
+        "{below:+.0} below 8; {ten:+.0}, {thirteen:+.0}, {fourteen:+.0}, {fifteen:+.0} of 10, 13, 14, 15; {most:+.0} of 16"
+    );
+    let holds = below < 0.0 && up.iter().all(|by| *by > 0.0) && most <= 0.0;
+    Some(Ours::Text(text, Some(Held::once(holds))))
+}
+
+/// How far apart the two policies are in reads, of the pairs that were run.
+fn page_ins(sample: Sample) -> Option<Ours> {
+    let pairs = WORKLOADS
+        .iter()
+        .flat_map(|workload| SIZES.map(|size| (*workload, size)));
+    let apart = pairs.filter_map(|(workload, size)| {
+        let percent = saved(sample, size, workload, Measure::Reads)?.abs();
+        Some((percent, format!("{workload}, {size}")))
+    });
+    let (worst, which) = apart.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let text = format!("at most {worst:.1} % apart ({which})");
+    Some(Ours::Text(text, Some(Held::once(worst <= 3.0))))
+}
+
+/// All rows are measured: time and writes, and what sizes writes have.
+const fn class(_: &[&str]) -> Class {
+    Class::Independent
 }
 
 fn remark(keys: &[&str]) -> &'static str {
@@ -366,23 +399,23 @@ fn table(runs: &Runs) -> Table {
     for workload in WORKLOADS {
         for size in SIZES {
             for policy in POLICIES {
-                let Some(r) = runs.report("", size, workload, policy) else {
-                    continue;
+                let of = |figure: fn(&Report) -> f64| {
+                    let spread = middle(runs, |s| s.report(size, workload, policy).map(figure));
+                    spread.map_or_else(|| "-".to_owned(), |spread| spread.to_string())
                 };
-                let mut row = vec![
-                    format!("{workload}, {size}"),
-                    policy.to_owned(),
-                    format!("{:.0}", r.seconds()),
-                ];
-                let counts = [r.page_ins, r.page_in_reads, r.page_outs, r.page_out_writes];
-                row.extend(counts.map(|n| short(n as f64)));
-                row.push(format!("{:.2}", r.pages_a_write()));
+                let mut row = vec![format!("{workload}, {size}"), policy.to_owned()];
+                row.push(of(|r| r.seconds().round()));
+                row.push(of(|r| r.page_ins as f64));
+                row.push(of(|r| r.page_in_reads as f64));
+                row.push(of(|r| r.page_outs as f64));
+                row.push(of(|r| r.page_out_writes as f64));
+                row.push(of(Report::pages_a_write));
                 rows.push(row);
             }
         }
     }
     Table {
-        title: "All runs".to_owned(),
+        title: "All runs: medians over all draws, with the least and the most".to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows,
     }
@@ -405,7 +438,7 @@ fn savings(runs: &Runs, number: u32, workload: &str) -> Figure {
     ] {
         let theirs = SIZES.map(|size| published(key, size)).to_vec();
         let ours = SIZES
-            .map(|size| saved(runs, "", size, workload, measure))
+            .map(|size| median(runs, |s| saved(s, size, workload, measure)))
             .to_vec();
         all.push(Series::published(&format!("{name}, published"), theirs));
         all.push(Series::ours(&format!("{name}, ours"), ours));
@@ -424,11 +457,17 @@ fn savings(runs: &Runs, number: u32, workload: &str) -> Figure {
     }
 }
 
+/// The median over all draws.
+fn median(runs: &Runs, figure: impl Fn(Sample) -> Option<f64>) -> Option<f64> {
+    middle(runs, figure).map(|spread| spread.median)
+}
+
 /// One measure of both policies at the three sizes.
 fn by_size(runs: &Runs, workload: &str, measure: Measure, policy: &str) -> Vec<Option<f64>> {
     let value = |size| {
-        runs.report("", size, workload, policy)
-            .map(|r| measure.of(r))
+        median(runs, |s| {
+            s.report(size, workload, policy).map(|r| measure.of(r))
+        })
     };
     SIZES.map(value).to_vec()
 }
@@ -449,8 +488,12 @@ fn panels(runs: &Runs, number: u32, workload: &str, published: [&str; 3]) -> Vec
     let sizes = SIZES.map(str::to_owned).to_vec();
     let of = |measure, policy| by_size(runs, workload, measure, policy);
     let histogram = |policy: &str| {
-        let report = runs.report("", "1.5 GB", workload, policy);
-        (1..=16).map(|n| report.map(|r| writes(r, n..=n))).collect()
+        let of = |n| {
+            median(runs, |s| {
+                Some(writes(s.report(VARIED, workload, policy)?, n..=n))
+            })
+        };
+        (1..=16).map(of).collect()
     };
     vec![
         figure(

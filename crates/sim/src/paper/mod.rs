@@ -5,27 +5,33 @@
 //! paper; what is not known of the papers' machines is varied, and each deviation says how far the
 //! variations move it.
 
+mod answers;
 mod asp;
 mod chart;
 mod claims;
 mod curves;
 mod discard;
+mod draw;
+mod ensemble;
 mod evaluation;
 mod hsn;
 mod mclustering;
 mod moc;
 mod output;
+mod provenance;
 mod runs;
 mod spread;
 mod table;
+mod verdict;
 
 pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
-pub use evaluation::{Evaluation, Figure, Ours, Row};
+pub use evaluation::{Against, Evaluation, Figure, Nearest, Ours, Row, Tally};
 pub use runs::{Line, Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
 pub use table::Table;
+pub use verdict::{Class, Held, Verdict};
 
 use crate::guests;
 use crate::world::Setup;
@@ -130,6 +136,7 @@ impl Paper {
         };
         if part.is_some() {
             evaluation.rows.retain(|row| row.ours != Ours::None);
+
             evaluation.tables.retain(|table| !table.rows.is_empty());
         }
         evaluation

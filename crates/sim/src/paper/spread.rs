@@ -1,4 +1,4 @@
-//! A figure over several runs that differ in nothing but their random numbers.
+//! A figure over several runs that differ in what was drawn.
 
 use std::fmt;
 
@@ -13,6 +13,8 @@ pub struct Spread {
     pub low: f64,
     /// The most.
     pub high: f64,
+    /// Where the middle 95 % of the values lie: between the 2.5th and the 97.5th percentile, by straight lines between the values.
+    pub interval: (f64, f64),
 }
 
 impl Spread {
@@ -31,7 +33,29 @@ impl Spread {
             median,
             low: values[0],
             high: values[values.len() - 1],
+            interval: (percentile(&values, 0.025), percentile(&values, 0.975)),
         })
+    }
+
+    /// The same figure in other units, which may turn it round.
+    pub(super) fn map(self, unit: impl Fn(f64) -> f64) -> Self {
+        let in_order = |(a, b): (f64, f64)| (unit(a).min(unit(b)), unit(a).max(unit(b)));
+        let (low, high) = in_order((self.low, self.high));
+        Self {
+            median: unit(self.median),
+            low,
+            high,
+            interval: in_order(self.interval),
+        }
+    }
+
+    /// The interval in words; nothing for a single value.
+    pub(super) fn interval_words(self, word: impl Fn(f64) -> String) -> String {
+        let (low, high) = self.interval;
+        if low == high {
+            return String::new();
+        }
+        format!("{} to {}", word(low), word(high))
     }
 
     /// With two decimals: for ratios.
@@ -54,9 +78,28 @@ impl fmt::Display for Spread {
     }
 }
 
+/// Of values in order.
+fn percentile(values: &[f64], part: f64) -> f64 {
+    let at = part * (values.len() - 1) as f64;
+    let below = values[at.floor() as usize];
+    below + (values[at.ceil() as usize] - below) * at.fract()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_interval_leaves_a_fortieth_out_at_each_end() {
+        let spread = Spread::of((0..=40).map(f64::from)).expect("41");
+        assert_eq!(spread.interval, (1.0, 39.0));
+        let part = spread.map(|v| -v);
+        assert_eq!(
+            (part.low, part.high, part.interval),
+            (-40.0, 0.0, (-39.0, -1.0))
+        );
+        assert_eq!(Spread::of([7.0]).map(|s| s.interval), Some((7.0, 7.0)));
+    }
 
     #[test]
     fn it_is_the_middle_one_and_the_ends_in_any_order() {

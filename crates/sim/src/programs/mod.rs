@@ -86,6 +86,8 @@ pub enum Step {
     Flush(PageRange),
     /// What follows is counted under this name.
     Phase(&'static str),
+    /// The program ends when so many nanoseconds have passed, whatever it is at: with the step that begins next.
+    Until(u64),
     /// The program ends.
     End,
 }
@@ -103,6 +105,10 @@ pub trait Program: Send {
     fn step(&mut self) -> Step;
     /// The most pages it has at once.
     fn footprint(&self) -> u64;
+    /// How much work it has done, in units of its own; 0 where it counts none.
+    fn done(&self) -> u64 {
+        0
+    }
 }
 
 /// The page at `index` of `object`.

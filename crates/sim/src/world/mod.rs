@@ -311,7 +311,7 @@ impl World {
     fn advance(&mut self, who: usize) -> bool {
         let process = &mut self.processes[who];
         let begins = process.begins_step();
-        let step = process.current();
+        let step = process.current(self.now);
         if begins && let Some(range) = beyond(step) {
             let page = range.start;
             self.exhausted = Some(RunError::Beyond { page });
@@ -340,6 +340,7 @@ impl World {
             Step::TakeBack(range) => self.tell(Event::TakeBack(range)),
             Step::Flush(range) => self.tell(Event::Flush(range)),
             Step::Phase(name) => self.begin_phase(who, name),
+            Step::Until(ns) => self.processes[who].ends_at = Some(self.now + ns),
             Step::End => {
                 self.end(who);
                 return false;

@@ -37,6 +37,8 @@ pub(super) struct Process {
     pub pages_out: u64,
     pub reads: u64,
     pub ended_at: u64,
+    /// When it ends, if that is given by the time.
+    pub ends_at: Option<u64>,
 }
 
 impl Process {
@@ -58,11 +60,16 @@ impl Process {
             pages_out: 0,
             reads: 0,
             ended_at: 0,
+            ends_at: None,
         }
     }
 
     pub fn name(&self) -> &'static str {
         self.program.name()
+    }
+
+    pub fn done(&self) -> u64 {
+        self.program.done()
     }
 
     pub fn footprint(&self) -> u64 {
@@ -74,9 +81,11 @@ impl Process {
         self.step.is_none()
     }
 
-    /// The step that it is in.
-    pub fn current(&mut self) -> &Step {
-        self.step.get_or_insert_with(|| self.program.step())
+    /// The step that it is in at `now`: the last one where its time is over.
+    pub fn current(&mut self, now: u64) -> &Step {
+        let over = self.ends_at.is_some_and(|at| at <= now);
+        let next = || if over { Step::End } else { self.program.step() };
+        self.step.get_or_insert_with(next)
     }
 
     /// The current step is done.

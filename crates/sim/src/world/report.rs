@@ -31,6 +31,8 @@ pub struct ProgramReport {
     pub pages_in: u64,
     /// Pages written.
     pub pages_out: u64,
+    /// Work that it did, in units of its own: transactions of `jvm`; 0 where it counts none.
+    pub done: u64,
 }
 
 /// What happened in one phase of one program, counted over the whole world.
@@ -217,6 +219,7 @@ impl World {
             reads: p.reads,
             pages_in: p.pages_in,
             pages_out: p.pages_out,
+            done: p.done(),
         });
         let seen = self.pager.daemon().is_none();
         let (used, in_vain) = self.ahead.ends();

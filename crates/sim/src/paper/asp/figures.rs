@@ -1,7 +1,7 @@
 //! Tables 1 and 2 with our figures beside the published ones, and curves over memory.
 
 use super::orders::orders;
-use super::setups::{READERS, SCHEDULERS, by_memory};
+use super::setups::{ASP, READERS, SCHEDULERS, by_memory};
 use super::{Point, head, spread};
 use crate::paper::curves::{Curve, Curves};
 use crate::paper::runs::Runs;
@@ -18,31 +18,19 @@ fn ratio(spread: Option<Spread>) -> String {
 
 pub(super) fn tables(runs: &Runs) -> Vec<Table> {
     vec![
-        table_1(
-            runs,
-            "Table 1: scores, and their ratio to KVM under CFQ",
-            |p, s, r| p.score(s, r),
-        ),
-        table_1(
-            runs,
-            "Table 1 by another measure: the sum of the guests' own rates, each to its own end",
-            |p, s, r| p.own_rates(s, r),
-        ),
+        table_1(runs, "Table 1: scores, and their ratio to KVM under CFQ"),
         table_2(runs),
         sweep(runs),
         orders(runs),
     ]
 }
 
-/// By what guests are compared, of a run under a scheduler with a read-ahead policy.
-type Measure = fn(Point, &str, &str) -> Option<f64>;
-
-fn table_1(runs: &Runs, title: &str, measure: Measure) -> Table {
+fn table_1(runs: &Runs, title: &str) -> Table {
     let row = |(name, reader, published): (&str, &str, [Option<f64>; 2])| {
         let mut row = vec![name.to_owned()];
         for (scheduler, published) in SCHEDULERS.into_iter().zip(published) {
-            let own = |p: Point| measure(p, scheduler, reader);
-            let of_base = |p: Point| Some(own(p)? / measure(p, "cfq", "page-cluster 3")?);
+            let own = |p: Point| p.score(scheduler, reader);
+            let of_base = |p: Point| Some(own(p)? / p.score("cfq", "page-cluster 3")?);
             row.push(published.map_or_else(|| "-".to_owned(), short));
             row.push(cell(spread(runs, "", |p| own(p).map(f64::round))));
             row.push(published.map_or_else(|| "-".to_owned(), |v| format!("{:.2}", v / 3417.0)));
@@ -56,8 +44,8 @@ fn table_1(runs: &Runs, title: &str, measure: Measure) -> Table {
             "page-cluster 3",
             [Some(3417.0), Some(3632.0)],
         ),
-        ("ASP", "asp", [Some(4045.0), Some(4287.0)]),
-        ("ASP, two slots", "asp2", [None, None]),
+        ("ASP", ASP, [Some(4045.0), Some(4287.0)]),
+        ("ASP, one slot", "asp", [None, None]),
     ];
     Table {
         title: title.to_owned(),
@@ -82,12 +70,12 @@ fn table_2(runs: &Runs) -> Table {
         ("page-cluster 3", 15_642, 92.2),
         ("page-cluster 4", 18_031, 83.3),
         ("page-cluster 5", 21_852, 71.2),
-        ("asp", 18_770, 90.6),
+        (ASP, 18_770, 90.6),
     ] {
         rows.push(vec![
             format!("{reader}, published"),
             match reader {
-                "asp" => "39.9 / 33.5 / 10.8 / 15.8".to_owned(),
+                ASP => "39.9 / 33.5 / 10.8 / 15.8".to_owned(),
                 _ => "-".to_owned(),
             },
             short(f64::from(total)),
@@ -99,7 +87,7 @@ fn table_2(runs: &Runs) -> Table {
     }
     let rest = READERS
         .iter()
-        .filter(|r| r.name.starts_with("asp") && r.name != "asp");
+        .filter(|r| r.name.starts_with("asp") && r.name != ASP);
     rows.extend(rest.map(|reader| swap_ins(runs, reader.name)));
     Table {
         title: "Table 2: swap-ins by their windows under CFQ, and hit rates".to_owned(),
@@ -231,7 +219,7 @@ fn used(runs: &Runs) -> Curves {
     let sizes = [(8, 39.9), (16, 33.5), (24, 10.8), (32, 15.8)];
     let curves = sizes.map(|(size, published)| {
         curve(runs, &format!("window {size}"), Some(published), &|p| {
-            p.share("asp", size)
+            p.share(ASP, size)
         })
     });
     over_memory(
@@ -247,26 +235,26 @@ pub(super) fn curves(runs: &Runs) -> Vec<Curves> {
     let table_1 = [
         ("Linux, CFQ", cfq, linux, Some(1.0)),
         ("Linux, anticipatory", waiting, linux, Some(1.063)),
-        ("ASP, CFQ", cfq, "asp", Some(1.184)),
-        ("ASP, anticipatory", waiting, "asp", Some(1.255)),
+        ("ASP, CFQ", cfq, ASP, Some(1.184)),
+        ("ASP, anticipatory", waiting, ASP, Some(1.255)),
     ];
     let placements = [
-        ("CFQ, aligned", cfq, "asp", Some(1.183)),
-        ("CFQ, at the target", cfq, "asp, target", None),
-        ("CFQ, centred", cfq, "asp, centred", None),
-        ("anticipatory, aligned", waiting, "asp", Some(1.18)),
-        ("anticipatory, at the target", waiting, "asp, target", None),
-        ("anticipatory, centred", waiting, "asp, centred", None),
+        ("CFQ, aligned", cfq, ASP, Some(1.183)),
+        ("CFQ, at the target", cfq, "asp2, target", None),
+        ("CFQ, centred", cfq, "asp2, centred", None),
+        ("anticipatory, aligned", waiting, ASP, Some(1.18)),
+        ("anticipatory, at the target", waiting, "asp2, target", None),
+        ("anticipatory, centred", waiting, "asp2, centred", None),
     ];
     let table_2 = [
         (linux, Some(92.2)),
         ("page-cluster 4", Some(83.3)),
         ("page-cluster 5", Some(71.2)),
-        ("asp", Some(90.6)),
+        (ASP, Some(90.6)),
     ];
-    let kinds = ["asp", "asp, target", "asp, centred", "asp2", "asp2, target"];
-    let kinds = kinds.map(|kind| (kind, (kind == "asp").then_some(90.6)));
-    let swap_ins = [linux, "page-cluster 4", "page-cluster 5", "asp"]
+    let kinds = [ASP, "asp2, target", "asp2, centred", "asp"];
+    let kinds = kinds.map(|kind| (kind, (kind == ASP).then_some(90.6)));
+    let swap_ins = [linux, "page-cluster 4", "page-cluster 5", ASP]
         .map(|reader| curve(runs, reader, None, &|p| p.swap_ins(reader).map(|n| n / 1e3)));
     vec![
         scores(

@@ -1,7 +1,7 @@
 //! The orders that the paper's tables show, and where they hold here.
 
-use super::setups::{EVERY_FIND, OF_ASP, by_memory, variations};
-use super::{Point, each_seed, head};
+use super::setups::{ASP, EVERY_FIND, OF_ASP, by_memory, variations};
+use super::{Point, each_draw, head};
 use crate::paper::runs::Runs;
 use crate::paper::spread::Spread;
 use crate::paper::table::{Table, short};
@@ -21,10 +21,10 @@ const ORDERS: [Order; 8] = [
         },
     ),
     ("hit rate of ASP within 5 points of page-cluster 3", |p| {
-        Some(5.0 - (p.hit_rate("asp")? - p.hit_rate(LINUX)?).abs())
+        Some(5.0 - (p.hit_rate(ASP)? - p.hit_rate(LINUX)?).abs())
     }),
     ("ASP reads more pages a page-in than page-cluster 3", |p| {
-        Some(p.pages_a_swap_in("asp")? - p.pages_a_swap_in(LINUX)?)
+        Some(p.pages_a_swap_in(ASP)? - p.pages_a_swap_in(LINUX)?)
     }),
     ("ASP ahead of page-cluster 3 under CFQ, %", |p| {
         p.asp_gain("cfq")
@@ -32,14 +32,14 @@ const ORDERS: [Order; 8] = [
     ("ASP ahead of page-cluster 3 under anticipatory, %", |p| {
         p.asp_gain("anticipatory")
     }),
-    ("ASP with two slots ahead of ASP under CFQ, %", |p| {
-        p.gain(["cfq", "asp"], ["cfq", "asp2"])
+    ("ASP with two slots ahead of one under CFQ, %", |p| {
+        p.gain(["cfq", "asp"], ["cfq", ASP])
     }),
     ("anticipatory ahead of CFQ with page-cluster 3, %", |p| {
         p.anticipatory_gain(LINUX)
     }),
     ("anticipatory ahead of CFQ with ASP, %", |p| {
-        p.anticipatory_gain("asp")
+        p.anticipatory_gain(ASP)
     }),
 ];
 
@@ -53,7 +53,7 @@ fn margins(runs: &Runs, variant: &str, (name, margin): Order) -> Vec<f64> {
     if EVERY_FIND.name() == variant && !name.contains("hit rate") {
         return Vec::new();
     }
-    each_seed(runs, variant, margin)
+    each_draw(runs, variant, margin)
 }
 
 /// The median, and in how many of the runs the order holds.

@@ -4,40 +4,46 @@ mod setups;
 
 pub(in crate::paper) use setups::setups;
 
+use super::answers::Answers;
 use super::claims::{Published, section};
-use super::evaluation::{Answers, Evaluation, Ours};
-use super::runs::{RunKey, Runs};
+use super::ensemble::samples;
+use super::evaluation::{Evaluation, Ours};
+use super::provenance;
+use super::runs::Runs;
 use super::spread::Spread;
 use super::table::Table;
+use super::verdict::{Class, Held};
 use crate::world::Report;
-use setups::{CONFIGURATIONS, MEMORY, SEEDS, TEXTURE, VARIATIONS, WORKLOADS};
+use setups::{CONFIGURATIONS, MEMORY, TEXTURE, VARIATIONS, VARIED_SEEDS, WORKLOADS};
 
 /// Below this part of each other times count as equal: the paper's 4:00 and 3:58 "are almost the same".
 const EQUAL: f64 = 0.1;
 
 /// A figure of a run: its name, what it rests on, and the figure.
-type Figure = (&'static str, &'static str, fn(&Report) -> f64);
+type Figure = (&'static str, Class, fn(&Report) -> f64);
 
 /// Those that the tables have.
 const FIGURES: [Figure; 8] = [
-    ("user", "by construction", |r| {
+    ("user", Class::Construction, |r| {
         r.programs
             .iter()
             .map(|p| (p.cpu_ns - p.fault_ns) as f64)
             .sum::<f64>()
             / 1e9
     }),
-    ("system", "derived", |r| {
+    ("system", Class::Derived, |r| {
         r.programs.iter().map(|p| p.fault_ns as f64).sum::<f64>() / 1e9
     }),
-    ("elapsed", "independent", Report::seconds),
-    ("pagein_read", "independent", |r| r.page_ins as f64),
-    ("pagein_noread", "independent", |r| r.discards.filled as f64),
-    ("pageout_write", "independent", |r| r.page_outs as f64),
-    ("pageout_discard", "independent", |r| {
+    ("elapsed", Class::Independent, Report::seconds),
+    ("pagein_read", Class::Independent, |r| r.page_ins as f64),
+    ("pagein_noread", Class::Independent, |r| {
+        r.discards.filled as f64
+    }),
+    ("pageout_write", Class::Independent, |r| r.page_outs as f64),
+    ("pageout_discard", Class::Independent, |r| {
         r.discards.dropped as f64
     }),
-    ("pageout_flush", "independent", |r| {
+    ("pageout_flush", Class::Independent, |r| {
         r.discards.flushed as f64
     }),
 ];
@@ -48,6 +54,7 @@ pub(in crate::paper) fn evaluation(runs: &Runs) -> Evaluation {
         runs,
         variations: VARIATIONS,
         answer,
+        class,
         remark,
     };
     let mut claims = section("external_pager", &[]);
@@ -63,6 +70,7 @@ pub(in crate::paper) fn evaluation(runs: &Runs) -> Evaluation {
     Evaluation {
         title: "Managing Discardable Pages with an External Pager (1991)",
         constants: constants(),
+        provenance: provenance::table(&[]),
         rows: answers.rows(claims),
         tables,
         figures: Vec::new(),
@@ -104,12 +112,8 @@ fn each(
     configuration: &str,
     figure: impl Fn(&Report) -> f64,
 ) -> Vec<f64> {
-    let key = |seed| {
-        RunKey::new(MEMORY, workload, configuration)
-            .varied(variant)
-            .seeded(seed)
-    };
-    let reports = SEEDS.filter_map(|seed| runs.get(&key(seed)));
+    let samples = samples(runs, variant, VARIED_SEEDS);
+    let reports = samples.filter_map(|s| s.report(MEMORY, workload, configuration));
     reports.map(figure).collect()
 }
 
@@ -147,12 +151,9 @@ fn found(runs: &Runs, variant: &str, keys: &[&str]) -> Option<Ours> {
         ["shape", "pf_reads_and_writes_percent_of_nopager", workload] => {
             let part = by_no_pager(runs, variant, workload, "PagerPF", transfers)?;
             let most = if *workload == "compile" { 0.10 } else { 0.25 };
-            let percent = Spread {
-                median: 100.0 * part.median,
-                low: 100.0 * part.low,
-                high: 100.0 * part.high,
-            };
-            Some(Ours::Text(percent.to_string(), Some(part.median < most)))
+            let percent = part.map(|part| 100.0 * part);
+            let holds = Held::once(part.median < most);
+            Some(Ours::Text(percent.to_string(), Some(holds)))
         }
         ["shape", "elapsed_by_nopager", workload] => {
             let (mut texts, mut near) = (Vec::new(), true);
@@ -163,16 +164,12 @@ fn found(runs: &Runs, variant: &str, keys: &[&str]) -> Option<Ours> {
                 near &= (part.median / published - 1.0).abs() <= 0.25;
                 texts.push(part.ratio());
             }
-            Some(Ours::Text(texts.join(", "), Some(near)))
+            Some(Ours::Text(texts.join(", "), Some(Held::once(near))))
         }
         ["abstract", "elapsed_factor_up_to"] => {
             let best = ["PagerPF", "PagerUF"].map(|of| {
                 let part = by_no_pager(runs, variant, "sort", of, Report::seconds)?;
-                Some(Spread {
-                    median: 1.0 / part.median,
-                    low: 1.0 / part.high,
-                    high: 1.0 / part.low,
-                })
+                Some(part.map(|part| 1.0 / part))
             });
             let best = best.into_iter().flatten();
             best.max_by(|a, b| a.median.total_cmp(&b.median))
@@ -203,7 +200,7 @@ fn order(elapsed: impl Fn(&str) -> Option<Spread>, workload: &str) -> Option<Our
         .iter()
         .map(|(name, s)| format!("{name} {s:.0} s"))
         .collect();
-    Some(Ours::Text(words.join(" < "), Some(holds)))
+    Some(Ours::Text(words.join(" < "), Some(Held::once(holds))))
 }
 
 fn published(workload: &str, configuration: &str, figure: &str) -> Option<f64> {
@@ -217,6 +214,21 @@ fn published(workload: &str, configuration: &str, figure: &str) -> Option<f64> {
     }
 }
 
+/// What a row rests on.
+fn class(keys: &[&str]) -> Class {
+    match keys {
+        // In words what the tables have.
+        ["shape" | "abstract", ..] => Class::Restated,
+        // The amount of allocation was taken from it.
+        [_, "PagerUF", "pagein_noread"] => Class::Construction,
+        [_, _, figure] => FIGURES
+            .iter()
+            .find(|known| known.0 == *figure)
+            .map_or(Class::Independent, |known| known.1),
+        _ => Class::Independent,
+    }
+}
+
 fn remark(keys: &[&str]) -> &'static str {
     match keys {
         [_, _, "system"] => "Derived from drawn costs: one for each fault and transfer.",
@@ -227,7 +239,9 @@ fn remark(keys: &[&str]) -> &'static str {
 /// Table 3-3 or 3-4, every row and column.
 fn table(runs: &Runs, workload: &str) -> Table {
     let mut head = vec!["configuration".to_owned()];
-    head.extend(FIGURES.map(|(name, class, _)| format!("{} ({class})", name.replace('_', " "))));
+    head.extend(
+        FIGURES.map(|(name, class, _)| format!("{} ({})", name.replace('_', " "), class.name())),
+    );
     let mut rows = Vec::new();
     for (configuration, _) in CONFIGURATIONS {
         let cell = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());

@@ -106,6 +106,7 @@ impl Drawn {
             write_cache: false,
             write_extents: None,
             swap_at_mb: self.swap_at_mb,
+            phase_us: 0,
         }
     }
 

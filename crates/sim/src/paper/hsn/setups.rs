@@ -1,9 +1,9 @@
 //! The runs of the HSN paper's evaluation, and what is drawn for them.
 
 use crate::guests::{GuestSetup, NotifySetup, Setup, SysbenchParams, Work};
+use crate::paper::draw::Numbers;
 use crate::paper::runs::RunKey;
 use crate::programs::JvmParams;
-use crate::seed::mix;
 use crate::world::{Costs, DiskSpec, Policies};
 
 /// Runs of every point, each with other values of what nobody knows.
@@ -72,19 +72,19 @@ pub(super) struct Draw {
 impl Draw {
     /// Number `seed`.
     pub fn of(seed: u64) -> Self {
-        let unit = |nth: u64| (mix(seed, nth) >> 11) as f64 / (1_u64 << 53) as f64;
-        let even = |nth, from: u64, to: u64| from + (unit(nth) * (to - from + 1) as f64) as u64;
-        let scaled = |nth, from: f64, to: f64| from * (to / from).powf(unit(nth));
+        let numbers = Numbers(seed);
+        let even = |nth, from, to| numbers.even(nth, from, to);
+        let scaled = |nth, from, to| numbers.scaled(nth, from, to);
         Self {
             host_own_mib: even(1, 48, 128),
             kernel_mib: even(2, 24, 56),
             system_mib: even(3, 20, 80),
             images_at_gib: scaled(4, 1.0, 200.0) as u64,
-            anticipatory: unit(5) < 0.5,
+            anticipatory: numbers.either(5),
             drain_us: scaled(6, 1_000.0, 100_000.0) as u32,
             entries: 1 << even(7, 9, 16),
             page_ns: scaled(8, 300.0, 1_500.0) as u32,
-            own_clock: unit(10) < 0.5,
+            own_clock: numbers.either(10),
             heap_mib: even(11, 700, 900),
             warehouses: even(12, 4, 12),
         }

@@ -1,9 +1,10 @@
 //! The MOC paper's tables and figures, from our runs.
 
 use super::setups::{CLUSTERS, LARGE, POLICIES, SMALL, VARIATIONS};
-use super::{PAIRS, memory_of, pair, saved};
+use super::{PAIRS, memory_of, saved};
 use crate::paper::chart::{Chart, Series};
 use crate::paper::claims::{Published, section};
+use crate::paper::ensemble::{Sample, middle};
 use crate::paper::evaluation::Figure;
 use crate::paper::runs::{Measure, Runs, variation_table};
 use crate::paper::table::{Table, short};
@@ -23,8 +24,10 @@ fn table(runs: &Runs, title: &str, key: &str, cases: &[(&str, &str)], measure: M
                 Some(Published::Number(n)) => short(*n),
                 _ => "-".to_owned(),
             });
-            let ours = runs.report("", memory, workload, policy);
-            row.push(ours.map_or("-".to_owned(), |r| short(measure.of(r))));
+            let ours = middle(runs, |s| {
+                s.report(memory, workload, policy).map(|r| measure.of(r))
+            });
+            row.push(ours.map_or("-".to_owned(), |ours| ours.to_string()));
         }
         rows.push(row);
     }
@@ -34,6 +37,14 @@ fn table(runs: &Runs, title: &str, key: &str, cases: &[(&str, &str)], measure: M
         head: head.map(str::to_owned).to_vec(),
         rows,
     }
+}
+
+/// Of a microbenchmark, over all draws.
+fn seconds(runs: &Runs, workload: &str, policy: &str) -> String {
+    let spread = middle(runs, |s| {
+        s.report(SMALL, workload, policy).map(Report::seconds)
+    });
+    spread.map_or("-".to_owned(), |spread| spread.to_string())
 }
 
 pub(super) fn tables(runs: &Runs) -> Vec<Table> {
@@ -61,7 +72,8 @@ pub(super) fn tables(runs: &Runs) -> Vec<Table> {
         rows: Vec::new(),
     };
     for c in CLUSTERS {
-        let Some([bsd, moc]) = pair(runs, "", SMALL, &format!("micro {c}")) else {
+        let workload = format!("micro {c}");
+        let Some([bsd, moc]) = runs.pair("", SMALL, &workload, POLICIES) else {
             continue;
         };
         let share = |r: &Report| format!("{:.1} %", 100.0 * r.modal_write().1);
@@ -72,8 +84,8 @@ pub(super) fn tables(runs: &Runs) -> Vec<Table> {
             share(bsd),
             share(moc),
             (bsd.page_ins + moc.page_ins).to_string(),
-            format!("{:.1}", bsd.seconds()),
-            format!("{:.1}", moc.seconds()),
+            seconds(runs, &workload, "bsd"),
+            seconds(runs, &workload, "moc"),
         ]);
     }
     let varied = PAIRS.map(|(m, w)| variation_table(runs, VARIATIONS, m, w, POLICIES));
@@ -105,6 +117,11 @@ pub(super) fn tables(runs: &Runs) -> Vec<Table> {
     tables
 }
 
+/// The median over all draws.
+fn median(runs: &Runs, figure: impl Fn(Sample) -> Option<f64>) -> Option<f64> {
+    middle(runs, figure).map(|spread| spread.median)
+}
+
 /// The published number of a claim.
 fn published(keys: &[&str]) -> Option<f64> {
     let claims = section("moc", &[]);
@@ -128,7 +145,7 @@ fn table_chart(
         let theirs = cases.iter().map(|(m, w)| published(&[key, m, w, policy]));
         let ours = cases
             .iter()
-            .map(|(m, w)| Some(measure.of(runs.report("", m, w, policy)?)));
+            .map(|(m, w)| median(runs, |s| s.report(m, w, policy).map(|r| measure.of(r))));
         all.push(Series::published(
             &format!("{name}, published"),
             theirs.collect(),
@@ -168,7 +185,7 @@ fn savings(runs: &Runs) -> Figure {
         let theirs = cases.iter().map(|(m, w)| published(&[key, m, w]));
         let ours = cases
             .iter()
-            .map(|(m, w)| saved(runs, "", memory_of(m), w, measure));
+            .map(|(m, w)| median(runs, |s| saved(s, memory_of(m), w, measure)));
         all.push(Series::published(
             &format!("{name}, published"),
             theirs.collect(),
@@ -192,9 +209,12 @@ fn savings(runs: &Runs) -> Figure {
 /// Page-in and page-out requests of one pair, as in figures 10 to 13, 15 and 16.
 fn requests(runs: &Runs, number: u32, memory: &str, workload: &str, published: &str) -> Figure {
     let values = |policy: &str| {
-        let report = runs.report("", memory, workload, policy);
-        let measures = [Measure::Reads, Measure::Writes];
-        measures.map(|m| report.map(|r| m.of(r))).to_vec()
+        let of = |m: Measure| {
+            median(runs, |s| {
+                s.report(memory, workload, policy).map(|r| m.of(r))
+            })
+        };
+        [Measure::Reads, Measure::Writes].map(of).to_vec()
     };
     Figure {
         chart: Chart {
@@ -208,7 +228,8 @@ fn requests(runs: &Runs, number: u32, memory: &str, workload: &str, published: &
         },
         text: format!(
             "Published: {published}. Here: {} % fewer page-out requests.",
-            saved(runs, "", memory, workload, Measure::Writes).map_or("-".to_owned(), short)
+            median(runs, |s| saved(s, memory, workload, Measure::Writes))
+                .map_or("-".to_owned(), short)
         ),
     }
 }
@@ -216,15 +237,12 @@ fn requests(runs: &Runs, number: u32, memory: &str, workload: &str, published: &
 /// Writes of each size from 1 to 16 pages.
 fn histogram(runs: &Runs, number: u32, policies: &[&str], text: &str) -> Figure {
     let values = |policy: &str| {
-        let report = runs.report("", SMALL, "all", policy);
         let count = |pages| {
-            let sizes = &report?.write_sizes;
-            Some(
-                sizes
-                    .iter()
-                    .find(|s| s.0 == pages)
-                    .map_or(0.0, |s| s.1 as f64),
-            )
+            median(runs, |s| {
+                let sizes = &s.report(SMALL, "all", policy)?.write_sizes;
+                let of = sizes.iter().find(|size| size.0 == pages);
+                Some(of.map_or(0.0, |size| size.1 as f64))
+            })
         };
         (1..=16).map(count).collect()
     };
@@ -246,11 +264,14 @@ fn histogram(runs: &Runs, number: u32, policies: &[&str], text: &str) -> Figure 
 
 pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     let micro = |variant: &str, policy: &str| {
-        let time = |c| {
-            Some(
-                runs.report(variant, SMALL, &format!("micro {c}"), policy)?
-                    .seconds(),
-            )
+        let time = |c: &u64| {
+            let workload = format!("micro {c}");
+            let seconds = |s: Sample| s.report(SMALL, &workload, policy).map(Report::seconds);
+            if variant.is_empty() {
+                return median(runs, seconds);
+            }
+            runs.report(variant, SMALL, &workload, policy)
+                .map(Report::seconds)
         };
         CLUSTERS.iter().map(time).collect()
     };

@@ -1,6 +1,9 @@
 //! The runs of the MOC paper's evaluation, and what is varied in them.
 
-use crate::paper::runs::{ATA, RunKey, Variation, disk_with, each_sor, scan_of_the_papers};
+use crate::paper::draw::{DRAWS, draw};
+use crate::paper::runs::{
+    AS_THE_TEXT, ATA, RunKey, Variation, as_the_text, disk_with, each_sor, scan_of_the_papers,
+};
 use crate::programs::{Growth, Layout, LuParams, MicroParams, Ns2Params, SorParams, Spec};
 use crate::world::{LastrSetting, Setup, WindowSetting};
 
@@ -124,6 +127,24 @@ const AT_1G: [&str; 3] = [CHANCE, START, START_AND_MOVES];
 fn sor_later(setup: &mut Setup, ms: u32) {
     setup.starts_ms = vec![0, ms, 0];
 }
+
+/// All that pages, on both memory sizes, and the microbenchmarks.
+const EVERYTHING: &[&str] = &[
+    "ns2",
+    "sor",
+    "lu",
+    "all",
+    "all_larger",
+    "micro 1",
+    "micro 2",
+    "micro 4",
+    "micro 6",
+    "micro 8",
+    "micro 10",
+    "micro 12",
+    "micro 14",
+    "micro 16",
+];
 
 /// What is not known of the paper's machine, kernel and programs. The write cache is first.
 pub(super) const VARIATIONS: &[Variation] = &[
@@ -433,6 +454,12 @@ pub(super) const VARIATIONS: &[Variation] = &[
         apply: |s| disk_with(s, |p| p.swap_at_mb = 80_000),
     },
     Variation {
+        cause: AS_THE_TEXT,
+        value: "all of it",
+        workloads: EVERYTHING,
+        apply: as_the_text,
+    },
+    Variation {
         cause: "swap space",
         value: "the paper's 2 GB",
         workloads: &["all", "all_larger"],
@@ -440,35 +467,39 @@ pub(super) const VARIATIONS: &[Variation] = &[
     },
 ];
 
-/// Every run of the evaluation: the paper's, then the variations.
+/// Every run of the evaluation: the paper's at every draw, then the variations at the constants.
 pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
+    // The longest runs first, so that no thread is left with one at the end.
     let mut cases: Vec<(&str, &str)> = vec![(SMALL, "all"), (LARGE, "all_larger"), (LARGE, "all")];
     cases.extend(ALONE.iter().flat_map(|w| [(SMALL, *w), (LARGE, *w)]));
     cases.extend(PAGED_AND_MICRO[4..].iter().map(|w| (SMALL, *w)));
     let mut setups = Vec::new();
     for (memory, workload) in cases {
-        for policy in POLICIES {
-            setups.push((
-                RunKey::new(memory, workload, policy),
-                setup(memory, workload, policy),
-            ));
+        for number in std::iter::once(0).chain(DRAWS) {
+            for policy in POLICIES {
+                let mut setup = setup(memory, workload, policy);
+                draw(&mut setup, number);
+                let key = RunKey::new(memory, workload, policy);
+                setups.push((key.seeded(number), setup));
+            }
         }
     }
     for variation in VARIATIONS {
         for workload in variation.workloads {
-            for policy in POLICIES {
-                let memories: &[&str] = match *workload {
-                    "all" if AT_1G.contains(&variation.cause) => &[LARGE],
-                    "all" => &[SMALL, LARGE],
-                    "all_larger" => &[LARGE],
-                    _ => &[SMALL],
-                };
-                for memory in memories {
-                    let mut setup = setup(memory, workload, policy);
-                    (variation.apply)(&mut setup);
-                    let key = RunKey::new(memory, workload, policy);
-                    setups.push((key.varied(&variation.name()), setup));
-                }
+            let memories: &[&str] = match *workload {
+                "all" if AT_1G.contains(&variation.cause) => &[LARGE],
+                "all" => &[SMALL, LARGE],
+                "all_larger" => &[LARGE],
+                _ => &[SMALL],
+            };
+            for (memory, policy) in memories
+                .iter()
+                .flat_map(|memory| POLICIES.map(|policy| (memory, policy)))
+            {
+                let mut setup = setup(memory, workload, policy);
+                (variation.apply)(&mut setup);
+                let key = RunKey::new(memory, workload, policy);
+                setups.push((key.varied(&variation.name()), setup));
             }
         }
     }
@@ -492,11 +523,28 @@ mod tests {
     fn runs_of_the_evaluation_differ_in_memory_programs_and_page_out_only() {
         let all = setups();
         let one = &all[0].1;
-        for (key, setup) in all.iter().filter(|(key, _)| key.variant.is_empty()) {
+        for (key, setup) in all
+            .iter()
+            .filter(|(key, _)| key.variant.is_empty() && key.seed == 0)
+        {
             let mut same = setup.clone();
             (same.frames, same.programs) = (one.frames, one.programs.clone());
             same.policies.pageout.clone_from(&one.policies.pageout);
             assert_eq!(&same, one, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_compared_has_the_same_draw() {
+        let all = setups();
+        let drawn: Vec<_> = all.iter().filter(|(key, _)| key.seed > 0).collect();
+        assert!(drawn.len() >= 20 * 2 * 18);
+        for pair in drawn.chunks(2) {
+            let mut same = pair[1].1.clone();
+            same.policies
+                .pageout
+                .clone_from(&pair[0].1.policies.pageout);
+            assert_eq!(pair[0].1, same, "{:?}", pair[0].0);
         }
     }
 }

@@ -1,0 +1,118 @@
+//! An evaluation as HTML, Markdown and CSV. Verdicts come first, then figures, then what they rest on.
+
+mod csv;
+mod html;
+mod markdown;
+
+use super::claims::Published;
+use super::evaluation::{Evaluation, Nearest, Ours, Row, Tally};
+use super::table::short;
+use super::verdict::{Class, Verdict};
+
+impl Row {
+    fn name(&self) -> String {
+        self.claim.path.join(" / ")
+    }
+
+    fn published(&self) -> String {
+        match &self.claim.published {
+            Published::Number(n) => short(*n),
+            Published::Text(text) => text.clone(),
+        }
+    }
+
+    /// The median, or words.
+    fn ours(&self) -> String {
+        match &self.ours {
+            Ours::Number(n) => short(*n),
+            Ours::Spread(spread) => short(spread.median),
+            Ours::Against(against) => against.text.clone(),
+            Ours::Text(text, _) => text.clone(),
+            Ours::None => "no result".to_owned(),
+        }
+    }
+
+    /// Where 95 % of the runs lie, or in how many words hold.
+    fn interval(&self) -> String {
+        match &self.ours {
+            Ours::Spread(spread) => spread.interval_words(short),
+            Ours::Against(against) if against.points => against.spread.interval_words(short),
+            Ours::Against(against) => against.spread.interval_words(|v| format!("{v:.2}")),
+            Ours::Text(_, Some(held)) => format!("in {} of {}", held.held, held.of),
+            _ => String::new(),
+        }
+    }
+
+    fn difference(&self) -> String {
+        match self.deviation {
+            Some(d) if self.points => format!("{d:+.1} points"),
+            Some(d) => format!("{d:+.1} %"),
+            None => "-".to_owned(),
+        }
+    }
+
+    const fn is_open(&self) -> bool {
+        matches!(self.verdict, Verdict::Missed | Verdict::Undetermined)
+    }
+
+    /// What comes nearest, in one sentence.
+    fn nearest(&self) -> String {
+        let Some(Nearest { name, ours, joint }) = &self.nearest else {
+            return String::new();
+        };
+        let (met, of) = joint;
+        let value = if ours.abs() < 10.0 {
+            format!("{ours:.2}")
+        } else {
+            short(*ours)
+        };
+        format!("Nearest: {name} gives {value}, and meets {met} of {of} independent rows together.")
+    }
+}
+
+impl Tally {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> String {
+        format!(
+            "{} met, {} missed, {} undetermined",
+            self.met, self.missed, self.undetermined
+        )
+    }
+}
+
+/// What the verdicts mean.
+const RULE: &str = "A row is met when the interval that holds 95 % of its runs lies within tolerance, missed when all of it lies outside, else \
+    undetermined. Tolerance: 10 points for percentages above 10, a tenth of the published value for all else. Words have to hold in 95 % of the runs. Restated rows \
+    say in other words what others have, and are not counted.";
+
+impl Evaluation {
+    /// Rows by class, one a line, for people: `independent: 10 met, 3 missed, 2 undetermined`.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<String> {
+        let of = |class: Class| (class, self.tally(class));
+        let all = Class::COUNTED.map(of).into_iter();
+        let any = all.filter(|(_, tally)| *tally != Tally::default());
+        any.map(|(class, tally)| format!("{}: {}", class.name(), tally.words()))
+            .collect()
+    }
+
+    /// Rows of a class, in the paper's order.
+    fn of(&self, class: Class) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.class == class)
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let failed = self
+            .runs
+            .iter()
+            .filter_map(|(key, outcome)| Some((key, outcome.as_ref().err()?)));
+        let words = failed.map(|(k, why)| {
+            format!(
+                "{} {} {} {}, draw {}: {why}",
+                k.memory, k.workload, k.policy, k.variant, k.seed
+            )
+        });
+        words.collect()
+    }
+}
