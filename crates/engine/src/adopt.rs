@@ -179,7 +179,8 @@ impl Live {
         let mut at = start;
         while at < end {
             let pages = ((end - at) >> PAGE_SHIFT).min(LOOK_PAGES);
-            if self.world.door.there(at, &mut there[..pages]).is_ok() {
+            if self.world.there_at(at, &mut there[..pages]).is_ok() {
+                self.world.count_adopted(at, &there[..pages]);
                 self.adopt_present(at, &there[..pages]);
             }
             at += pages * PAGE_BYTES;

@@ -7,6 +7,8 @@
 
 mod pieces;
 
+use std::sync::atomic::Ordering;
+
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map;
 use outpage_sys::raw::Errno;
@@ -48,6 +50,25 @@ impl Engine {
         start as isize
     }
 
+    /// mmap(2) of shared anonymous memory, which is managed from then on, or stays with the kernel where it cannot be.
+    pub fn mmap_shared(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
+        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+        let fresh = flags & fixed != libc::MAP_FIXED;
+        // As above.
+        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
+            Ok(start) => start,
+            Err(error) => return -(error.number() as isize),
+        };
+        self.call(Call::TakeShared {
+            addr: start,
+            len: page_up(len),
+            prot,
+            fresh,
+        });
+        start as isize
+    }
+
     /// munmap(2).
     pub fn munmap(&self, addr: usize, len: usize) -> isize {
         unit(map::munmap(addr, len))
@@ -62,6 +83,16 @@ impl Engine {
         flags: i32,
         new_addr: usize,
     ) -> isize {
+        let twice = old_len == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
+        if twice && self.shares() {
+            let refused = self.call(Call::Alias {
+                addr: old,
+                len: old_len,
+            });
+            if refused < 0 {
+                return -(libc::ENOMEM as isize);
+            }
+        }
         let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
             Err(Errno::EFAULT) => pieces::mremap(self, old, old_len, new_len, flags, new_addr),
             result => result,
@@ -110,9 +141,47 @@ impl Engine {
         if !kernel_tells || !addr.is_multiple_of(PAGE_BYTES) {
             return self.call(Call::Madvise { addr, len, advice });
         }
+        if self.shares() {
+            return self.madvise_by_parts(addr, len, advice);
+        }
+        self.madvise_private(addr, len, advice)
+    }
+
+    fn madvise_private(&self, addr: usize, len: usize, advice: i32) -> isize {
         if advice == libc::MADV_FREE {
             return unit(self.free(addr, len));
         }
         unit(map::madvise(addr, len, advice))
+    }
+
+    /// Of shared memory the pager does it (`sharing`), of any other the caller.
+    fn madvise_by_parts(&self, addr: usize, len: usize, advice: i32) -> isize {
+        let (mut at, end) = (addr, addr.saturating_add(page_up(len)));
+        while at < end {
+            let answer = self.call(Call::SharedUpTo {
+                addr: at,
+                len: end - at,
+            });
+            let bytes = answer as usize & !(PAGE_BYTES - 1);
+            let result = if answer as usize & 1 != 0 {
+                self.call(Call::Madvise {
+                    addr: at,
+                    len: bytes,
+                    advice,
+                })
+            } else {
+                self.madvise_private(at, bytes, advice)
+            };
+            if result < 0 || bytes == 0 {
+                return result;
+            }
+            at += bytes;
+        }
+        0
+    }
+
+    /// Whether shared memory is managed, or was.
+    fn shares(&self) -> bool {
+        self.shared.calls.shares.load(Ordering::SeqCst)
     }
 }

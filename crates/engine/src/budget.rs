@@ -79,7 +79,7 @@ impl Live {
         self.drive();
         self.trim();
         if self.world.failing.reach() == Reach::Process {
-            self.shared.look(now);
+            self.shared.look(now, &self.world.space);
         }
         self.check_mappings(now);
         self.publish();
@@ -192,8 +192,7 @@ impl Live {
     /// Copies the counters to where others see them.
     pub(crate) fn publish(&mut self) {
         self.publish_objects();
-        let s = *self.pager.stats();
-        let counters = self.session.counters();
+        let (s, counters) = (*self.pager.stats(), self.session.counters());
         let before = counters.read();
         let swap_slots_used = self.pager.slots_used() as u64;
         let overhead_bytes = self.pager.heap_bytes() as u64;
@@ -251,6 +250,7 @@ impl Live {
             checksum_errors: s.checksum_errors,
             resident_pages: resident as u64,
             staged_pages: staged as u64,
+            shared_pages: self.world.views.frames(),
             swap_slots_used,
             overhead_bytes,
             peak_pages: s.frames_peak,

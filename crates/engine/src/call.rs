@@ -30,6 +30,17 @@ pub enum Call {
         prot: i32,
         fresh: bool,
     },
+    /// The same of shared anonymous memory, which nobody else has mapped.
+    TakeShared {
+        addr: usize,
+        len: usize,
+        prot: i32,
+        fresh: bool,
+    },
+    /// A second mapping of the pages at `addr` is about to be made: what of them is shared and managed goes back to the program before.
+    Alias { addr: usize, len: usize },
+    /// How many bytes from `addr` on are alike, shared memory that is managed or anything else: the number of bytes, its lowest bit set where they are.
+    SharedUpTo { addr: usize, len: usize },
     /// `mremap(2)` was made, and gave `new`. The kernel has told of what moved and of what was unmapped; what was
     /// added is managed from now on.
     Remapped {
@@ -130,6 +141,14 @@ impl Call {
             Self::TakeBack { addr, len } => [19, addr, len, 0, 0, 0],
             Self::Close => [20, 0, 0, 0, 0, 0],
             Self::Subscribe { addr, len } => [21, addr, len, 0, 0, 0],
+            Self::TakeShared {
+                addr,
+                len,
+                prot,
+                fresh,
+            } => [22, addr, len, s(prot), fresh.into(), 0],
+            Self::Alias { addr, len } => [23, addr, len, 0, 0, 0],
+            Self::SharedUpTo { addr, len } => [24, addr, len, 0, 0, 0],
         }
     }
 
@@ -180,6 +199,14 @@ impl Call {
             19 => Self::TakeBack { addr: a, len: b },
             20 => Self::Close,
             21 => Self::Subscribe { addr: a, len: b },
+            22 => Self::TakeShared {
+                addr: a,
+                len: b,
+                prot: s(c),
+                fresh: d != 0,
+            },
+            23 => Self::Alias { addr: a, len: b },
+            24 => Self::SharedUpTo { addr: a, len: b },
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -209,6 +236,8 @@ pub struct Calls {
     offered: Mutex<Option<Arc<Words>>>,
     /// Calls that threads make themselves, and that the pager has to know of before.
     pub(crate) freeing: Freeing,
+    /// Shared memory is managed, or was.
+    pub(crate) shares: AtomicBool,
 }
 
 impl Calls {
@@ -228,6 +257,7 @@ impl Calls {
             closed: AtomicBool::new(false),
             offered: Mutex::new(None),
             freeing: Freeing::new(),
+            shares: AtomicBool::new(false),
         })
     }
 
@@ -359,6 +389,14 @@ mod tests {
                 new_len: 2 * len,
                 flags,
             },
+            Call::TakeShared {
+                addr,
+                len,
+                prot,
+                fresh: false,
+            },
+            Call::Alias { addr, len },
+            Call::SharedUpTo { addr, len },
             Call::Replaced { addr, len },
             Call::MappingAt { addr },
             Call::Madvise { addr, len, advice },

@@ -96,6 +96,7 @@ impl Live {
         }
         self.drop_contents(start, end, Event::Unmap);
         self.let_kept_go_in(start, end);
+        self.drop_shared(start, end);
         self.world.space.remove(start, end);
     }
 
@@ -119,6 +120,7 @@ impl Live {
 
     /// What was managed at `from` lies at `to` now, with its registration, protections and flags.
     fn moved(&mut self, from: usize, to: usize, len: usize) {
+        self.expect_no_alias(from, len);
         self.let_kept_go_in(from, from + len);
         self.world.space.attend(from, from + len, Change::Moved);
         self.withholding((to, to + len), |live| live.await_departure(to, to + len));
@@ -131,7 +133,9 @@ impl Live {
     /// before. What the program had in RAM is there still, or the program ends: it would find zeroes.
     fn expect_all(&self, start: usize, end: usize) {
         for address in (start..end).step_by(PAGE_BYTES) {
-            let page = self.world.space.at(address).map(|r| r.page(address));
+            // Pages of shared memory are thrown away by their place in a file.
+            let region = self.world.space.at(address).filter(|r| r.view == 0);
+            let page = region.map(|r| r.page(address));
             let resident = page.is_some_and(|page| self.pager.state(page) == State::Resident);
             let gone = self.world.door.is_empty(address) == Ok(true);
             if resident && gone && !self.went_since(address) {
@@ -180,7 +184,7 @@ impl Live {
     /// The kernel has mapped something at `start..end` since. What is known there was unmapped: by a thread that is about
     /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). But what was found by a look at the
     /// mappings (`check`) may be this very one: then it is registered.
-    fn make_known_room(&mut self, start: usize, end: usize) {
+    pub(crate) fn make_known_room(&mut self, start: usize, end: usize) {
         let stale = loop {
             while self.world.door.is_changing(start) || !self.world.door.is_calm() {
                 self.attend_to_changes();
@@ -282,7 +286,9 @@ impl Live {
         if kept == 0 {
             return Ok(());
         }
-        let Some(like) = self.world.space.at(new + kept - 1) else {
+        let like = self.world.space.at(new + kept - 1);
+        // Beyond what was mapped shared at once nothing can be touched.
+        let Some(like) = like.filter(|r| r.view == 0) else {
             return Ok(());
         };
         let like = Attributes {
@@ -310,7 +316,12 @@ impl Live {
         }
         match fault.kind {
             FaultKind::Missing | FaultKind::Minor => {
-                if self.world.door.is_empty(address) == Ok(true) {
+                let gone = if region.view != 0 {
+                    self.world.is_hole(region.view, page)
+                } else {
+                    self.world.door.is_empty(address) == Ok(true)
+                };
+                if gone {
                     let event = Event::Discard(PageRange::one(page));
                     self.pager.handle(clock::now(), event);
                     self.drive();

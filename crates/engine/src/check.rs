@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
-use outpage_sys::maps::{Entry, List};
+use outpage_sys::maps::{Entry, Kind, List};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
@@ -90,16 +90,33 @@ impl Comparison<'_> {
             if wanted && at < part.start {
                 self.note(Found::Unknown(at, part.start, prot));
             }
-            if !(self.served)(part.start) {
-                self.note(Found::Stale(part.start, part.end));
-            } else if part.prot != prot {
-                self.note(Found::Protected(part.start, part.end, prot));
-            }
+            self.known(part, false, prot);
             at = part.end;
         }
         if wanted && at < end {
             self.note(Found::Unknown(at, end, prot));
         }
+        *self.parts = parts;
+        self.at = end;
+    }
+}
+
+impl Comparison<'_> {
+    /// Holds what is known of a part against its mapping, which is shared or not.
+    fn known(&mut self, part: &Region, shared: bool, prot: i32) {
+        if (part.view != 0) != shared || !(self.served)(part.start) {
+            self.note(Found::Stale(part.start, part.end));
+        } else if part.prot != prot {
+            self.note(Found::Protected(part.start, part.end, prot));
+        }
+    }
+
+    /// A mapping of shared memory, of which what is not known stays with the kernel.
+    fn shared(&mut self, start: usize, end: usize, prot: i32) {
+        self.nothing_up_to(start);
+        let mut parts = std::mem::take(self.parts);
+        self.regions.within(start, end, &mut parts);
+        parts.iter().for_each(|part| self.known(part, true, prot));
         *self.parts = parts;
         self.at = end;
     }
@@ -165,6 +182,8 @@ impl Live {
         let listed = file.for_each(&mut list, |entry| {
             if entry.is_private_anonymous() && !is_ours(entry, statics) {
                 comparison.mapping(entry.start, entry.end, entry.prot, wanted(entry));
+            } else if entry.shared && entry.kind() == Kind::SharedMemory {
+                comparison.shared(entry.start, entry.end, entry.prot);
             }
             ControlFlow::Continue(())
         });

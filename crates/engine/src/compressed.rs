@@ -116,8 +116,13 @@ impl Compressed {
 
 impl Live {
     /// Frames that may lie free beyond the limit.
-    pub(crate) const fn slack(&self) -> usize {
-        if self.compressed.is_some() { SLACK } else { 0 }
+    pub(crate) fn slack(&self) -> usize {
+        // What is copied frees frames and takes others all the time, as the pool does.
+        if self.compressed.is_some() || !self.world.views.is_empty() {
+            SLACK
+        } else {
+            0
+        }
     }
 
     /// Frames that the pool takes from the beginning.

@@ -152,6 +152,17 @@ named! {
 }
 
 named! {
+    /// Whether memory that is mapped shared is paged.
+    SharedMemory {
+        /// It is not.
+        #[default]
+        Off = "off",
+        /// Anonymous memory is, as long as one process has it.
+        On = "on",
+    }
+}
+
+named! {
     /// Whether pages are encrypted in the swap file.
     Encrypt {
         /// [`Encrypt::On`] where the CPU has instructions for AES and RAM can be locked for the key, else [`Encrypt::Off`].
@@ -256,6 +267,8 @@ pub struct Config {
     pub store: StoreKind,
     /// Whether pages are encrypted in the swap file.
     pub encrypt: Encrypt,
+    /// Whether shared memory is paged.
+    pub shared: SharedMemory,
     /// File that gets the counters as JSON.
     pub stats: Option<PathBuf>,
     /// The area by which a guest is told of what is paged out.
@@ -296,6 +309,7 @@ impl Config {
             mechanism: Mechanism::Auto,
             store: StoreKind::Auto,
             encrypt: Encrypt::Auto,
+            shared: SharedMemory::Off,
             stats: None,
             notify: None,
             guest: None,
@@ -420,6 +434,7 @@ mod tests {
             mechanism: Mechanism::WriteProtect,
             store: StoreKind::Pool,
             encrypt: Encrypt::On,
+            shared: SharedMemory::On,
             stats: Some("/tmp/stats.json".into()),
             notify: Some("/dev/shm/area".into()),
             guest: Some("4G,q35".parse().unwrap()),
@@ -469,6 +484,7 @@ mod tests {
             ("OUTPAGE_MECHANISM", "magic", "write-protect"),
             ("OUTPAGE_STORE", "tape", "uring"),
             ("OUTPAGE_ENCRYPT", "rot13", "auto, on, off"),
+            ("OUTPAGE_SHARED", "some", "off, on"),
             ("OUTPAGE_QUIET", "maybe", "1"),
             ("OUTPAGE_GUEST", "512K", "1M to 4T"),
             ("OUTPAGE_FAULTS", "read", "seed=N"),

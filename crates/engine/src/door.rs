@@ -148,6 +148,9 @@ pub trait Door: Send {
     /// All that changed was attended to.
     fn undisturbed(&self);
 
+    /// Whether shared memory can be registered, its missing pages and its protection.
+    fn serves_shared(&self) -> bool;
+
     /// In another process than that which began it: threads that it had are not here.
     fn forget_threads(&mut self);
 }

@@ -14,7 +14,7 @@ use outpage_sys::raw::{self, Errno};
 use outpage_sys::thread::{self, Options, Thread};
 
 use crate::call::{Call, Calls};
-use crate::config::Config;
+use crate::config::{Config, SharedMemory};
 use crate::live::{Live, Rest};
 use crate::report;
 use crate::scope::{Ended, Reach};
@@ -30,6 +30,8 @@ pub struct Setup {
     pub paths: SessionPaths,
     /// The program has said of some memory how it is to be forked (`MADV_DONTFORK`, `MADV_WIPEONFORK`).
     pub advised: bool,
+    /// No other process can have mapped what this one has mapped shared.
+    pub alone: bool,
 }
 
 /// Opens a store that takes the place of the swap file's, on the pager's thread, which has a descriptor table of its own.
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) paths: SessionPaths,
     pub(crate) advised: bool,
+    /// Shared memory that there is is to be managed.
+    pub(crate) sharing: bool,
     pub(crate) store: Mutex<Option<OpenStore>>,
     pub(crate) write_protects: AtomicBool,
     state: AtomicU32,
@@ -113,8 +117,10 @@ impl Engine {
             config,
             paths,
             advised,
+            alone,
         } = setup;
-        let shared = Shared::new(Reach::Process, config, paths, advised, None)?;
+        let mut shared = Shared::new(Reach::Process, config, paths, advised, None)?;
+        shared.sharing = alone && shared.config.shared == SharedMemory::On;
         // Hooks use it until the end.
         let engine: &'static Self = Box::leak(Box::new(Self {
             shared: Arc::new(shared),
@@ -153,6 +159,12 @@ impl Engine {
         self.shared.write_protects.load(Ordering::Acquire)
     }
 
+    /// Whether shared memory is to be managed where it can be: it is copied too ([`Self::write_protects`]).
+    #[must_use]
+    pub fn manages_shared(&self) -> bool {
+        self.shared.config.shared == SharedMemory::On && !self.write_protects()
+    }
+
     /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.
     #[must_use]
     pub fn manages(&self, start: usize, end: usize) -> bool {
@@ -186,6 +198,7 @@ impl Shared {
             config,
             paths,
             advised,
+            sharing: false,
             store: Mutex::new(store),
             write_protects: AtomicBool::new(false),
             state: AtomicU32::new(STARTING),

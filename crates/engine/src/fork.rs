@@ -116,6 +116,8 @@ const GONE: u64 = 1_000_000_000;
 
 /// Ends what is under way, and lets the child have the managed memory.
 fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
+    // The child maps it too, and neither hears of what the other does.
+    live.give_shared_back()?;
     let mut calm_since = clock::now();
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.

@@ -135,7 +135,16 @@ impl Live {
         } else {
             Event::Discard
         };
-        self.drop_contents(start, end, event);
+        if self.world.views.is_empty() {
+            return self.drop_contents(start, end, event);
+        }
+        for part in self.world.space.parts(start, end) {
+            if part.view == 0 {
+                self.drop_contents(part.start, part.end, event);
+            } else {
+                self.emptied_unheard(&part);
+            }
+        }
     }
 }
 

@@ -82,6 +82,9 @@ impl Live {
             self.pager.handle(clock::now(), Event::Unmap(part.pages()));
             self.drive();
             self.world.space.remove(part.start, part.end);
+            if part.view != 0 {
+                self.world.views.given_back(part.view, part.pages());
+            }
             if !part.not_forked {
                 let _ = map::madvise(start, len, libc::MADV_DOFORK);
             }

@@ -89,6 +89,8 @@ pub struct Live {
     pub(crate) fault_ns: u64,
     pub(crate) detach_calls: u64,
     pub(crate) shared: crate::unmanaged::Shared,
+    /// A page of shared memory that went back to the program is lost.
+    pub(crate) shared_lost: bool,
     pub(crate) check: crate::check::Check,
     /// The last page of which nothing was known, and since when.
     pub(crate) astray: (usize, Nanos),
@@ -168,6 +170,7 @@ impl Live {
             fault_ns: 0,
             detach_calls: 0,
             shared: crate::unmanaged::Shared::default(),
+            shared_lost: false,
             check: crate::check::Check::default(),
             astray: (0, Nanos(0)),
             transfers: Vec::new(),

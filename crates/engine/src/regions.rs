@@ -34,6 +34,8 @@ pub struct Region {
     pub guarded: bool,
     /// The kernel refused to give pages of it up: no page of it is a victim for now.
     pub stays: bool,
+    /// Which view of it the pager has, if it is shared memory; 0 for private memory.
+    pub view: u32,
 }
 
 impl Region {
@@ -81,6 +83,7 @@ impl Region {
             && (self.prot, self.locked, self.pins) == (next.prot, next.locked, next.pins)
             && (self.wiped_by_fork, self.not_forked) == (next.wiped_by_fork, next.not_forked)
             && (self.found, self.guarded, self.stays) == (next.found, next.guarded, next.stays)
+            && self.view == next.view
     }
 }
 
@@ -198,6 +201,7 @@ impl Regions {
             found: false,
             guarded: false,
             stays: false,
+            view: 0,
         };
         self.insert(region);
         region

@@ -41,6 +41,14 @@ impl Live {
                 prot,
                 fresh,
             } => unit(self.take(addr, addr + len, prot, fresh)),
+            Call::TakeShared {
+                addr,
+                len,
+                prot,
+                fresh,
+            } => unit(self.take_shared((addr, addr + len), prot, fresh)),
+            Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
+            Call::SharedUpTo { addr, len } => self.shared_up_to(addr, len),
             Call::Remapped {
                 old,
                 old_len,
@@ -48,11 +56,7 @@ impl Live {
                 new_len,
                 flags,
             } => unit(self.remapped([old, page_up(old_len)], [new, page_up(new_len)], flags)),
-            Call::Replaced { addr, len } => {
-                self.attend_to_changes();
-                self.unmapped(addr, addr + page_up(len));
-                0
-            }
+            Call::Replaced { addr, len } => self.replaced(addr, len),
             Call::MappingAt { addr } => self.mapping_at(addr),
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
@@ -99,6 +103,12 @@ impl Live {
         }
     }
 
+    fn replaced(&mut self, addr: usize, len: usize) -> isize {
+        self.attend_to_changes();
+        self.unmapped(addr, addr + page_up(len));
+        0
+    }
+
     fn ask_close(&mut self, slot: usize) -> Result<(), Errno> {
         if self.world.failing.reach() == Reach::Process {
             return Err(Errno::EINVAL);
@@ -108,6 +118,9 @@ impl Live {
     }
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
+        if let Some(result) = self.madvise_shared(addr, len, advice) {
+            return unit(result);
+        }
         match advice {
             // Of this the kernel does not tell.
             MADV_GUARD_INSTALL

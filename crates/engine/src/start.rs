@@ -130,7 +130,11 @@ fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism
     let basics = Features::THREAD_ID
         .plus(Features::PAGEFAULT_FLAG_WP)
         .plus(Features::EXACT_ADDRESS);
-    let extras = basics.plus(Features::POISON).plus(Features::WP_UNPOPULATED);
+    let of_shared = Features::MISSING_SHMEM.plus(Features::WP_HUGETLBFS_SHMEM);
+    let extras = basics
+        .plus(Features::POISON)
+        .plus(Features::WP_UNPOPULATED)
+        .plus(of_shared);
     let open = |required: Features, optional| {
         Uffd::open(&Wanted {
             inherited,
@@ -208,7 +212,12 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     live.set_apart();
     live.apply_share();
     match shared.reach {
-        Reach::Process => live.adopt_everything(shared.advised)?,
+        Reach::Process => {
+            live.adopt_everything(shared.advised)?;
+            if shared.sharing {
+                live.adopt_shared()?;
+            }
+        }
         // Whoever starts a thread while it is bound would pass that on, and no hook sees it.
         Reach::Regions => live.placement.unbind(EVERY_THREAD, true),
     }

@@ -1,9 +1,12 @@
-//! Memory that is counted and not paged: shared anonymous memory and memfds.
+//! Memory that is counted and not paged: memfds, and shared anonymous memory that is not managed.
 
 use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
 use outpage_sys::maps::{self, Kind};
+use outpage_sys::own;
+
+use crate::regions::{Region, Regions};
 
 /// The list of mappings is read this often: it costs up to a millisecond, and shared memory comes
 /// and goes slowly.
@@ -15,18 +18,22 @@ const LIST_BYTES: usize = 16 << 10;
 #[derive(Default)]
 pub(crate) struct Shared {
     bytes: u64,
+    /// At the last look.
+    last: u64,
     next_look: Nanos,
     list: Vec<u8>,
+    parts: Vec<Region>,
 }
 
 impl Shared {
-    /// The most bytes of address space at any look: an upper bound of what is in memory.
+    /// The most bytes of address space that lasted from one look to the next: an upper bound of what is in memory. What was mapped a moment ago may be
+    /// about to be managed.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Looks again, if it is time.
-    pub(crate) fn look(&mut self, now: Nanos) {
+    pub(crate) fn look(&mut self, now: Nanos, regions: &Regions) {
         if now < self.next_look {
             return;
         }
@@ -38,13 +45,17 @@ impl Shared {
             if entry.shared
                 && entry.kind() == Kind::SharedMemory
                 && !entry.name.starts_with(b"/memfd:outpage")
+                && !own::contains(entry.start)
             {
-                bytes += entry.len() as u64;
+                regions.within(entry.start, entry.end, &mut self.parts);
+                let managed: usize = self.parts.iter().map(|r| r.end - r.start).sum();
+                bytes += (entry.len() - managed) as u64;
             }
             ControlFlow::Continue(())
         });
         if seen.is_ok() {
-            self.bytes = self.bytes.max(bytes);
+            self.bytes = self.bytes.max(bytes.min(self.last));
+            self.last = bytes;
         }
     }
 }

@@ -4,7 +4,7 @@
 //! way; a staged page cannot change. *Write-protect* (Linux 5.7): a page is write-protected where
 //! it is, written from a copy, then dropped with `MADV_DONTNEED`; it comes back by `UFFDIO_COPY`.
 //! The mechanism belongs to a range: read-only, executable and locked ranges are served by copying
-//! under either.
+//! under either. Shared memory is copied too, under *move* alone, and leaves its file (`world/mover/sharing.rs`).
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
@@ -22,6 +22,7 @@ use crate::scope::{Failing, Failure, Reach};
 use crate::space::Space;
 use crate::staged::Staged;
 use crate::stays::Stays;
+use crate::views::Views;
 use crate::waiting::Waiting;
 
 mod changing;
@@ -35,7 +36,7 @@ mod trim;
 mod tests;
 
 use changing::KEPT;
-use mover::{Mover, Moving, Protecting};
+use mover::{Mover, Moving, Protecting, Sharing};
 use outside::Outside;
 pub use spread::GAP_MAX;
 
@@ -77,6 +78,7 @@ impl Mechanism {
     /// Who serves `region`.
     fn mover(self, region: &Region) -> &'static dyn Mover {
         match self {
+            _ if region.view != 0 => &Sharing,
             Self::Move if region.plain() => &Moving,
             Self::Move | Self::WriteProtect => &Protecting,
         }
@@ -106,6 +108,8 @@ pub struct World {
     pub mechanism: Mechanism,
     /// Pages duplicated because a fork shared them.
     pub cow_duplicates: u64,
+    /// Shared memory that is managed.
+    pub(crate) views: Views,
     /// Pages that could not be released.
     pub(crate) stays: Stays,
     /// Pages that wait outside the program.
@@ -161,6 +165,7 @@ impl World {
             zero_hash: Hasher::new(seed).page(&[0; PAGE_BYTES]),
             mechanism,
             cow_duplicates: 0,
+            views: Views::default(),
             stays: Stays::new(),
             outside: Outside::unbounded(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
@@ -425,6 +430,10 @@ impl World {
 
     /// Whoever touches what is at `address` gets a signal from now on.
     pub(crate) fn signal(&self, address: usize) {
+        if self.space.at(address).is_some_and(|r| r.view != 0) {
+            // Of a page of a file that left under protection a marker stays, which the kernel does not replace by another (`mfill_atomic_pte_poison`).
+            self.may_be_written(address);
+        }
         let poisoned = self.patiently(address, |door| door.poison(address, PAGE_BYTES));
         let unwanted = self.change_at(address) == Some(Change::Removed);
         if poisoned.stop.is_some() && !unwanted && !self.is_mapped_over(address) {

@@ -1,7 +1,7 @@
 //! `Direct` mode's count of what the program may dirty, against what the session lent it.
 //!
 //! The count is an upper bound of the bytes of private writable memory: hooks add what they map,
-//! and never subtract. When it exceeds the reservation, three ever dearer steps follow, under a
+//! and never subtract. Shared anonymous memory counts where it is paged as well. When it exceeds the reservation, three ever dearer steps follow, under a
 //! lock that is held with all signals blocked:
 //!
 //! 1. The kernel's own sum of private writable mappings (`/proc/self/statm`, 2 us) replaces the
@@ -33,6 +33,8 @@ const STEP_BYTES: u64 = 16 << 20;
 const STEPS: u64 = 32;
 const LEAST_STEP_BYTES: u64 = 1 << 20;
 
+/// At least the bytes that this process has mapped shared and that are part of the limit: what is unmapped stays counted here.
+static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
 static COUNTED_BYTES: AtomicU64 = AtomicU64::new(0);
 static RESERVED_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The process that counts.
@@ -52,6 +54,11 @@ pub fn charge(at_work: &AtWork, bytes: u64) -> bool {
     process::pid() != PROCESS.load(Ordering::SeqCst) || locked(recount)
 }
 
+/// The hook is about to map `bytes` of shared memory that is part of the limit.
+pub fn will_share(bytes: u64) {
+    SHARED_BYTES.fetch_add(bytes, Ordering::SeqCst);
+}
+
 /// Replaces the count by something closer to the truth; returns whether it fits then.
 fn recount(buffer: &mut [u8]) -> bool {
     let counted = COUNTED_BYTES.load(Ordering::SeqCst);
@@ -60,7 +67,9 @@ fn recount(buffer: &mut [u8]) -> bool {
     }
     // Read before the kernel's figure: what is mapped in between counts twice, never not at all.
     let pending = mode::pending_bytes();
-    let Some(mut bytes) = private_writable_bytes().map(|b| b.saturating_add(pending)) else {
+    let shared = SHARED_BYTES.load(Ordering::SeqCst);
+    let beside = pending.saturating_add(shared);
+    let Some(mut bytes) = private_writable_bytes().map(|b| b.saturating_add(beside)) else {
         return false;
     };
     let mut reserved = RESERVED_BYTES.load(Ordering::SeqCst);
@@ -71,7 +80,7 @@ fn recount(buffer: &mut [u8]) -> bool {
         RESERVED_BYTES.store(reserved, Ordering::SeqCst);
     }
     if bytes > reserved {
-        let Some(exact) = private_anonymous_bytes(buffer) else {
+        let Some(exact) = anonymous_bytes(buffer, shared) else {
             return false;
         };
         bytes = exact.saturating_add(pending);
@@ -154,17 +163,19 @@ pub fn private_writable_bytes() -> Option<u64> {
     Some(pages * PAGE_BYTES as u64)
 }
 
-/// Bytes of private anonymous writable mappings, the main thread's stack included.
-fn private_anonymous_bytes(buffer: &mut [u8]) -> Option<u64> {
-    let mut bytes = 0;
+/// Bytes of private anonymous writable mappings, the main thread's stack included, and of shared ones up to so many bytes: what a fork left is its parent's.
+fn anonymous_bytes(buffer: &mut [u8], shared_max: u64) -> Option<u64> {
+    let (mut bytes, mut shared) = (0, 0);
     let visited = maps::for_each(buffer, |entry| {
         let anonymous = entry.is_private_anonymous() || entry.kind() == Kind::Stack;
         if anonymous && entry.prot & libc::PROT_WRITE != 0 {
             bytes += entry.len() as u64;
+        } else if entry.shared && entry.name.starts_with(b"/dev/zero") {
+            shared += entry.len() as u64;
         }
         ControlFlow::Continue(())
     });
-    visited.ok().map(|()| bytes)
+    visited.ok().map(|()| bytes + shared.min(shared_max))
 }
 
 /// A count that is above every other: the next request has it replaced.
@@ -185,6 +196,7 @@ pub fn restart_in_child() {
 fn begin(counted: u64) {
     PROCESS.store(process::pid(), Ordering::SeqCst);
     RESERVED_BYTES.store(0, Ordering::SeqCst);
+    SHARED_BYTES.store(0, Ordering::SeqCst);
     COUNTED_BYTES.store(counted, Ordering::SeqCst);
     remember_refusal(None);
     LIST.state.store(FREE, Ordering::SeqCst);

@@ -12,6 +12,7 @@
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_engine::call::Call;
 use outpage_engine::{Engine, Ticket};
@@ -22,6 +23,14 @@ use crate::order::Order;
 use crate::raw::{self, SignalsBlocked, thread_pointer};
 use crate::{ARENA, budget, share, threads, trace};
 
+/// This process has forked, or was forked, before it had a pager.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether another process may have what this one mapped shared before it had a pager: a child, as far as hooks see, or its parent.
+pub fn may_share() -> bool {
+    FORKED.load(Ordering::SeqCst) || !process::has_no_children()
+}
+
 /// Forks by calling `original`, which returns twice, as the kernel does: 0 in the child, the
 /// child's number in the parent, or a negative error number.
 pub fn fork(original: impl Fn() -> isize) -> isize {
@@ -30,6 +39,7 @@ pub fn fork(original: impl Fn() -> isize) -> isize {
     match mode::enter() {
         Path::Raw => original(),
         Path::Direct(_at_work) => {
+            FORKED.store(true, Ordering::SeqCst);
             let result = with_heap_held(&original);
             if result == 0 {
                 start_direct_child();

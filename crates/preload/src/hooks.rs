@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 36] {
+pub fn entries() -> [Entry; 37] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -77,6 +77,7 @@ pub fn entries() -> [Entry; 36] {
         entry!(c"execveat", execveat, false),
         entry!(c"fexecve", fexecve, false),
         entry!(c"shmat", shmat, false),
+        entry!(c"remap_file_pages", remap_pages, false),
         entry!(c"mlock", mlock, false),
         entry!(c"mlock2", mlock2, false),
         entry!(c"munlock", munlock, false),
@@ -197,6 +198,16 @@ extern "C" fn brk(addr: usize) -> c_int {
 
 extern "C" fn shmat(id: c_int, addr: usize, flags: c_int) -> isize {
     c_result(memory::shmat(id, addr, flags))
+}
+
+extern "C" fn remap_pages(
+    addr: usize,
+    len: usize,
+    prot: c_int,
+    page: usize,
+    flags: c_int,
+) -> c_int {
+    c_result(memory::remap_pages(addr, len, prot, page, flags)) as c_int
 }
 
 extern "C" fn mlock(addr: usize, len: usize) -> c_int {

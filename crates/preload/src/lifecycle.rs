@@ -7,14 +7,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use outpage_engine::call::Call;
-use outpage_engine::config::{Config, ConfigError, Mechanism};
+use outpage_engine::config::{Config, ConfigError, Mechanism, SharedMemory};
 use outpage_engine::session::{SessionError, SessionPaths};
 use outpage_engine::{Engine, Setup, StartError};
 use outpage_sys::{fd, process};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
-use crate::{budget, exec, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace};
+use crate::{
+    budget, exec, fork, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace,
+};
 
 /// The settings; null until the constructor has read them.
 static SETTINGS: AtomicPtr<(Config, SessionPaths)> = AtomicPtr::new(core::ptr::null_mut());
@@ -137,7 +139,9 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     let paths = SessionPaths::from_env(var);
     ALLOW_UNMANAGED.store(config.allow_unmanaged, Ordering::Release);
     threads::set_up();
-    pins::need(config.mechanism == Mechanism::WriteProtect);
+    let shared = config.shared == SharedMemory::On;
+    pins::need(config.mechanism == Mechanism::WriteProtect || shared);
+    memory::SHARED.store(shared, Ordering::SeqCst);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
     budget::start();
@@ -189,6 +193,7 @@ pub fn start_pager() {
             config: config.clone(),
             paths: paths.clone(),
             advised: memory::ADVISED.load(Ordering::SeqCst),
+            alone: !fork::may_share(),
         };
         let started = match budget::refusal() {
             Some(error) => Err(StartError::Session(error)),
@@ -196,7 +201,7 @@ pub fn start_pager() {
         };
         match started {
             Ok(engine) => {
-                pins::need(engine.write_protects());
+                pins::need(engine.write_protects() || engine.manages_shared());
                 threads::tell_of_sharers(engine);
                 Some(engine)
             }

@@ -3,7 +3,7 @@
 //! In `Direct` mode a call is counted and made. In `Managed` mode it is made too, one thread at a time ([`Order`]), and the
 //! pager learns of what is new; the kernel itself tells it of what is unmapped, moved or emptied. What is not managed:
 //!
-//! - file mappings and shared memory, private file mappings included;
+//! - file mappings, private ones included, and shared memory, but for what is anonymous if `OUTPAGE_SHARED` says so;
 //! - `MAP_HUGETLB`: its pages cannot be moved one by one, and never leave RAM anyway;
 //! - `MAP_GROWSDOWN`: the kernel moves its start without telling anybody.
 //!
@@ -54,6 +54,8 @@ enum Kind {
     Pageable,
     /// Private anonymous memory that it cannot.
     Anonymous,
+    /// Memory that can be shared with children alone, and that the pager can manage.
+    SharedAnonymous,
     /// Memory shared with other processes, or that can be.
     Shared,
     /// Private pages of a file.
@@ -69,6 +71,9 @@ impl Kind {
                 Self::Anonymous
             }
             libc::MAP_PRIVATE => Self::Pageable,
+            libc::MAP_SHARED if anonymous && flags & libc::MAP_HUGETLB == 0 => {
+                Self::SharedAnonymous
+            }
             _ => Self::Shared,
         }
     }
@@ -79,8 +84,12 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     let trace = trace::begin(trace::Hook::Mmap);
     let kind = Kind::of(flags);
     let anonymous = matches!(kind, Kind::Pageable | Kind::Anonymous);
+    let shared = kind == Kind::SharedAnonymous && SHARED.load(Ordering::SeqCst);
+    if shared {
+        budget::will_share(len as u64);
+    }
     let bytes = || {
-        if anonymous && prot & libc::PROT_WRITE != 0 {
+        if (anonymous || shared) && prot & libc::PROT_WRITE != 0 {
             len as u64
         } else {
             0
@@ -92,6 +101,9 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
         let _order = Order::take();
         match kind {
             Kind::Pageable => engine.mmap(addr, len, prot, flags),
+            Kind::SharedAnonymous if engine.manages_shared() => {
+                engine.mmap_shared(addr, len, prot, flags)
+            }
             _ => direct(),
         }
     });
@@ -146,6 +158,9 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new_addr: 
 
 /// The program has marked memory for forks; before there is a pager nobody else remembers where.
 pub static ADVISED: AtomicBool = AtomicBool::new(false);
+
+/// Shared memory is part of the limit.
+pub static SHARED: AtomicBool = AtomicBool::new(false);
 
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
@@ -254,6 +269,21 @@ pub fn shmat(id: i32, addr: usize, flags: i32) -> isize {
         trace.mapped(result as usize, len, false);
     }
     result
+}
+
+/// remap_file_pages(2), which maps pages of a shared mapping in another order, as a mapping that the pager knows nothing of: they go back before.
+pub fn remap_pages(addr: usize, len: usize, prot: i32, page: usize, flags: i32) -> isize {
+    let _trace = trace::begin(trace::Hook::Mmap);
+    let args = [addr, len, prot as usize, page, flags as usize, 0];
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_remap_file_pages, args) };
+    run(none, direct, |engine| {
+        let _order = Order::take();
+        if engine.call(Call::Alias { addr, len }) < 0 {
+            return -(libc::ENOMEM as isize);
+        }
+        direct()
+    })
 }
 
 /// The size of a System V segment; 0 where the kernel does not say, as it will not let it be attached either.

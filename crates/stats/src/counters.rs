@@ -221,6 +221,8 @@ counters! {
         "mapped in the program";
     staged_pages: Level Pages,
         "out of the program and still in a frame";
+    shared_pages: Level Pages,
+        "frames of shared memory that is paged: of the limit, though in no process's anonymous memory";
     swap_slots_used: Level Slots,
         "slots of the swap file in use";
     overhead_bytes: Level Bytes,
@@ -230,7 +232,7 @@ counters! {
     peak_pool_pages: Peak Pages on Compressed,
         "`pool_pages` at once";
     unmanaged_shared_bytes: Peak Bytes,
-        "shared anonymous memory and memfd mapped at once: address space, not paged";
+        "shared anonymous memory and memfd mapped at once for a second and not paged: address space";
     peak_pages: Peak Pages,
         "frames in use at once";
     peak_overhead_bytes: Peak Bytes,

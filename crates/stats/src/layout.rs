@@ -17,7 +17,7 @@ pub const MEMBERS_MAX: usize = 512;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Board`] and of what processes with a pager keep behind it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Name of the memfd, as its links under /proc have it.
 pub const FILE_NAME: &std::ffi::CStr = c"outpage-session";
 /// What [`Head::mechanism`] stands for, as users write it.

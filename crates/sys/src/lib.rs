@@ -51,3 +51,4 @@ pub mod shared;
 pub mod socket;
 pub mod thread;
 pub mod uffd;
+pub mod view;

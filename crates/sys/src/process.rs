@@ -57,6 +57,17 @@ pub fn has_thread(tid: Tid) -> bool {
     asked != Err(Errno::ESRCH)
 }
 
+/// Whether this process has no child, neither alive nor ended and not waited for.
+#[must_use]
+pub fn has_no_children() -> bool {
+    /// `__WALL` of include/uapi/linux/wait.h: children that end without a signal too.
+    const ALL_KINDS: i32 = 0x4000_0000;
+    let options = (libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | ALL_KINDS) as usize;
+    // SAFETY: without a place for its answer the kernel writes nothing, and it leaves the child as it is.
+    let asked = unsafe { syscall5(libc::SYS_waitid, libc::P_ALL as usize, 0, 0, options, 0) };
+    asked == Err(Errno::ECHILD)
+}
+
 /// CPU time, user and system, of all children that ended and were waited for, and of theirs, in steps
 /// of 1 us.
 #[must_use]

@@ -40,6 +40,7 @@ errnos! {
     ENXIO "no such device or address"
     E2BIG "argument too large"
     EBADF "bad file descriptor"
+    ECHILD "no child processes"
     EAGAIN "try again"
     ENOMEM "out of memory, or too many mappings"
     EACCES "permission denied"

@@ -104,7 +104,13 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
         .args(options)
         .arg("--")
         .args(program);
-    let (output, anonymous_bytes) = watched(command);
+    // Shared memory is part of the limit where it is paged.
+    let lines: &[&str] = if options.contains(&"--shared") {
+        &["RssAnon:", "RssShmem:"]
+    } else {
+        &["RssAnon:"]
+    };
+    let (output, anonymous_bytes) = watched(command, lines);
     let left = fs::read_dir(&swap).expect("directory").count();
     assert_eq!(left, 0, "the swap file has no name");
     let text = fs::read_to_string(&stats).expect("statistics");
@@ -118,7 +124,7 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
 }
 
 /// Runs `command` in a process group of its own, whose memory is looked at every 10 ms.
-fn watched(mut command: Command) -> (Output, u64) {
+fn watched(mut command: Command, lines: &[&str]) -> (Output, u64) {
     let pipes = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -131,7 +137,7 @@ fn watched(mut command: Command) -> (Output, u64) {
         let looker = threads.spawn(|| {
             let (mut most, began) = (0, Instant::now());
             while !over.load(Ordering::Relaxed) {
-                most = most.max(anonymous_bytes(group));
+                most = most.max(anonymous_bytes(group, lines));
                 if began.elapsed() > HUNG {
                     let _ = Command::new("kill")
                         .args(["-KILL", "--", &format!("-{group}")])
@@ -148,8 +154,8 @@ fn watched(mut command: Command) -> (Output, u64) {
     })
 }
 
-/// Anonymous memory of the processes of a group together, less what each may use for itself.
-fn anonymous_bytes(group: u32) -> u64 {
+/// What these lines of `status` count, for the processes of a group together, less what each may use for itself.
+fn anonymous_bytes(group: u32, lines: &[&str]) -> u64 {
     let (mut sum, mut count) = (0_u64, 0_u32);
     for process in fs::read_dir("/proc").expect("/proc").flatten() {
         let path = process.path();
@@ -159,13 +165,11 @@ fn anonymous_bytes(group: u32) -> u64 {
             after_name.split_whitespace().nth(2) == Some(&group.to_string())
         });
         if belongs && let Ok(status) = fs::read_to_string(path.join("status")) {
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix("RssAnon:"));
-            let kib = line
-                .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-                .unwrap_or(0);
-            sum += kib << 10;
+            let counted = status.lines().filter_map(|line| {
+                let rest = lines.iter().find_map(|name| line.strip_prefix(name))?;
+                rest.split_whitespace().next()?.parse::<u64>().ok()
+            });
+            sum += counted.sum::<u64>() << 10;
             count += 1;
         }
     }

@@ -10,9 +10,14 @@ mod common;
 mod freed;
 mod harness;
 mod secrecy;
+mod sharing;
 
 use freed::{freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written};
 use harness::{Done, compiled, have, run};
+use sharing::{
+    shared_memory_goes_back, shared_memory_is_paged, shared_memory_stays, torture_beside_shared,
+    unseen_calls_never_show_holes,
+};
 
 /// A case: a directory for its files, and the options that choose the mechanism and the store.
 struct Case<'a> {
@@ -409,6 +414,18 @@ suite!(
     freed_pages_go_at_once
 );
 suite!(freed_never, ["--discard", "none"], freed_pages_go_at_once);
+suite!(shared, ["--mechanism", "move"], shared_memory_is_paged shared_memory_goes_back unseen_calls_never_show_holes);
+suite!(
+    shared_compressed,
+    ["--tier", "lz4", "--mechanism", "move"],
+    shared_memory_is_paged
+);
+suite!(
+    shared_protected,
+    ["--mechanism", "write-protect"],
+    shared_memory_stays
+);
+suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first refused_calls);
 suite!(uring, ["--store", "uring"], refused_calls);

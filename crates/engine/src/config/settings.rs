@@ -340,6 +340,21 @@ pub const SETTINGS: &[Setting] = &[
         ..NONE
     },
     Setting {
+        variable: "OUTPAGE_SHARED",
+        option: Some("shared"),
+        value: Value::Words(&[
+            ("off", "only private memory is"),
+            (
+                "on",
+                "anonymous memory that one process has mapped; where pages are moved, Linux 6.8 or later",
+            ),
+        ]),
+        meaning: "Whether memory that is mapped shared is paged, and part of the limit",
+        set: read!(shared, str::parse),
+        get: |config| text(Some(config.shared.name())),
+        ..NONE
+    },
+    Setting {
         variable: "OUTPAGE_STATS",
         option: Some("stats"),
         value: Value::File,
@@ -430,7 +445,7 @@ fn owned(table: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, String)
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterWindow, Encrypt, Mechanism, StoreKind};
+    use super::super::{ClusterWindow, Encrypt, Mechanism, SharedMemory, StoreKind};
     use super::*;
 
     #[test]
@@ -475,6 +490,7 @@ mod tests {
             ("OUTPAGE_MECHANISM", Mechanism::NAMES),
             ("OUTPAGE_STORE", StoreKind::NAMES),
             ("OUTPAGE_ENCRYPT", Encrypt::NAMES),
+            ("OUTPAGE_SHARED", SharedMemory::NAMES),
         ] {
             let mut names = names.to_vec();
             names.sort_unstable();

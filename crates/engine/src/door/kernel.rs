@@ -8,7 +8,7 @@ use outpage_sys::pagemap::{PageFlags, Pagemap};
 use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{
-    Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome, Uffd,
+    Change, CopyMode, Fault, Features, Message, Mode, MoveMode, MoveOutcome, Outcome, Uffd,
 };
 
 use super::{Bells, Door, Own};
@@ -199,6 +199,11 @@ impl Door for Kernel {
 
     fn undisturbed(&self) {
         self.releaser.undisturbed();
+    }
+
+    fn serves_shared(&self) -> bool {
+        let needed = Features::MISSING_SHMEM.plus(Features::WP_HUGETLBFS_SHMEM);
+        self.uffd.features().has(needed)
     }
 
     fn forget_threads(&mut self) {

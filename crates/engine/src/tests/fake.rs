@@ -564,6 +564,10 @@ impl Door for Fake {
 
     fn undisturbed(&self) {}
 
+    fn serves_shared(&self) -> bool {
+        false
+    }
+
     fn forget_threads(&mut self) {}
 }
 

@@ -1,10 +1,11 @@
 //! What a mechanism does to the pages of a program, segment by segment.
 //!
-//! One file each: [`Moving`] and [`Protecting`]. What all of them share is [`World`]'s: which page is staged in which frame, mappings that
+//! One file each: [`Moving`], [`Protecting`] and, for shared memory, [`Sharing`]. What all of them share is [`World`]'s: which page is staged in which frame, mappings that
 //! change meanwhile, and what staged pages leave when their frames are wanted. A mechanism is asked once for each segment, never once a page.
 
 mod moving;
 mod protecting;
+mod sharing;
 
 use outpage_core::contract::PageOutcome;
 
@@ -13,6 +14,7 @@ use crate::frames::Places;
 
 pub(super) use moving::Moving;
 pub(super) use protecting::Protecting;
+pub(super) use sharing::Sharing;
 
 /// How the pages of a segment come and go. Each call adds an outcome to `out` for every page that it is for, in their order.
 pub(super) trait Mover: Sync {

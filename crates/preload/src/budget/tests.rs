@@ -129,15 +129,9 @@ fn pages_of_files_count_only_until_the_list_of_mappings_is_read() {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(b"x").expect("written");
     let mut buffer = vec![0; LIST_BYTES];
-    let before = (
-        private_writable_bytes(),
-        private_anonymous_bytes(&mut buffer),
-    );
+    let before = (private_writable_bytes(), anonymous_bytes(&mut buffer, 0));
     let at = map(BYTES, file.as_raw_fd());
-    let after = (
-        private_writable_bytes(),
-        private_anonymous_bytes(&mut buffer),
-    );
+    let after = (private_writable_bytes(), anonymous_bytes(&mut buffer, 0));
     assert!(after.0 > before.0.map(|bytes| bytes + BYTES / 2));
     assert!(after.1 < before.1.map(|bytes| bytes + BYTES / 2));
     assert!(charged(MIB), "it fits by the exact figure");

@@ -51,6 +51,16 @@ impl Unpaged {
         self.private = self.private.max(other.private);
     }
 
+    /// `bytes` of the shared memory are paged, and part of the limit.
+    fn without_paged(self, bytes: u64) -> Self {
+        let paged = bytes.min(self.shared);
+        Self {
+            shared: self.shared - paged,
+            all: self.all - paged,
+            ..self
+        }
+    }
+
     /// The smaller of each: what lasted from one look to the next.
     fn lasting(&self, other: &Self) -> Self {
         Self {
@@ -77,7 +87,9 @@ impl Looks {
         // A program gone wrong may have written any number there.
         let page = outpage_core::units::PAGE_BYTES as u64;
         let lent = session.reserved_pages().saturating_mul(page);
-        let lent = lent.saturating_add(session.totals().overhead_bytes);
+        let totals = session.totals();
+        let lent = lent.saturating_add(totals.overhead_bytes);
+        let paged = totals.shared_pages.saturating_mul(page);
         let mut seen = Vec::new();
         for &pid in pids {
             seen.extend(tree::resident(pid).map(|memory| (pid, memory)));
@@ -88,6 +100,7 @@ impl Looks {
         } else {
             summed(&seen)
         };
+        let now = now.without_paged(paged);
         // A child of vfork has its parent's memory until it executes a program: twice the same.
         self.peak.raise(&now.lasting(&self.last));
         self.last = now;
@@ -163,6 +176,22 @@ mod tests {
         let all = summed(&seen);
         assert_eq!((all.resident, all.all), (340 << 20, 300 << 20));
         assert_eq!(all.kinds()[0], ("shared", 300 << 20));
+    }
+
+    #[test]
+    fn shared_memory_that_is_paged_is_in_ram_and_not_beside_the_limit() {
+        let seen = Unpaged {
+            resident: 90,
+            all: 60,
+            shared: 50,
+            huge: 10,
+            ..Unpaged::default()
+        };
+        let some = seen.without_paged(30);
+        assert_eq!((some.resident, some.all, some.shared), (90, 30, 20));
+        // A count that is a moment old.
+        let more = seen.without_paged(70);
+        assert_eq!((more.all, more.shared, more.huge), (10, 0, 10));
     }
 
     #[test]

@@ -45,7 +45,13 @@ impl Mover for Protecting {
 impl World {
     /// Sets or takes off the protection of `pages` pages, and says of each, in order, whether that was
     /// done. Kernels before 6.3 do one mapping a call, so what fails as a whole is done page by page.
-    fn protect(&self, address: usize, pages: usize, on: bool, mut each: impl FnMut(usize, bool)) {
+    pub(super) fn protect(
+        &self,
+        address: usize,
+        pages: usize,
+        on: bool,
+        mut each: impl FnMut(usize, bool),
+    ) {
         let done = |address, pages| {
             self.patiently(address, |door| {
                 door.write_protect(address, pages * PAGE_BYTES, on)
@@ -110,12 +116,12 @@ impl World {
     }
 
     /// A page that cannot leave after all may be written again.
-    fn refuse_protected(&mut self, address: usize) -> PageOutcome {
+    pub(super) fn refuse_protected(&mut self, address: usize) -> PageOutcome {
         self.may_be_written(address);
         PageOutcome::Refused(Refusal::Busy)
     }
 
-    fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
+    pub(super) fn zero_by_kernel(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let (mut i, mut span) = (0, segment.pages);
         while i < segment.pages {
             // Beyond the first page nothing is known to be as it was.
@@ -149,7 +155,7 @@ impl World {
     }
 
     /// Copies the pages in `places` to those from page `i` of `segment` on, all in one call if it can be.
-    fn copy_run_in(
+    pub(super) fn copy_run_in(
         &mut self,
         segment: Segment,
         i: usize,
