@@ -170,6 +170,7 @@ impl<'a> Maker<'a> {
             11 => Event::Discardable(self.range()),
             12 => Event::TakeBack(self.range()),
             13 => Event::Flush(self.range()),
+            14 if what & 16 == 0 => Event::Freeing(self.range()),
             14 => Event::Freed(self.range()),
             _ => {
                 let page = self.page();

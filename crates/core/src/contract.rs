@@ -84,9 +84,12 @@ pub enum Event<'a> {
     TakeBack(PageRange),
     /// Those pages of the range that are discardable may be dropped now; that they are is up to the policy.
     Flush(PageRange),
-    /// The program freed the range until it writes there (`MADV_FREE`): a page is as it was or zeroes until then, and what is written is kept,
-    /// unheard of here. What the program does not have is dropped at once; the rest is discardable until the body finds it written, and is dropped
-    /// by [`Action::Drop`] alone. No unanswered action touches the range. Where the pager keeps no marks, nothing follows.
+    /// The program is about to free the range until it writes there (`MADV_FREE`): what it does not have is dropped at once. No unanswered action touches
+    /// the range. Where the pager keeps no marks, nothing follows.
+    Freeing(PageRange),
+    /// It has freed the range: a page is as it was or zeroes until it is written, and what is written is kept, unheard of here. What the program has is
+    /// discardable until the body finds it written, and is dropped by [`Action::Drop`] alone. May come at any time, whatever is under way; nothing, where
+    /// the pager keeps no marks.
     Freed(PageRange),
     /// The store has more room.
     Grown(SlotRange),

@@ -2,14 +2,15 @@
 //!
 //! The kernel does it, page by page: it drops such a page as long as nobody has written to it since, by its own bit for that, and so a write cancels
 //! it without a word to anybody. The pager only asks it to (`World::drop_freed`). But the kernel tells of the call as it tells of one that empties
-//! memory, so whoever is about to make it says so here.
+//! memory, and before it clears its bits, so whoever makes it says so here, before and after.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use outpage_core::contract::Event;
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::raw::Errno;
-use outpage_sys::{map, process};
+use outpage_sys::{clock, map, process};
 
 use crate::engine::Engine;
 use crate::live::Live;
@@ -28,19 +29,33 @@ struct Slot {
     /// Behind the last byte; or one of the above.
     end: AtomicUsize,
     start: AtomicUsize,
-    /// The call was made: all that is told of it was read.
-    over: AtomicBool,
+    /// Where it begins, however much was told.
+    first: AtomicUsize,
+    /// One of the below: as soon as the call was made, all that is told of it was read.
+    stage: AtomicUsize,
 }
+
+/// The kernel has not freed the range yet.
+const BEGUN: usize = 0;
+/// It has, which the pager did not hear yet.
+const FREED: usize = 1;
+/// It has and the pager knows, or it refused.
+const OVER: usize = 2;
 
 /// The calls that are under way, or of which messages wait. Without a lock: threads claim slots, the pager gives them back.
 pub(crate) struct Freeing {
     slots: [Slot; CALLS],
     /// Whether any is to keep its meaning.
     open: AtomicBool,
+    /// A range was freed since the pager last looked.
+    news: AtomicBool,
 }
 
-/// A call that is about to be made.
-struct Announced<'a>(&'a Slot);
+/// A call that is about to be made, or was.
+struct Announced<'a> {
+    slot: &'a Slot,
+    news: &'a AtomicBool,
+}
 
 impl Freeing {
     /// With no call under way; all of them act at once until [`Self::set_open`].
@@ -48,6 +63,7 @@ impl Freeing {
         Self {
             slots: std::array::from_fn(|_| Slot::default()),
             open: AtomicBool::new(false),
+            news: AtomicBool::new(false),
         }
     }
 
@@ -69,9 +85,11 @@ impl Freeing {
         };
         let slot = self.slots.iter().find(claims)?;
         slot.start.store(start, Ordering::SeqCst);
-        slot.over.store(false, Ordering::SeqCst);
+        slot.first.store(start, Ordering::SeqCst);
+        slot.stage.store(BEGUN, Ordering::SeqCst);
         slot.end.store(end, Ordering::SeqCst);
-        Some(Announced(slot))
+        let news = &self.news;
+        Some(Announced { slot, news })
     }
 
     /// On the pager's thread: whether it was said that `start..end` is freed, once for each time.
@@ -87,10 +105,24 @@ impl Freeing {
         })
     }
 
+    /// On the pager's thread: calls `each` with start and end of what the kernel has freed since the last time.
+    fn each_freed(&self, mut each: impl FnMut(usize, usize)) {
+        self.news.store(false, Ordering::SeqCst);
+        for slot in &self.slots {
+            let end = slot.end.load(Ordering::SeqCst);
+            if end > CLAIMED && slot.stage.load(Ordering::SeqCst) == FREED {
+                each(slot.first.load(Ordering::SeqCst), end);
+                slot.stage.store(OVER, Ordering::SeqCst);
+            }
+        }
+    }
+
     /// On the pager's thread, when all that it has read was attended to: nothing more comes of calls that are over.
     fn attended(&self) {
         for slot in &self.slots {
-            if slot.end.load(Ordering::SeqCst) > CLAIMED && slot.over.load(Ordering::SeqCst) {
+            if slot.end.load(Ordering::SeqCst) > CLAIMED
+                && slot.stage.load(Ordering::SeqCst) == OVER
+            {
                 slot.end.store(IDLE, Ordering::SeqCst);
             }
         }
@@ -102,10 +134,13 @@ impl Freeing {
     }
 }
 
-impl Drop for Announced<'_> {
-    /// The call was made.
-    fn drop(&mut self) {
-        self.0.over.store(true, Ordering::SeqCst);
+impl Announced<'_> {
+    /// The call was made, and the kernel has done as it was asked or not.
+    fn over(self, freed: bool) {
+        self.slot
+            .stage
+            .store(if freed { FREED } else { OVER }, Ordering::SeqCst);
+        self.news.fetch_or(freed, Ordering::SeqCst);
     }
 }
 
@@ -120,18 +155,34 @@ impl Live {
     }
 
     /// Calls that are over are forgotten, unless messages wait.
-    pub(crate) fn let_calls_end(&self) {
+    pub(crate) fn let_calls_end(&mut self) {
+        self.hear_what_was_freed();
         if self.world.is_calm() {
             self.calls.freeing.attended();
         }
     }
 
-    /// The kernel tells that `start..end` is emptied, or freed: that depends on what was announced. Of what the program does not have nothing is
-    /// left in either case. So where one thread frees what another empties, pages count as there that are not, and are found missing when they are
+    /// Tells the pager what the kernel has freed since it was told last.
+    pub(crate) fn hear_what_was_freed(&mut self) {
+        if !self.calls.freeing.news.load(Ordering::SeqCst) {
+            return;
+        }
+        let calls = Arc::clone(&self.calls);
+        calls.freeing.each_freed(|start, end| {
+            let parts = self.world.space.parts(start, end);
+            for part in &parts {
+                self.pager.handle(clock::now(), Event::Freed(part.pages()));
+            }
+            self.world.space.take_list(parts);
+        });
+    }
+
+    /// The kernel tells that `start..end` is emptied, or is about to be freed: that depends on what was announced. Of what the program does not have
+    /// nothing is left in either case. So where one thread frees what another empties, pages count as there that are not, and are found missing when they are
     /// to go: what is in them is right.
     pub(crate) fn emptied(&mut self, start: usize, end: usize) {
         let event = if self.calls.freeing.takes(start, end) {
-            Event::Freed
+            Event::Freeing
         } else {
             Event::Discard
         };
@@ -151,8 +202,10 @@ impl Live {
 impl Engine {
     /// `MADV_FREE`: what the program has of the range may be dropped until it writes there; the rest is.
     pub(crate) fn free(&self, addr: usize, len: usize) -> Result<(), Errno> {
-        if let Some(_announced) = self.shared.calls.freeing.announce(addr, len) {
-            return map::madvise(addr, len, libc::MADV_FREE);
+        if let Some(announced) = self.shared.calls.freeing.announce(addr, len) {
+            let answer = map::madvise(addr, len, libc::MADV_FREE);
+            announced.over(answer.is_ok());
+            return answer;
         }
         // The pager counts these pages as gone, so they must be. The first call refuses what cannot be freed.
         map::madvise(addr, len, libc::MADV_FREE)?;
@@ -178,11 +231,33 @@ mod tests {
         assert!(!takes(7, 9) && !takes(8, 13));
         assert!(takes(8, 10) && !takes(8, 10));
         freeing.attended();
-        drop(call);
+        call.over(false);
         assert!(takes(10, 12) && !takes(10, 12));
-        drop(freeing.announce(page(8), page(4)));
+        freeing.announce(page(8), page(4)).unwrap().over(false);
         freeing.attended();
         assert!(!takes(8, 12), "nothing more comes");
+    }
+
+    #[test]
+    fn a_range_is_freed_once_when_the_kernel_did_it() {
+        let freeing = Freeing::new();
+        freeing.set_open(true);
+        let freed = || {
+            let mut freed = Vec::new();
+            freeing.each_freed(|start, end| freed.push((start / PAGE_BYTES, end / PAGE_BYTES)));
+            freeing.attended();
+            freed
+        };
+        let call = freeing.announce(page(8), page(4) - 5).unwrap();
+        assert!(freeing.takes(page(8), page(10)));
+        assert_eq!(freed(), [], "not yet");
+        call.over(true);
+        assert!(freeing.takes(page(10), page(12)), "still waited");
+        assert_eq!(freed(), [(8, 12)]);
+        assert_eq!(freed(), []);
+        freeing.announce(page(8), page(4)).unwrap().over(false);
+        assert_eq!(freed(), [], "refused");
+        assert!(!freeing.takes(page(8), page(12)));
     }
 
     #[test]
@@ -193,7 +268,7 @@ mod tests {
             .map(|n| freeing.announce(page(n), 1).unwrap())
             .collect();
         assert!(freeing.announce(page(1), 1).is_none());
-        drop(held);
+        held.into_iter().for_each(|call| call.over(false));
         assert!(freeing.announce(page(1), 1).is_none(), "messages may wait");
         freeing.attended();
         assert!(freeing.announce(page(1), 1).is_some());

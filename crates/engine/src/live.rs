@@ -291,6 +291,7 @@ impl Live {
     pub(crate) fn fault(&mut self, fault: &Fault) {
         // What was mapped before this fault was read did not wake its thread.
         self.world.waiting.wakes_are_old();
+        self.hear_what_was_freed();
         let now = clock::now();
         self.placement.fault(Tid(fault.tid), now);
         let Some(region) = self.world.space.at(fault.address).copied() else {

@@ -43,6 +43,9 @@ pub use spread::GAP_MAX;
 /// The most pages one call acts on.
 pub const RUN_PAGES: usize = outpage_core::pager::RUN_PAGES_MAX as usize;
 
+/// How often threads in the kernel are let go on before freed pages are not looked at after all. A choice; one is enough for whoever was read just now.
+const PASSES: u32 = 16;
+
 /// How pages of ordinary ranges leave and come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
@@ -328,11 +331,20 @@ impl World {
     /// Has the kernel drop those pages of `run` that the program has not written since it freed them, and says which those are.
     pub fn drop_freed(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         out.clear();
-        let calm = self.is_calm();
+        // A thread that told of a change a moment ago is in the kernel still, and as long as one is, a page that is not there may be somewhere else.
+        for _ in 0..PASSES {
+            if !self.door.is_changing(self.frames.span().0) {
+                break;
+            }
+            self.door.let_change_pass();
+        }
+        let told = !self.door.is_changing(self.frames.span().0);
         self.each_segment(run, out, |world, segment, out| {
             let mut there = std::mem::take(&mut world.there);
             let there_yet = &mut there[..segment.pages];
-            let looked = calm
+            let undisturbed = |i| !world.is_disturbed(segment.at(i));
+            let looked = told
+                && (world.is_calm() || (0..segment.pages).all(undisturbed))
                 && world.door.drop_unwritten(segment.address, segment.pages)
                 && world.door.there(segment.address, there_yet).is_ok();
             out.extend((0..segment.pages).map(|i| {

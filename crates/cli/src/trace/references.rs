@@ -192,7 +192,7 @@ impl Gatherer {
             Event::Done { id, outcome } => self.answered(id, outcome),
             Event::Adopt(run) => self.came_along(run),
             Event::Unmap(run) | Event::Discard(run) => self.forget(run),
-            Event::Freed(run) => self.forget_outside(run),
+            Event::Freeing(run) => self.forget_outside(run),
             Event::Limit(frames) => {
                 self.limit = frames;
                 self.frames = self.frames.max(frames);

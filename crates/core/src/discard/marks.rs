@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use crate::page::directory::{Directory, VACANT};
 use crate::units::{PageNo, PageRange};
 
+/// No leaf.
+const NONE: u32 = u32::MAX;
 /// Pages of a leaf, as a shift.
 const SHIFT: u32 = 6;
 
@@ -25,6 +27,10 @@ struct Leaf {
     lost: u64,
     /// Dropped, and not touched since.
     gone: u64,
+    /// In the order in which pages were freed, the leaf before and the one after, if `queued`.
+    older: u32,
+    newer: u32,
+    queued: bool,
 }
 
 impl Leaf {
@@ -40,8 +46,11 @@ pub struct Marks {
     free: Vec<u32>,
     marked: usize,
     ready: usize,
-    /// The leaf in which the next page to drop is looked for.
+    /// The leaf in which the next page to drop is looked for, of those that were not freed.
     at: usize,
+    /// Ends of the list of leaves in which pages were freed.
+    oldest: u32,
+    newest: u32,
 }
 
 impl Default for Marks {
@@ -61,6 +70,8 @@ impl Marks {
             marked: 0,
             ready: 0,
             at: 0,
+            oldest: NONE,
+            newest: NONE,
         }
     }
 
@@ -129,6 +140,7 @@ impl Marks {
     }
 
     fn remove(&mut self, at: u32) {
+        self.unlink(at);
         let leaf = &mut self.leaves[at as usize];
         let base = core::mem::replace(&mut leaf.base, VACANT);
         self.directory.remove(base);
@@ -150,6 +162,53 @@ impl Marks {
             leaf.ready |= bit;
             leaf.freed |= bit;
         });
+        let at = self.leaf(page).expect("marked just now");
+        if self.newest != at {
+            self.unlink(at);
+            self.link_newest(at);
+        }
+    }
+
+    fn link_newest(&mut self, at: u32) {
+        let before = core::mem::replace(&mut self.newest, at);
+        match self.leaves.get_mut(before as usize) {
+            Some(leaf) => leaf.newer = at,
+            None => self.oldest = at,
+        }
+        let leaf = &mut self.leaves[at as usize];
+        (leaf.older, leaf.newer, leaf.queued) = (before, NONE, true);
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let leaf = &mut self.leaves[at as usize];
+        if !core::mem::take(&mut leaf.queued) {
+            return;
+        }
+        let (older, newer) = (leaf.older, leaf.newer);
+        match self.leaves.get_mut(older as usize) {
+            Some(leaf) => leaf.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.leaves.get_mut(newer as usize) {
+            Some(leaf) => leaf.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// The next page that was freed and could be dropped, of the leaf in which none was freed for longest.
+    fn next_freed(&mut self) -> Option<PageNo> {
+        loop {
+            let at = self.oldest;
+            let leaf = self.leaves.get_mut(at as usize)?;
+            let freed = leaf.ready & leaf.freed;
+            if freed != 0 {
+                leaf.ready &= !(freed & freed.wrapping_neg());
+                self.ready -= 1;
+                let offset = u64::from(freed.trailing_zeros());
+                return Some(PageNo::from_raw(leaf.base << SHIFT | offset));
+            }
+            self.unlink(at);
+        }
     }
 
     /// Whether the page is discardable until the program writes to it, or was: that is not known here.
@@ -193,10 +252,14 @@ impl Marks {
         gone
     }
 
-    /// The next page that could be dropped, round all of them; it is not named again before it is marked or settles again.
+    /// The next page that could be dropped; it is not named again before it is marked or settles again. Of those that were freed, what was freed last comes
+    /// last: programs take it again first. The others come after them, round all.
     pub fn next_ready(&mut self) -> Option<PageNo> {
         if self.ready == 0 {
             return None;
+        }
+        if let Some(page) = self.next_freed() {
+            return Some(page);
         }
         loop {
             let at = self.at % self.leaves.len();
@@ -422,5 +485,22 @@ mod tests {
         marks.settled(page(3));
         marks.forget(page(3));
         assert_eq!((all(&mut marks), marks.ready()), (alloc::vec![65], 0));
+    }
+
+    #[test]
+    fn what_was_freed_last_is_named_last() {
+        let mut marks = Marks::new();
+        for at in [640, 7, 128, 64, 641] {
+            marks.free(page(at));
+        }
+        marks.mark(page(0));
+        marks.settled(page(0));
+        marks.drop_range(PageRange::new(page(128), 64));
+        let named = core::iter::from_fn(|| marks.next_ready());
+        let named: alloc::vec::Vec<_> = named.map(PageNo::raw).collect();
+        assert_eq!(named, [7, 64, 640, 641, 0]);
+        assert_eq!((marks.oldest, marks.newest), (NONE, NONE));
+        marks.free(page(7));
+        assert_eq!(marks.next_ready(), Some(page(7)), "freed anew");
     }
 }

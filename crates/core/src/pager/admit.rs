@@ -16,13 +16,14 @@ impl Pager {
             Event::Adopt(range)
             | Event::Unmap(range)
             | Event::Discard(range)
-            | Event::Freed(range) => !self.busy(range),
+            | Event::Freeing(range) => !self.busy(range),
             Event::Grown(range) => self.ledger.slots.admits(range) && !self.holds_any(range),
             Event::Limit(frames) => frames >= FRAMES_MIN,
             Event::Forked => self.ledger.ops.unanswered() == 0,
             Event::TakeBack(range) => !self.drops(range),
             Event::Fault { .. }
             | Event::Discardable(_)
+            | Event::Freed(_)
             | Event::Flush(_)
             | Event::Full
             | Event::Forking

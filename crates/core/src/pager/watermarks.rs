@@ -143,7 +143,8 @@ impl Watermarks {
             Event::Discardable(range) => self.ranges.mark(ledger, range),
             Event::TakeBack(range) => self.eviction.take_back(ledger, range),
             Event::Flush(range) => self.ranges.flush(ledger, range),
-            Event::Freed(range) => self.ranges.free(ledger, range),
+            Event::Freeing(range) => self.ranges.freeing(ledger, range),
+            Event::Freed(range) => self.ranges.freed(ledger, range),
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {

@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 10 knew of no freed pages.
-pub const VERSION: u16 = 11;
+/// The version that is written, and the only one that is read: version 11 knew only of pages that were about to be freed.
+pub const VERSION: u16 = 12;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -175,6 +175,7 @@ mod tag {
     pub const TAKE_BACK: u8 = 16;
     pub const FLUSH: u8 = 17;
     pub const FREED: u8 = 18;
+    pub const FREEING: u8 = 19;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -259,6 +260,7 @@ impl Recorder {
             Event::Discardable(_) => tag::DISCARDABLE,
             Event::TakeBack(_) => tag::TAKE_BACK,
             Event::Flush(_) => tag::FLUSH,
+            Event::Freeing(_) => tag::FREEING,
             Event::Freed(_) => tag::FREED,
             Event::Grown(_) => tag::GROWN,
             Event::Full => tag::FULL,
@@ -299,6 +301,7 @@ impl Recorder {
             | Event::Discardable(range)
             | Event::TakeBack(range)
             | Event::Flush(range)
+            | Event::Freeing(range)
             | Event::Freed(range) => self.run(out, range),
             Event::Grown(range) => put_slots(out, range),
             Event::Limit(frames) | Event::Pooled(frames) => put(out, frames as u64),

@@ -176,6 +176,7 @@ impl<'a> Reader<'a> {
             tag::DISCARDABLE => Event::Discardable(self.run()?),
             tag::TAKE_BACK => Event::TakeBack(self.run()?),
             tag::FLUSH => Event::Flush(self.run()?),
+            tag::FREEING => Event::Freeing(self.run()?),
             tag::FREED => Event::Freed(self.run()?),
             tag::GROWN => Event::Grown(self.slots()?),
             tag::FULL => Event::Full,

@@ -106,7 +106,7 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                         _ => return Err(damaged(offset)),
                     },
                     // The traced pager was done with the range.
-                    Event::Unmap(range) | Event::Discard(range) | Event::Freed(range)
+                    Event::Unmap(range) | Event::Discard(range) | Event::Freeing(range)
                         if pager.busy(range) =>
                     {
                         return diverged(None, pager.poll_action());

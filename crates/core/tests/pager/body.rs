@@ -319,6 +319,7 @@ impl Body {
             self.answer_any();
         }
         if self.plan.discard == "none" {
+            self.report(Event::Freeing(range));
             return self.report(Event::Freed(range));
         }
         for page in range.iter() {
@@ -331,6 +332,13 @@ impl Body {
             truth.freed = resident;
             if !resident && !truth.unknown {
                 (truth.value, truth.poisoned) = (0, false);
+            }
+        }
+        self.report(Event::Freeing(range));
+        // Other things happen before the call is known to be over.
+        for _ in 0..range.start.raw() % 4 {
+            if self.unanswered() > 0 {
+                self.answer_any();
             }
         }
         self.report(Event::Freed(range));

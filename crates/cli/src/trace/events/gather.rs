@@ -264,7 +264,7 @@ impl Gatherer {
                     self.span(kind, since, pages.len() as u64, first);
                 }
             }
-            Event::Unmap(run) | Event::Discard(run) | Event::Freed(run) => {
+            Event::Unmap(run) | Event::Discard(run) | Event::Freeing(run) => {
                 let pages = self.ahead.keys().copied();
                 let gone: Vec<PageNo> = pages.filter(|page| run.contains(*page)).collect();
                 self.wasted(&gone);

@@ -101,8 +101,8 @@ impl Ranges {
         ledger.release(drops.release);
     }
 
-    /// What the program has of `range` may be dropped until it writes there; the rest is, frames and slots.
-    pub fn free(&mut self, ledger: &mut Ledger, range: PageRange) {
+    /// The program frees `range`: what it does not have of it is dropped, frames and slots. The rest is as it is before [`Self::freed`].
+    pub fn freeing(&mut self, ledger: &mut Ledger, range: PageRange) {
         if ledger.discarding.policy.is_none() {
             return;
         }
@@ -112,11 +112,7 @@ impl Ranges {
         for &id in &ids {
             let page = ledger.pages.number(id);
             match ledger.pages.state(id) {
-                State::Resident => {
-                    ledger.discarding.marks.free(page);
-                    ledger.stats.freed += 1;
-                    continue;
-                }
+                State::Resident => continue,
                 State::PagedOut | State::Poisoned => {}
                 State::Staged => {
                     let op = *op.get_or_insert_with(|| ledger.start(Kind::Release, range));
@@ -130,6 +126,21 @@ impl Ranges {
         self.put_back(ids);
         ledger.release(op);
         ledger.wake_whose_page_is_gone(range);
+    }
+
+    /// What the program has of `range` may be dropped until it writes there. What left since it was freed was written then, and is a page like others.
+    pub fn freed(&mut self, ledger: &mut Ledger, range: PageRange) {
+        if ledger.discarding.policy.is_none() {
+            return;
+        }
+        let ids = self.gather(&ledger.pages, range);
+        for &id in &ids {
+            if ledger.pages.state(id) == State::Resident {
+                ledger.discarding.marks.free(ledger.pages.number(id));
+                ledger.stats.freed += 1;
+            }
+        }
+        self.put_back(ids);
     }
 }
 
