@@ -129,6 +129,7 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
         config,
         paths: SessionPaths::default(),
         advised: false,
+        alone: true,
     })
     .map_err(|e| e.to_string())?;
     let pages = (2 * LIMIT / 4096) as usize;
