@@ -25,15 +25,20 @@ fn unit(result: Result<(), Errno>) -> isize {
     value(result.map(|()| 0))
 }
 
+/// mmap(2) of anonymous memory: where it lies, and whether nothing lay there before.
+fn map_empty(addr: usize, len: usize, prot: i32, flags: i32) -> Result<(usize, bool), Errno> {
+    let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let fresh = flags & fixed != libc::MAP_FIXED;
+    // Populating here would bring in pages that nobody counts.
+    let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+    map::mmap(addr, len, prot, flags, -1, 0).map(|start| (start, fresh))
+}
+
 impl Engine {
     /// mmap(2) of private anonymous memory, which is managed from then on.
     pub fn mmap(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
-        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
-        let fresh = flags & fixed != libc::MAP_FIXED;
-        // Populating here would bring in pages that nobody counts.
-        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
-        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
-            Ok(start) => start,
+        let (start, fresh) = match map_empty(addr, len, prot, flags) {
+            Ok(mapped) => mapped,
             Err(error) => return -(error.number() as isize),
         };
         let len = page_up(len);
@@ -52,12 +57,8 @@ impl Engine {
 
     /// mmap(2) of shared anonymous memory, which is managed from then on, or stays with the kernel where it cannot be.
     pub fn mmap_shared(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
-        let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
-        let fresh = flags & fixed != libc::MAP_FIXED;
-        // As above.
-        let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
-        let start = match map::mmap(addr, len, prot, flags, -1, 0) {
-            Ok(start) => start,
+        let (start, fresh) = match map_empty(addr, len, prot, flags) {
+            Ok(mapped) => mapped,
             Err(error) => return -(error.number() as isize),
         };
         self.call(Call::TakeShared {

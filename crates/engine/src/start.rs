@@ -215,6 +215,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         Reach::Process => {
             live.adopt_everything(shared.advised)?;
             if shared.sharing {
+                live.shared.some_is_managed();
                 live.adopt_shared()?;
             }
         }

@@ -18,18 +18,22 @@ const LIST_BYTES: usize = 16 << 10;
 #[derive(Default)]
 pub(crate) struct Shared {
     bytes: u64,
-    /// At the last look.
-    last: u64,
+    /// At the last look, where some of it is managed.
+    last: Option<u64>,
     next_look: Nanos,
     list: Vec<u8>,
     parts: Vec<Region>,
 }
 
 impl Shared {
-    /// The most bytes of address space that lasted from one look to the next: an upper bound of what is in memory. What was mapped a moment ago may be
-    /// about to be managed.
+    /// The most bytes of address space at any look: an upper bound of what is in memory.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Shared memory is managed from now on: what was mapped a moment ago may be about to be, and counts when it lasted from one look to the next.
+    pub(crate) const fn some_is_managed(&mut self) {
+        self.last = Some(0);
     }
 
     /// Looks again, if it is time.
@@ -54,8 +58,11 @@ impl Shared {
             ControlFlow::Continue(())
         });
         if seen.is_ok() {
-            self.bytes = self.bytes.max(bytes.min(self.last));
-            self.last = bytes;
+            let lasted = self
+                .last
+                .as_mut()
+                .map(|last| std::mem::replace(last, bytes));
+            self.bytes = self.bytes.max(bytes.min(lasted.unwrap_or(bytes)));
         }
     }
 }

@@ -232,7 +232,7 @@ counters! {
     peak_pool_pages: Peak Pages on Compressed,
         "`pool_pages` at once";
     unmanaged_shared_bytes: Peak Bytes,
-        "shared anonymous memory and memfd mapped at once for a second and not paged: address space";
+        "shared anonymous memory and memfd mapped at once and not paged: address space";
     peak_pages: Peak Pages,
         "frames in use at once";
     peak_overhead_bytes: Peak Bytes,

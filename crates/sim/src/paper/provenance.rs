@@ -7,6 +7,16 @@ use super::table::Table;
 /// What it is, its value, source, plausible range, when it was fixed, what it was fitted to.
 pub(super) type Constant = [&'static str; 6];
 
+/// Of both BSD papers.
+const SCHEDULER: Constant = [
+    "scheduler",
+    "that of ata(4)",
+    "FreeBSD's source",
+    "certain",
+    "after reports with another one",
+    "nothing",
+];
+
 /// Of the MOC paper's.
 pub(super) const MOC: &[Constant] = &[
     [
@@ -25,14 +35,7 @@ pub(super) const MOC: &[Constant] = &[
         "with the first report",
         "nothing",
     ],
-    [
-        "scheduler",
-        "that of ata(4)",
-        "FreeBSD's source",
-        "certain",
-        "after reports with another one",
-        "nothing",
-    ],
+    SCHEDULER,
     [
         "disk, but for what is drawn",
         "Barracuda 7200.9",
@@ -141,14 +144,7 @@ pub(super) const MCLUSTERING: &[Constant] = &[
         "with the first report",
         "nothing",
     ],
-    [
-        "scheduler",
-        "that of ata(4)",
-        "FreeBSD's source",
-        "certain",
-        "after reports with another one",
-        "nothing",
-    ],
+    SCHEDULER,
     [
         "disk, but for what is drawn",
         "a Barracuda 7200.12's",

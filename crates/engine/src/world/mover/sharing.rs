@@ -5,6 +5,7 @@
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Change;
 
@@ -104,11 +105,12 @@ impl World {
         }
     }
 
-    /// What it means that the file has no page there. As [`Self::absent`], but what is asked there would map a page of shared memory.
+    /// What it means that the file has no page there. As [`Self::absent`], but what is asked there would map a page of shared memory. Where the kernel has swap
+    /// it may have put the page there, and the page counts as the program's still.
     fn not_there(&self, address: usize) -> PageOutcome {
         self.may_be_written(address);
         let moving = self.is_changing() || self.change_at(address) == Some(Change::Moved);
-        PageOutcome::Refused(if moving {
+        PageOutcome::Refused(if moving || process::has_swap() {
             Refusal::Busy
         } else {
             Refusal::Absent
