@@ -6,8 +6,9 @@
 //! A page in the pool has cost a compression, and so has every page that left for the store unused. Frames of the pool would have held pages: what of its
 //! hits so many frames would have saved anyway does not count.
 //!
-//! What is not known goes to the store: a read that is waited for tells within a few pages that it should not. A sample goes to the pool, so that it is
-//! known how it compresses.
+//! What is not known goes to the store: a read that is waited for tells within a few pages that it should not. Then it is thought to compress well until
+//! it was tried. Of what does not a sample goes to the pool, in case that it changes; of what would not pay however small it became, nothing: the pages of
+//! a stream stay together.
 
 use alloc::boxed::Box;
 
@@ -35,7 +36,7 @@ const ACCOUNTS: usize = 1024;
 /// Pages of a group, as a power of two: 16. A page that was tried leaves later than its neighbours, into another slot. Apart they were holes in
 /// every stream: clusters of 10 pages where there had been 64, and sixteen times the major faults of SOR.
 const GROUP_SHIFT: u32 = 4;
-/// One group in so many is a sample: it is pooled where others are not. A choice: every 2 MiB, for a 32nd of what pooling would cost.
+/// One group in so many is a sample: it is tried where others compress too little. A choice: every 2 MiB, for a 32nd of what pooling would cost.
 const SAMPLE: u64 = 32;
 /// Counts are halved when one of them comes to so many, so that an account follows its part within a few thousand pages.
 const MEMORY: u16 = 1024;
@@ -168,17 +169,27 @@ impl Auto {
         mixed(page.raw() >> PART_SHIFT) as usize % ACCOUNTS
     }
 
-    /// Whether keeping the page saves more than it costs.
-    fn pays(&self, page: PageNo) -> bool {
+    /// How many thousandths of a page the page may come to, for keeping it to save more than it costs; `None` if it does not at any size, or
+    /// nothing is known.
+    fn pays_below(&self, page: PageNo) -> Option<u64> {
         let own = &self.accounts[Self::index(page)];
-        let known = |knows: fn(&Account) -> bool| [own, &self.all].into_iter().find(|a| knows(a));
-        let Some(reads) = known(Account::knows_reads) else {
-            return false;
-        };
-        let size = known(Account::knows_size).map_or(0, Account::thousandths);
+        let reads = self.known(own, Account::knows_reads)?;
         let (used, cost) = own.used();
-        let saved = used * 1000u64.saturating_sub(size) / 1000 * reads.read_ns();
-        saved > 1000 * COMPRESS_NS + used * cost
+        let saved = used * reads.read_ns();
+        let costs = 1000 * COMPRESS_NS + used * cost;
+        (saved > costs).then(|| 1000 - costs * 1000 / saved)
+    }
+
+    /// How many thousandths of a page it will come to, as far as is known.
+    fn size(&self, page: PageNo) -> u64 {
+        let own = &self.accounts[Self::index(page)];
+        self.known(own, Account::knows_size)
+            .map_or(0, Account::thousandths)
+    }
+
+    /// The part's own account, or that of all, if it says enough.
+    fn known<'a>(&'a self, own: &'a Account, knows: fn(&Account) -> bool) -> Option<&'a Account> {
+        [own, &self.all].into_iter().find(|account| knows(account))
     }
 
     /// Tells the account of the page's part, and that of all.
@@ -190,10 +201,11 @@ impl Auto {
 
 impl Tier for Auto {
     fn pools(&mut self, victim: PageNo) -> bool {
-        let pays = self.pays(victim);
+        let below = self.pays_below(victim);
+        let pays = below.is_some_and(|below| self.size(victim) < below);
         self.victims[0] += 1;
         self.victims[1] += u32::from(pays);
-        pays || Self::samples(victim)
+        pays || below.is_some() && Self::samples(victim)
     }
 
     fn kept(&mut self, victim: PageNo, bytes: u16) {
@@ -263,8 +275,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_goes_to_the_store_but_for_a_sample() {
+    fn what_is_not_known_goes_to_the_store() {
+        let (mut auto, _) = auto();
+        assert!((0..2048).all(|index| !auto.pools(PageNo::new(ObjectId(1), index))));
+    }
+
+    #[test]
+    fn of_what_does_not_compress_a_sample_is_tried() {
         let (mut auto, page) = auto();
+        for page in others().take(200) {
+            auto.unfit(page);
+            auto.missed(page);
+            auto.read(page);
+        }
         assert!(!auto.pools(page));
         let pages = (0..2048).map(|index| PageNo::new(ObjectId(1), index));
         let sampled: alloc::vec::Vec<_> = pages.filter(|&page| auto.pools(page)).collect();
@@ -318,6 +341,18 @@ mod tests {
             "a scan that is larger than all there is"
         );
         assert!(!fill(0, 0, 8, 500), "a stream");
+    }
+
+    #[test]
+    fn a_stream_has_no_holes() {
+        let (mut auto, _) = auto();
+        for (n, page) in others().take(1000).enumerate() {
+            if n % 16 == 0 {
+                auto.missed(page);
+            }
+            auto.read(page);
+        }
+        assert!((0..2048).all(|index| !auto.pools(PageNo::new(ObjectId(1), index))));
     }
 
     #[test]
