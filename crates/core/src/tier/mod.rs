@@ -76,6 +76,7 @@ pub struct Entry {
 
 /// Every tier policy, the default first.
 pub static REGISTRY: &[Entry] = &[
+    auto::ENTRY,
     Entry {
         name: "none",
         summary: "every victim is written to the store",
@@ -86,7 +87,6 @@ pub static REGISTRY: &[Entry] = &[
     },
     always::LZ4,
     always::ZSTD,
-    auto::ENTRY,
 ];
 
 impl choice::Offer for Entry {

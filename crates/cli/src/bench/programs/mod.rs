@@ -154,15 +154,19 @@ impl Bench<'_> {
                 target.reference.seconds,
                 report::mib(target.reference.peak_bytes)
             ));
-            self.targets.push(target);
-        }
-        self.make_swap()?;
-        for &percent in &self.options.at {
-            for at in 0..self.targets.len() {
-                // Said before hours of runs, not after.
-                self.limits(&self.targets[at], percent)?;
+            // Said before hours of runs, not after.
+            let limits = (self.options.at.iter()).map(|&percent| self.limits(&target, percent));
+            match limits.collect::<Result<Vec<_>, _>>() {
+                Ok(_) => self.targets.push(target),
+                Err(why) => self.leave_out(program.name, why)?,
             }
         }
+        if self.targets.is_empty() {
+            return Err(BenchError::Usage(
+                "every program is too small for its limit; choose a larger --scale or --at".into(),
+            ));
+        }
+        self.make_swap()?;
         for round in 1..=self.options.rounds {
             for &percent in &self.options.at {
                 for at in 0..self.targets.len() {
@@ -262,6 +266,17 @@ impl Bench<'_> {
             }
         };
         Ok((run, peak))
+    }
+
+    /// A program that is too small for its limit is an error where somebody named it, and one less where all are run.
+    fn leave_out(&mut self, program: &'static str, why: BenchError) -> Result<(), BenchError> {
+        if !self.options.programs.is_empty() && !self.options.keep_going {
+            return Err(why);
+        }
+        let why = why.to_string();
+        self.steps.say(&format!("SKIPPED {program}: {why}"));
+        self.skipped.push(Skipped { program, why });
+        Ok(())
     }
 
     /// Makes what kernel swap needs, now that it is known how much that is.

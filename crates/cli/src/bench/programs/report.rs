@@ -18,7 +18,7 @@ const CHART: (usize, usize) = (720, 300);
 pub struct Skipped {
     /// Its name.
     pub program: &'static str,
-    /// What is missing, and the Debian package that has it.
+    /// What is missing, and the Debian package that has it; or which limit it is too small for.
     pub why: String,
 }
 
