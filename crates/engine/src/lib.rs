@@ -40,6 +40,7 @@ pub mod space;
 pub mod staged;
 mod start;
 mod stays;
+pub mod tell;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -28,7 +28,11 @@ const STACK_BELOW: usize = 8 * PAGE_BYTES;
 const MODULES_MAX: usize = 800;
 
 fn unit(result: Result<(), Errno>) -> isize {
-    result.map_or_else(|error| -(error.number() as isize), |()| 0)
+    value(result.map(|()| 0))
+}
+
+fn value(result: Result<usize, Errno>) -> isize {
+    result.map_or_else(|error| -(error.number() as isize), |value| value as isize)
 }
 
 impl Live {
@@ -95,6 +99,10 @@ impl Live {
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
             Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
+            Call::Discardable { addr, len } => unit(self.discardable(addr, len)),
+            Call::Wanted { addr, len } => value(self.wanted(addr, len)),
+            Call::Places { addr, len } => unit(self.places(addr, len)),
+            Call::Counts => unit(self.counts()),
             Call::Close => unit(self.ask_close(slot)),
             Call::Ending => {
                 self.pager.ending();
@@ -237,7 +245,12 @@ impl Live {
     }
 
     fn pin(&mut self, addr: usize, len: usize) -> isize {
-        let bounds = (self.kept_bytes(), self.frames_max / PINNED_SHARE);
+        let pages_max = match self.world.failing.reach() {
+            Reach::Process => self.frames_max / PINNED_SHARE,
+            // Whoever pins pages of a scope does it on purpose, for as long as it likes, as `mlock` does.
+            Reach::Regions => self.lockable(),
+        };
+        let bounds = (self.kept_bytes(), pages_max);
         unit(self.world.space.pin(addr, len, bounds))
     }
 
