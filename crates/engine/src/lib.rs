@@ -56,6 +56,7 @@ pub mod world;
 mod worth;
 
 pub use engine::{Engine, OpenStore, Setup};
+pub use outpage_stats::Counts;
 pub use start::StartError;
 pub use ticket::Ticket;
 pub use workers::Workers;

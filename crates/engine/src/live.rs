@@ -116,6 +116,8 @@ pub struct Live {
     pub(crate) outlive_asked: Option<usize>,
     /// The slot of who wants the pager to end.
     pub(crate) close_asked: Option<usize>,
+    /// All memory goes back: faults wait for that.
+    pub(crate) winds_up: bool,
     /// The pages that were dropped, of those that were taken back last.
     pub(crate) taken_back: Option<PageList>,
     /// It lives in a process of its own.
@@ -188,6 +190,7 @@ impl Live {
             fork_asked: None,
             outlive_asked: None,
             close_asked: None,
+            winds_up: false,
             taken_back: None,
             outlives: false,
             next_look: Nanos(0),

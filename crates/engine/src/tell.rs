@@ -52,11 +52,9 @@ impl Place {
         match state {
             State::Untouched => Self::Untouched,
             State::Resident => Self::Resident,
-            State::Detaching
-            | State::Staged
-            | State::Writing
-            | State::Reading
-            | State::Mapping => Self::Staged,
+            State::Detaching | State::Staged | State::Writing | State::Reading | State::Mapping => {
+                Self::Staged
+            }
             State::PagedOut => Self::PagedOut,
             State::Poisoned => Self::Lost,
         }

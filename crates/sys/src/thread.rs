@@ -28,9 +28,9 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::futex::{self, Scope};
 use crate::map::{self, Area};
+use crate::own;
 use crate::own::Fork;
 use crate::process::{self, Tid};
-use crate::own;
 use crate::raw::{self, Errno, check, syscall3, syscall5};
 
 mod known;

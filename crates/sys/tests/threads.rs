@@ -249,7 +249,9 @@ fn a_known_thread_may_use_the_heap_and_thread_locals_and_has_its_own_descriptors
     let (text, signals, of_pager, bare, closed) = on_raw_thread(&KNOWN, || {
         let text = TEXT.with_borrow(|text| format!("{text} {:?}", std::thread::current().id()));
         let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t"));
+        let blocked = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:\t"));
         // SAFETY: closes a descriptor of this thread's own table.
         let closed = unsafe { libc::close(0) };
         (

@@ -123,8 +123,7 @@ unsafe fn create(
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack.next_multiple_of(4096));
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-        let error =
-            libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument);
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), core::ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         error
@@ -147,8 +146,7 @@ extern "C" fn run<T>(payload: *mut c_void) -> *mut c_void {
     } = *payload;
     let began = begin(&options);
     if let Err(error) = began {
-        life.error
-            .store(error.number() as usize, Ordering::Release);
+        life.error.store(error.number() as usize, Ordering::Release);
     }
     life.tid.store(process::tid().0, Ordering::Release);
     futex::wake(&life.tid, 1, Scope::Process);
