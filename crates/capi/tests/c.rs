@@ -124,6 +124,33 @@ fn programs_in_c_and_cpp_page() {
     run(&program("vector"), prefix);
 }
 
+/// The quick start of README, as it is written there.
+#[test]
+fn the_quick_start_runs() {
+    let Some(prefix) = installed(&["cc", "pkg-config"]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let readme = std::fs::read_to_string(repository().join("README.md")).expect("README");
+    let (_, block) = readme.split_once("```c\n").expect("a block in C");
+    let (block, _) = block.split_once("```").expect("its end");
+    let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
+    std::fs::write(&source, block).expect("a file");
+    let flags = flags(prefix, &["--cflags", "--libs"]);
+    compile("cc", source.to_str().expect("a path"), &program, &flags);
+    let output = Command::new(program)
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .output()
+        .expect("the program");
+    let why = String::from_utf8_lossy(&output.stderr);
+    if why.contains("userfaultfd") {
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    must(&output, "the quick start");
+    assert_eq!(output.stdout, b"77\n");
+}
+
 #[test]
 fn cmake_finds_the_package() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -49,7 +49,7 @@ pub use bytemuck::Pod;
 pub use error::{Ended, Error, Reason};
 pub use memory::{Memory, PinnedBytes};
 pub use outpage_engine::tell::Place;
-pub use pager::{Builder, Pager};
+pub use pager::{Builder, Pager, parse_size};
 pub use region::{Pinned, Region};
 pub use stats::{Residency, Stats};
 

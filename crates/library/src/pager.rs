@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use outpage_engine::StartError;
-use outpage_engine::config::{Config, MIN_LIMIT, SETTINGS};
+use outpage_engine::config::{self, Config, MIN_LIMIT, SETTINGS};
 use outpage_engine::scope::Scope;
 use outpage_sys::raw::Errno;
 
@@ -211,4 +211,12 @@ impl fmt::Debug for Pager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pager({} bytes)", self.limit())
     }
+}
+
+/// Bytes of a size as people write it: `2G`, `1.5GiB`, `512m`, `1048576`. Suffixes are powers of 1024.
+///
+/// # Errors
+/// [`Error::Setting`].
+pub fn parse_size(text: &str) -> Result<u64, Error> {
+    config::parse_size(text).map_err(|error| Error::Setting(error.to_string()))
 }
