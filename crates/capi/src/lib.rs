@@ -47,7 +47,7 @@ impl From<Error> for Failure {
 }
 
 /// A region, as C has it.
-pub struct Region {
+struct Region {
     memory: Memory,
     pins: Mutex<Vec<(Range<usize>, PinnedBytes)>>,
 }
@@ -154,13 +154,13 @@ unsafe fn list<T: Copy>(values: &[T], place: *mut T, count: usize) -> i64 {
 
 /// See `include/outpage.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn outpage_message() -> *const c_char {
+extern "C" fn outpage_message() -> *const c_char {
     MESSAGE.with_borrow(|message| message.as_ptr())
 }
 
 /// See `include/outpage.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn outpage_version() -> *const c_char {
+extern "C" fn outpage_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
@@ -169,7 +169,7 @@ pub extern "C" fn outpage_version() -> *const c_char {
 /// # Safety
 /// As there: `settings` is null or pairs of strings and a null; `pager` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_pager_new(
+unsafe extern "C" fn outpage_pager_new(
     limit: u64,
     settings: *const *const c_char,
     pager: *mut *mut Pager,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn outpage_pager_new(
 /// # Safety
 /// As there: a handle that is used no more, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_pager_free(pager: *mut Pager) {
+unsafe extern "C" fn outpage_pager_free(pager: *mut Pager) {
     // SAFETY: passed on.
     unsafe { give_back(pager) }
 }
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn outpage_pager_free(pager: *mut Pager) {
 /// # Safety
 /// As there: a handle that was not given back, or null; room for `count` numbers, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_pager_stats(
+unsafe extern "C" fn outpage_pager_stats(
     pager: *const Pager,
     values: *mut u64,
     count: usize,
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn outpage_pager_stats(
 
 /// See `include/outpage.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn outpage_stat_name(index: usize) -> *const c_char {
+extern "C" fn outpage_stat_name(index: usize) -> *const c_char {
     static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
         let names = Stats::default().each().into_iter();
         names
@@ -239,7 +239,7 @@ pub extern "C" fn outpage_stat_name(index: usize) -> *const c_char {
 /// # Safety
 /// As there: a handle that was not given back, or null; `region` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_new(
+unsafe extern "C" fn outpage_region_new(
     pager: *const Pager,
     bytes: usize,
     region: *mut *mut Region,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn outpage_region_new(
 /// # Safety
 /// As there: a handle that was not given back, or null; a string; `region` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_from_file(
+unsafe extern "C" fn outpage_region_from_file(
     pager: *const Pager,
     path: *const c_char,
     region: *mut *mut Region,
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn outpage_region_from_file(
 /// # Safety
 /// As there: a handle that is used no more, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_free(region: *mut Region) {
+unsafe extern "C" fn outpage_region_free(region: *mut Region) {
     // SAFETY: passed on.
     unsafe { give_back(region) }
 }
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn outpage_region_free(region: *mut Region) {
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_data(region: *const Region) -> *mut c_void {
+unsafe extern "C" fn outpage_region_data(region: *const Region) -> *mut c_void {
     // SAFETY: passed on.
     unsafe { at(region) }.map_or(ptr::null_mut(), |region| region.memory.as_ptr().cast())
 }
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn outpage_region_data(region: *const Region) -> *mut c_vo
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_size(region: *const Region) -> usize {
+unsafe extern "C" fn outpage_region_size(region: *const Region) -> usize {
     // SAFETY: passed on.
     unsafe { at(region) }.map_or(0, |region| region.memory.len())
 }
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn outpage_region_size(region: *const Region) -> usize {
 /// # Safety
 /// As there: a handle that was not given back, or null, and nobody else uses.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_resize(region: *mut Region, bytes: usize) -> c_int {
+unsafe extern "C" fn outpage_region_resize(region: *mut Region, bytes: usize) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let region = unsafe { region.as_mut() }.ok_or(Failure::Argument)?;
@@ -338,7 +338,7 @@ unsafe fn on(
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_prefault(
+unsafe extern "C" fn outpage_region_prefault(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -353,11 +353,7 @@ pub unsafe extern "C" fn outpage_region_prefault(
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_pin(
-    region: *mut Region,
-    offset: usize,
-    len: usize,
-) -> c_int {
+unsafe extern "C" fn outpage_region_pin(region: *mut Region, offset: usize, len: usize) -> c_int {
     let act = |region: &Region, range: Range<usize>| {
         let pages = region.memory.pin(range.clone())?;
         let mut pins = region.pins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -373,11 +369,7 @@ pub unsafe extern "C" fn outpage_region_pin(
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_unpin(
-    region: *mut Region,
-    offset: usize,
-    len: usize,
-) -> c_int {
+unsafe extern "C" fn outpage_region_unpin(region: *mut Region, offset: usize, len: usize) -> c_int {
     let act = |region: &Region, range: Range<usize>| {
         let mut pins = region.pins.lock().unwrap_or_else(PoisonError::into_inner);
         let at = pins.iter().position(|pin| pin.0 == range);
@@ -393,7 +385,7 @@ pub unsafe extern "C" fn outpage_region_unpin(
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_discard(
+unsafe extern "C" fn outpage_region_discard(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -408,7 +400,7 @@ pub unsafe extern "C" fn outpage_region_discard(
 /// # Safety
 /// As there: a handle that was not given back, or null; room for `count` offsets, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_take_back(
+unsafe extern "C" fn outpage_region_take_back(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -429,7 +421,7 @@ pub unsafe extern "C" fn outpage_region_take_back(
 /// # Safety
 /// As there: a handle that was not given back, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_clear(
+unsafe extern "C" fn outpage_region_clear(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -444,7 +436,7 @@ pub unsafe extern "C" fn outpage_region_clear(
 /// # Safety
 /// As there: a handle that was not given back, or null; room for `count` bytes, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_places(
+unsafe extern "C" fn outpage_region_places(
     region: *const Region,
     offset: usize,
     len: usize,
@@ -477,7 +469,7 @@ pub unsafe extern "C" fn outpage_region_places(
 /// # Safety
 /// As there: a handle that was not given back, or null; `into` has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_read(
+unsafe extern "C" fn outpage_region_read(
     region: *const Region,
     offset: usize,
     into: *mut c_void,
@@ -500,7 +492,7 @@ pub unsafe extern "C" fn outpage_region_read(
 /// # Safety
 /// As there: a handle that was not given back, or null; `from` has `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn outpage_region_write(
+unsafe extern "C" fn outpage_region_write(
     region: *const Region,
     offset: usize,
     from: *const c_void,

@@ -92,17 +92,13 @@ impl Live {
                 self.placement.bind(Tid(tid));
                 0
             }
-            Call::Outlive => {
-                self.outlive_asked = (!self.outlives).then_some(slot);
-                0
-            }
+            Call::Outlive => self.ask_outlive(slot),
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
             Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
-            Call::Discardable { addr, len } => unit(self.discardable(addr, len)),
-            Call::Wanted { addr, len } => value(self.wanted(addr, len)),
-            Call::Places { addr, len } => unit(self.places(addr, len)),
-            Call::Counts => unit(self.counts()),
+            Call::Discardable { .. } | Call::Wanted { .. } | Call::Places { .. } | Call::Counts => {
+                value(self.tell(call))
+            }
             Call::Close => unit(self.ask_close(slot)),
             Call::Ending => {
                 self.pager.ending();
@@ -114,6 +110,11 @@ impl Live {
     fn replaced(&mut self, addr: usize, len: usize) -> isize {
         self.attend_to_changes();
         self.unmapped(addr, addr + page_up(len));
+        0
+    }
+
+    fn ask_outlive(&mut self, slot: usize) -> isize {
+        self.outlive_asked = (!self.outlives).then_some(slot);
         0
     }
 

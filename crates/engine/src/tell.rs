@@ -14,6 +14,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::shared::Words;
 
 use crate::adopt::whole_pages;
+use crate::call::Call;
 use crate::live::Live;
 
 /// Where a page of a scope is.
@@ -105,7 +106,7 @@ pub(crate) fn counts(words: &Words) -> Counts {
 
 impl Live {
     /// What the managed pages of the range hold may be dropped, until they are wanted again.
-    pub(crate) fn discardable(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+    fn discardable(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
         for (_, range) in self.told_ranges(addr, len)? {
             self.pager.handle(clock::now(), Event::Discardable(range));
             self.drive();
@@ -113,8 +114,19 @@ impl Live {
         Ok(())
     }
 
+    /// Answers into words that were offered; gives what the call does besides.
+    pub(crate) fn tell(&mut self, call: Call) -> Result<usize, Errno> {
+        match call {
+            Call::Discardable { addr, len } => self.discardable(addr, len).map(|()| 0),
+            Call::Wanted { addr, len } => self.wanted(addr, len),
+            Call::Places { addr, len } => self.places(addr, len).map(|()| 0),
+            Call::Counts => self.counts().map(|()| 0),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// What they hold is wanted. Sets the bits of those that were dropped; how many those are.
-    pub(crate) fn wanted(&mut self, addr: usize, len: usize) -> Result<usize, Errno> {
+    fn wanted(&mut self, addr: usize, len: usize) -> Result<usize, Errno> {
         let words = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
         let mut count = 0;
         for (at, range) in self.told_ranges(addr, len)? {
@@ -132,7 +144,7 @@ impl Live {
     }
 
     /// Writes where each page of the range is.
-    pub(crate) fn places(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+    fn places(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
         let words = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
         if words.len() < Place::words(len / PAGE_BYTES) {
             return Err(Errno::EINVAL);
@@ -157,7 +169,7 @@ impl Live {
     }
 
     /// Writes the counters.
-    pub(crate) fn counts(&mut self) -> Result<(), Errno> {
+    fn counts(&mut self) -> Result<(), Errno> {
         let words = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
         if words.len() < COUNTS_WORDS {
             return Err(Errno::EINVAL);

@@ -41,6 +41,7 @@ mod error;
 mod memory;
 mod pager;
 mod region;
+mod shared;
 mod stats;
 
 pub use blocks::{Blocks, Kept};

@@ -10,19 +10,23 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{libc, map, process};
 
 use crate::error::Error;
-use crate::pager::{Pager, TRIES};
+use crate::shared::Shared;
 use crate::stats::Residency;
 use crate::{PAGE_BYTES, Place};
 
 /// Pages whose places are asked for at once: for so long other faults wait.
 const PLACES_AT_ONCE: usize = 1 << 14;
 
+/// How often memory is asked for that the pager of `outpage run` took over before it was registered here: it looks ten times a second, and registering
+/// takes less than a millisecond.
+pub(crate) const TRIES: u32 = 10;
+
 /// Memory of a pager, zero where nothing was written, unmapped when it is dropped. What it offers is safe, for it refers to none of it: pointers are the
 /// caller's to use, and what happens to pages that were given up is the caller's to know.
 ///
 /// Ranges are bytes from its start on, half-open.
 pub struct Memory {
-    pager: Pager,
+    pager: Shared,
     start: usize,
     bytes: usize,
 }
@@ -30,7 +34,7 @@ pub struct Memory {
 /// Pages that stay in RAM, until it is dropped.
 #[must_use = "pages are pinned as long as it lives"]
 pub struct PinnedBytes {
-    pager: Pager,
+    pager: Shared,
     range: Range<usize>,
 }
 
@@ -44,10 +48,10 @@ const fn whole(bytes: usize) -> usize {
 }
 
 impl Memory {
-    pub(crate) fn new(pager: Pager, bytes: usize) -> Result<Self, Error> {
+    pub(crate) fn new(pager: Shared, bytes: usize) -> Result<Self, Error> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        if !pager.scope().is_here() {
+        if !pager.is_here() {
             return Err(Error::Forked);
         }
         let mut tries = 0;
@@ -68,14 +72,8 @@ impl Memory {
     }
 
     fn manage(&self, range: Range<usize>) -> Result<(), Error> {
-        let managed = self.pager.scope().manage(range);
+        let managed = self.pager.manage(range);
         managed.map_err(Error::of("manage a region"))
-    }
-
-    /// Its pager.
-    #[must_use]
-    pub const fn pager(&self) -> &Pager {
-        &self.pager
     }
 
     /// Its first byte, at a whole page. It stays there until [`Self::resize`].
@@ -116,7 +114,7 @@ impl Memory {
     }
 
     fn remap(&mut self, old: usize, new: usize) -> Result<(), Error> {
-        let engine = self.pager.scope().engine();
+        let engine = self.pager.engine();
         let at = engine.mremap(self.start, old, new, libc::MREMAP_MAYMOVE, 0);
         let at = usize::try_from(at).map_err(|_| Error::Os("resize a region", -at as i32))?;
         self.start = at;
@@ -149,7 +147,7 @@ impl Memory {
         let pages = self.outer(&range)?;
         self.check_pager()?;
         let (addr, len) = (pages.start, pages.len());
-        match self.pager.scope().engine().call(Call::Pin { addr, len }) {
+        match self.pager.engine().call(Call::Pin { addr, len }) {
             0 => {}
             error if error == -(libc::EAGAIN as isize) => return Err(Error::Pinned),
             error => return Err(Error::Os("pin pages", -error as i32)),
@@ -172,7 +170,7 @@ impl Memory {
         if pages.is_empty() {
             return Ok(());
         }
-        let result = self.pager.scope().discardable(pages);
+        let result = self.pager.discardable(pages);
         result.map_err(Error::of("discard pages"))
     }
 
@@ -187,7 +185,7 @@ impl Memory {
         if pages.is_empty() {
             return Ok(dropped);
         }
-        let result = (self.pager.scope()).wanted(pages, |address| dropped.push(address - start));
+        let result = (self.pager).wanted(pages, |address| dropped.push(address - start));
         result.map_err(Error::of("take pages back"))?;
         Ok(dropped)
     }
@@ -229,7 +227,7 @@ impl Memory {
         let mut places = Vec::with_capacity(pages.len() / PAGE_BYTES);
         for at in pages.clone().step_by(PLACES_AT_ONCE * PAGE_BYTES) {
             let end = pages.end.min(at + PLACES_AT_ONCE * PAGE_BYTES);
-            let asked = (self.pager.scope()).places(at..end, |place| places.push(place));
+            let asked = (self.pager).places(at..end, |place| places.push(place));
             asked.map_err(Error::of("see where pages are"))?;
         }
         Ok(places)
@@ -293,15 +291,14 @@ impl Memory {
     }
 
     fn check_here(&self) -> Result<(), Error> {
-        let here = self.pager.scope().is_here();
+        let here = self.pager.is_here();
         here.then_some(()).ok_or(Error::Forked)
     }
 
     fn check_pager(&self) -> Result<(), Error> {
         self.check_here()?;
-        self.pager
-            .ended()
-            .map_or(Ok(()), |ended| Err(Error::Ended(ended)))
+        let ended = self.pager.ended();
+        ended.map_or(Ok(()), |ended| Err(Error::Ended(ended.into())))
     }
 
     /// All of it, as values.
@@ -335,7 +332,7 @@ fn lost(what: &'static str) -> impl FnOnce(Errno) -> Error {
 impl Drop for Memory {
     fn drop(&mut self) {
         // A child has something else there, or nothing.
-        if self.pager.scope().is_here() {
+        if self.pager.is_here() {
             let _ = map::munmap(self.start, whole(self.bytes));
         }
     }
@@ -343,7 +340,7 @@ impl Drop for Memory {
 
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
-        let scope = self.pager.scope();
+        let scope = &self.pager;
         if scope.is_here() {
             let (addr, len) = (self.range.start, self.range.len());
             scope.engine().call(Call::Unpin { addr, len });

@@ -5,7 +5,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use bytemuck::Pod;
 use outpage_engine::StartError;
@@ -14,8 +13,9 @@ use outpage_engine::scope::Scope;
 use outpage_sys::raw::Errno;
 
 use crate::error::{Ended, Error};
-use crate::memory::Memory;
-use crate::region::Region;
+use crate::memory::{Memory, TRIES};
+use crate::region::{Region, bytes_of};
+use crate::shared::Shared;
 use crate::stats::Stats;
 
 /// What can be set of a pager, by the names of the options of `outpage run`.
@@ -41,10 +41,6 @@ const NAMES: [&str; 15] = [
 /// The discard policy of a pager that names none: what was given up leaves before everything else.
 const DISCARD: &str = "on-demand";
 
-/// How often memory is asked for that the pager of `outpage run` took over before it was registered here: it looks ten times a second, and registering
-/// takes less than a millisecond.
-pub(crate) const TRIES: u32 = 10;
-
 /// Bytes of a file that are read at once: a read costs microseconds beside the pages that it fills.
 const READ_BYTES: usize = 1 << 20;
 
@@ -61,12 +57,7 @@ const READ_BYTES: usize = 1 << 20;
 /// # Ok::<(), outpage::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Pager(Arc<Inner>);
-
-struct Inner {
-    scope: Scope,
-    limit: u64,
-}
+pub struct Pager(Shared);
 
 /// Settings of a pager that is not there yet.
 #[must_use = "nothing is done before `open`"]
@@ -122,7 +113,7 @@ impl Builder {
                 result => break result?,
             }
         };
-        Ok(Pager(Arc::new(Inner { scope, limit })))
+        Ok(Pager(Shared::new(scope, limit)))
     }
 }
 
@@ -150,7 +141,7 @@ impl Pager {
     /// # Errors
     /// [`Error::Os`] where there is no address space; [`Error::Ended`], [`Error::Forked`].
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Region<T>, Error> {
-        Region::zeros(self, len)
+        Ok(Region::of(self.memory(bytes_of::<T>(len)?)?))
     }
 
     /// A region with the values that the file at `path` holds now, in the byte order of this machine. The file is read through once; nothing is written to it.
@@ -178,13 +169,13 @@ impl Pager {
     /// # Errors
     /// Those of [`Self::zeros`].
     pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
-        Memory::new(self.clone(), bytes)
+        Memory::new(self.0.clone(), bytes)
     }
 
     /// Its limit in bytes.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.0.limit
+        self.0.limit()
     }
 
     /// What was counted since it was opened.
@@ -192,18 +183,14 @@ impl Pager {
     /// # Errors
     /// [`Error::Ended`], [`Error::Forked`], [`Error::Os`].
     pub fn stats(&self) -> Result<Stats, Error> {
-        let counts = self.scope().counts().map_err(Error::of("read counters"))?;
+        let counts = self.0.counts().map_err(Error::of("read counters"))?;
         Ok(Stats::new(&counts, self.limit()))
     }
 
     /// Why it ended by itself, if it did.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        self.scope().ended().map(Ended::from)
-    }
-
-    pub(crate) fn scope(&self) -> &Scope {
-        &self.0.scope
+        self.0.ended().map(Ended::from)
     }
 }
 

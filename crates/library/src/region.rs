@@ -8,7 +8,6 @@ use bytemuck::Pod;
 
 use crate::error::Error;
 use crate::memory::{Memory, PinnedBytes};
-use crate::pager::Pager;
 use crate::stats::Residency;
 use crate::{Place, bytemuck};
 
@@ -46,13 +45,6 @@ pub struct Pinned<S> {
 }
 
 impl<T: Pod> Region<T> {
-    pub(crate) fn zeros(pager: &Pager, len: usize) -> Result<Self, Error> {
-        Ok(Self {
-            memory: pager.memory(bytes_of::<T>(len)?)?,
-            values: PhantomData,
-        })
-    }
-
     pub(crate) const fn of(memory: Memory) -> Self {
         Self {
             memory,
@@ -64,12 +56,6 @@ impl<T: Pod> Region<T> {
     #[must_use]
     pub fn into_memory(self) -> Memory {
         self.memory
-    }
-
-    /// Its pager.
-    #[must_use]
-    pub const fn pager(&self) -> &Pager {
-        self.memory.pager()
     }
 
     /// Makes it `len` elements long: new ones are zero. It may lie elsewhere afterwards; nothing is copied.
@@ -155,7 +141,8 @@ impl<T: Pod> Region<T> {
     }
 }
 
-fn bytes_of<T>(len: usize) -> Result<usize, Error> {
+/// The bytes of so many values.
+pub(crate) fn bytes_of<T>(len: usize) -> Result<usize, Error> {
     // No object is larger (`std::slice::from_raw_parts`).
     let bytes = len.checked_mul(size_of::<T>());
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());

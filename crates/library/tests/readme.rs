@@ -18,8 +18,10 @@ fn block<'a>(readme: &'a str, language: &str) -> &'a str {
 #[test]
 fn the_quick_start_runs_as_it_is_written() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| std::fs::read_to_string(here.join(path)).expect(path);
-    let (readme, example) = (read("../../README.md"), read("examples/quick.rs"));
+    let read = |folder: &str, name: &str| {
+        std::fs::read_to_string(here.join(folder).join(name)).expect(name)
+    };
+    let (readme, example) = (read("../..", "README.md"), read("examples", "quick.rs"));
     for language in ["rust", "c", "python"] {
         let lines = block(&readme, language).lines().count();
         assert!(lines <= 15, "{language}: {lines} lines");

@@ -10,7 +10,7 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 use crate::fd::{self, Fd};
 pub use crate::raw::yield_now;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
-use crate::{proc, thread};
+use crate::{pagers, proc};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -234,7 +234,7 @@ pub fn say(parts: &[&str]) {
 
 /// The same on descriptor 2 of the main thread, for a thread with a table of its own; one without it has that descriptor.
 pub fn say_for_main(parts: &[&str]) {
-    if !thread::is_pagers() {
+    if !pagers::is_pagers() {
         return say(parts);
     }
     // Opened anew a file would have another offset, and one writer would overwrite the other.

@@ -28,8 +28,8 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::futex::{self, Scope};
 use crate::map::{self, Area};
-use crate::own;
 use crate::own::Fork;
+pub use crate::pagers::{is_bare, is_pagers};
 use crate::process::{self, Tid};
 use crate::raw::{self, Errno, check, syscall3, syscall5};
 
@@ -86,18 +86,6 @@ pub struct Thread {
 enum Body {
     Bare(core::mem::ManuallyDrop<Area>),
     Known(known::Handle),
-}
-
-/// Whether the caller is a thread of a pager's, bare or known.
-#[must_use]
-pub fn is_pagers() -> bool {
-    is_bare() || known::is_here()
-}
-
-/// Whether the caller is a thread of [`spawn`]'s that glibc does not know.
-#[must_use]
-pub fn is_bare() -> bool {
-    own::contains(raw::thread_pointer())
 }
 
 /// What a new thread finds on its own block.

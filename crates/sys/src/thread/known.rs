@@ -2,24 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::{Body, Options, Thread};
 use crate::futex::{self, Scope};
+use crate::pagers;
 use crate::process::{self, Tid};
 use crate::raw::{Errno, syscall3};
-
-std::thread_local! {
-    static HERE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the caller is such a thread.
-pub(super) fn is_here() -> bool {
-    HERE.get()
-}
 
 /// What a thread and those who know it share.
 #[derive(Debug)]
@@ -151,7 +142,7 @@ extern "C" fn run<T>(payload: *mut c_void) -> *mut c_void {
     life.tid.store(process::tid().0, Ordering::Release);
     futex::wake(&life.tid, 1, Scope::Process);
     if began.is_ok() {
-        HERE.set(true);
+        pagers::enter();
         entry(argument);
     }
     life.alive.store(0, Ordering::Release);
