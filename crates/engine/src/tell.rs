@@ -69,12 +69,16 @@ impl Place {
     /// Of the page with number `page`, from what the pager wrote.
     pub(crate) fn read(words: &Words, page: usize) -> Self {
         let word = words[page / PLACES_A_WORD].load(Relaxed);
-        let number = word >> (page % PLACES_A_WORD) as u32 * PLACE_BITS & ((1 << PLACE_BITS) - 1);
+        let number = (word >> Self::shift(page)) & ((1 << PLACE_BITS) - 1);
         Self::ALL[number as usize]
     }
 
+    const fn shift(page: usize) -> u32 {
+        (page % PLACES_A_WORD) as u32 * PLACE_BITS
+    }
+
     fn write(self, words: &Words, page: usize) {
-        let bits = (self as u32) << (page % PLACES_A_WORD) as u32 * PLACE_BITS;
+        let bits = (self as u32) << Self::shift(page);
         words[page / PLACES_A_WORD].fetch_or(bits, Relaxed);
     }
 }
@@ -86,7 +90,7 @@ pub(crate) const fn bit_words(pages: usize) -> usize {
 
 /// Bit `page` of what the pager wrote.
 pub(crate) fn bit(words: &Words, page: usize) -> bool {
-    words[page / 32].load(Relaxed) & 1 << (page % 32) != 0
+    words[page / 32].load(Relaxed) & (1 << (page % 32)) != 0
 }
 
 /// Words that the counters take: two each.
@@ -223,6 +227,6 @@ mod tests {
         let third = COUNTERS[2].name;
         words[4].store(7, Relaxed);
         words[5].store(1, Relaxed);
-        assert_eq!(counts(&words).named(third).copied(), Some(7 | 1 << 32));
+        assert_eq!(counts(&words).named(third).copied(), Some(7 | (1 << 32)));
     }
 }

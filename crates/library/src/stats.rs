@@ -76,7 +76,7 @@ stats! {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |pages: u64| pages * PAGE_BYTES as u64 >> 20;
+        let mib = |pages: u64| (pages * PAGE_BYTES as u64) >> 20;
         write!(
             f,
             "{} of {} MiB in RAM, {} MiB in the swap file; {} pages in, {} out; {} major faults, {} minor",

@@ -126,7 +126,7 @@ fn run_case(name: &str, mechanism: &str) -> ExitCode {
 }
 
 fn value(i: usize, round: u64) -> u64 {
-    (i as u64 ^ round << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    (i as u64 ^ (round << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 fn fill(values: &mut [u64], round: u64) {
