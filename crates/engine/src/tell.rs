@@ -1,6 +1,6 @@
 //! What the program of a scope asks to be told: where its pages are, which of those that it gave up were dropped, what was counted.
 //!
-//! The answers are longer than a number. They go into words that the asking thread laid ready ([`Calls::offer`](crate::call::Calls::offer)), which the
+//! The answers are longer than a number. They go into words that the asking thread laid ready (`Calls::offer`), which the
 //! pager's thread writes while the other waits.
 
 use std::sync::atomic::Ordering::Relaxed;
