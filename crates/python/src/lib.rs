@@ -10,15 +10,50 @@ use pyo3::exceptions::{PyBufferError, PyException, PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-create_exception!(outpage, OutpageError, PyException, "Something was not done.");
-create_exception!(outpage, SettingError, OutpageError, "No such setting, or a wrong value.");
-create_exception!(outpage, UserfaultfdError, OutpageError, "This process gets no userfaultfd.");
-create_exception!(outpage, SwapError, OutpageError, "The swap file cannot be had.");
+create_exception!(
+    outpage,
+    OutpageError,
+    PyException,
+    "Something was not done."
+);
+create_exception!(
+    outpage,
+    SettingError,
+    OutpageError,
+    "No such setting, or a wrong value."
+);
+create_exception!(
+    outpage,
+    UserfaultfdError,
+    OutpageError,
+    "This process gets no userfaultfd."
+);
+create_exception!(
+    outpage,
+    SwapError,
+    OutpageError,
+    "The swap file cannot be had."
+);
 create_exception!(outpage, BoundsError, OutpageError, "Outside of the region.");
-create_exception!(outpage, PinnedError, OutpageError, "More than half of the limit would be pinned.");
-create_exception!(outpage, LostError, OutpageError, "The bytes of pages are lost.");
+create_exception!(
+    outpage,
+    PinnedError,
+    OutpageError,
+    "More than half of the limit would be pinned."
+);
+create_exception!(
+    outpage,
+    LostError,
+    OutpageError,
+    "The bytes of pages are lost."
+);
 create_exception!(outpage, EndedError, OutpageError, "The pager has ended.");
-create_exception!(outpage, ForkedError, OutpageError, "The caller is a forked child.");
+create_exception!(
+    outpage,
+    ForkedError,
+    OutpageError,
+    "The caller is a forked child."
+);
 
 fn raise(error: Error) -> PyErr {
     let text = error.to_string();
@@ -94,7 +129,8 @@ impl Region {
     }
 
     fn prefault(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
-        py.detach(|| self.memory.prefault(start..end)).map_err(raise)
+        py.detach(|| self.memory.prefault(start..end))
+            .map_err(raise)
     }
 
     fn discard(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
@@ -102,7 +138,8 @@ impl Region {
     }
 
     fn take_back(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<Vec<usize>> {
-        py.detach(|| self.memory.take_back(start..end)).map_err(raise)
+        py.detach(|| self.memory.take_back(start..end))
+            .map_err(raise)
     }
 
     fn clear(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
@@ -111,7 +148,9 @@ impl Region {
 
     /// Pages that are untouched, resident, staged, paged out and lost.
     fn residency(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<[usize; 5]> {
-        let counted = py.detach(|| self.memory.residency(start..end)).map_err(raise)?;
+        let counted = py
+            .detach(|| self.memory.residency(start..end))
+            .map_err(raise)?;
         let outpage::Residency {
             untouched,
             resident,
