@@ -56,18 +56,20 @@ impl Memory {
         }
         let mut tries = 0;
         loop {
-            let start = map::mmap(0, whole(bytes), prot, flags, -1, 0);
-            let start = start.map_err(Error::os("reserve address space"))?;
-            let this = Self {
-                pager: pager.clone(),
+            tries += 1;
+            let start = pager.engine().mmap(0, whole(bytes), prot, flags);
+            if start == -(libc::EBUSY as isize) && tries < TRIES {
+                continue;
+            }
+            let start = usize::try_from(start).map_err(|_| match pager.ended() {
+                Some(ended) => Error::Ended(ended.into()),
+                None => Error::Os("reserve address space", -start as i32),
+            })?;
+            return Ok(Self {
+                pager,
                 start,
                 bytes,
-            };
-            tries += 1;
-            match this.manage(start..start + whole(bytes)) {
-                Err(Error::Os(_, libc::EBUSY)) if tries < TRIES => {}
-                result => return result.map(|()| this),
-            }
+            });
         }
     }
 
