@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "outpage.h"
+#include "outpage_client.h"
 
 #define PAGES 16384u
 

@@ -1,4 +1,4 @@
-//! The interface for C: `include/outpage.h` says what each function does.
+//! The interface for C: `include/outpage_client.h` says what each function does.
 #![expect(unsafe_code)] // C names the functions and owns the handles
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -7,7 +7,7 @@ use std::ptr;
 
 use crate::{Client, Error, Object, Refusal, Share};
 
-/// Codes of `include/outpage.h`, which change together with these; 0 is success.
+/// Codes of `include/outpage_client.h`, which change together with these; 0 is success.
 const OK: c_int = 0;
 const CONNECT: c_int = -1;
 const GONE: c_int = -2;
@@ -65,7 +65,7 @@ unsafe fn hand_over<T>(place: *mut *mut T, made: Result<T, Error>) -> c_int {
     }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: `path` is a string, and `client` may be written.
@@ -89,7 +89,7 @@ unsafe extern "C" fn outpage_connect(
     unsafe { hand_over(client, Client::connect(path, share)) }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null.
@@ -99,7 +99,7 @@ unsafe extern "C" fn outpage_check(client: *const Client) -> c_int {
     unsafe { at(client) }.map_or(ARGUMENT, |client| status(client.check()))
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null.
@@ -109,7 +109,7 @@ unsafe extern "C" fn outpage_bytes_max(client: *const Client) -> u64 {
     unsafe { at(client) }.map_or(0, Client::bytes_max)
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that is used no more, or null.
@@ -121,7 +121,7 @@ unsafe extern "C" fn outpage_disconnect(client: *mut Client) {
     }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null; `object` may be written.
@@ -139,7 +139,7 @@ unsafe extern "C" fn outpage_object_create(
     unsafe { hand_over(object, client.create(bytes)) }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null.
@@ -149,7 +149,7 @@ unsafe extern "C" fn outpage_map(object: *const Object) -> *mut c_void {
     unsafe { at(object) }.map_or(ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null.
@@ -169,7 +169,7 @@ unsafe extern "C" fn outpage_mark(object: *const Object, first: u64, pages: u64)
     OK
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null.
@@ -179,7 +179,7 @@ unsafe extern "C" fn outpage_flush(object: *const Object, first: u64, pages: u64
     unsafe { at(object) }.map_or(ARGUMENT, |object| status(object.flush(first, pages)))
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that was not given back, or null; `lost` is null or has a byte for each eight pages.
@@ -207,7 +207,7 @@ unsafe extern "C" fn outpage_take_back(
     }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 ///
 /// # Safety
 /// As there: a handle that is used no more, or null.
@@ -219,7 +219,7 @@ unsafe extern "C" fn outpage_destroy(object: *mut Object) {
     }
 }
 
-/// See `include/outpage.h`.
+/// See `include/outpage_client.h`.
 #[unsafe(no_mangle)]
 extern "C" fn outpage_error(status: c_int) -> *const c_char {
     let text = match status {

@@ -189,6 +189,7 @@ fn start() -> Result<Helper, Errno> {
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: false,
+        known: !thread::is_bare(),
     };
     let theirs = order.clone();
     let thread = thread::spawn(|order: Arc<Order>| order.work(), theirs, &options)?;

@@ -95,7 +95,15 @@ pub enum Call {
     /// The area that is offered beside tells which of these whole pages are paged out. `-EBUSY` where one does already, `-EINVAL` where they are not
     /// managed throughout, `-EAGAIN` where there is none.
     Subscribe { addr: usize, len: usize },
-    /// The same for all that is managed, and the pager ends.
+    /// What the managed ones of these whole pages hold may be dropped, until [`Call::Wanted`]. Nothing follows where the discard policy keeps no marks.
+    Discardable { addr: usize, len: usize },
+    /// It is wanted. Gives the number of pages that were dropped, and sets their bits in the words that are offered beside. `-EAGAIN` where there are none.
+    Wanted { addr: usize, len: usize },
+    /// Writes where these whole pages are to the words that are offered beside ([`crate::tell::Place`]).
+    Places { addr: usize, len: usize },
+    /// Writes what was counted there.
+    Counts,
+    /// Everything that is managed goes back as by [`Call::TakeBack`], and the pager ends.
     Close,
     /// The process ends in order: its event log, if it keeps one, is whole.
     Ending,
@@ -149,6 +157,10 @@ impl Call {
             } => [22, addr, len, s(prot), fresh.into(), 0],
             Self::Alias { addr, len } => [23, addr, len, 0, 0, 0],
             Self::SharedUpTo { addr, len } => [24, addr, len, 0, 0, 0],
+            Self::Discardable { addr, len } => [25, addr, len, 0, 0, 0],
+            Self::Wanted { addr, len } => [26, addr, len, 0, 0, 0],
+            Self::Places { addr, len } => [27, addr, len, 0, 0, 0],
+            Self::Counts => [28, 0, 0, 0, 0, 0],
         }
     }
 
@@ -207,6 +219,10 @@ impl Call {
             },
             23 => Self::Alias { addr: a, len: b },
             24 => Self::SharedUpTo { addr: a, len: b },
+            25 => Self::Discardable { addr: a, len: b },
+            26 => Self::Wanted { addr: a, len: b },
+            27 => Self::Places { addr: a, len: b },
+            28 => Self::Counts,
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -232,7 +248,7 @@ pub struct Calls {
     bells: Area,
     /// Nobody answers any more.
     closed: AtomicBool,
-    /// The area of a [`Call::Subscribe`] that is on its way. Held for the move of a pointer; the pager never waits for it.
+    /// The area of a [`Call::Subscribe`] that is on its way, or the words for an answer. Held for the move of a pointer; the pager never waits for it.
     offered: Mutex<Option<Arc<Words>>>,
     /// Calls that threads make themselves, and that the pager has to know of before.
     pub(crate) freeing: Freeing,
@@ -261,7 +277,7 @@ impl Calls {
         })
     }
 
-    /// Lays the area of a [`Call::Subscribe`] ready.
+    /// Lays the area of a [`Call::Subscribe`], or the words for an answer, ready.
     ///
     /// # Errors
     /// `EAGAIN` while there is another.
@@ -419,6 +435,10 @@ mod tests {
             Call::Bind { tid: 7 },
             Call::Manage { addr, len },
             Call::TakeBack { addr, len },
+            Call::Discardable { addr, len },
+            Call::Wanted { addr, len },
+            Call::Places { addr, len },
+            Call::Counts,
             Call::Close,
             Call::Outlive,
             Call::Ending,

@@ -10,7 +10,7 @@ use outpage_store::{Config as StoreConfig, SwapStore};
 use outpage_sys::clock;
 use outpage_sys::futex::{self, Scope as Wakes};
 use outpage_sys::own;
-use outpage_sys::raw::{self, Errno};
+use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 
 use crate::call::{Call, Calls};
@@ -219,6 +219,8 @@ impl Shared {
             stack_bytes: STACK_BYTES,
             share_files: false,
             process: false,
+            // The process's own heap, which a scope manages no part of, may be anybody's.
+            known: self.reach == Reach::Regions,
         };
         let thread = thread::spawn(pager_thread, (begin, self.clone()), &options)
             .map_err(os("start the pager's thread"))?;
@@ -261,7 +263,7 @@ fn die_of_the_pagers_panics() {
     SET.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if own::contains(raw::thread_pointer()) {
+            if thread::is_pagers() {
                 report::die(&["outpage: internal error: ", &info.to_string()]);
             }
             before(info);

@@ -122,6 +122,8 @@ impl Live {
     /// Gives everything back, by frames beyond the limit where there is no other. Returns how many pages are lost.
     fn wind_up(&mut self) -> usize {
         self.quiesce_all();
+        // The frames beyond the limit are for what goes back: other threads would take them all.
+        self.winds_up = true;
         let frames = self.pager.limits().frames + FRAMES_TO_END;
         self.pager.handle(clock::now(), Event::Limit(frames));
         self.drive();

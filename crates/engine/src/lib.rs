@@ -40,6 +40,7 @@ pub mod space;
 pub mod staged;
 mod start;
 mod stays;
+pub mod tell;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -55,6 +56,7 @@ pub mod world;
 mod worth;
 
 pub use engine::{Engine, OpenStore, Setup};
+pub use outpage_stats::Counts;
 pub use start::StartError;
 pub use ticket::Ticket;
 pub use workers::Workers;

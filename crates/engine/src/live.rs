@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, Outcome, PageOutcome, Source, Waiter,
+    Access, Action, ActionId, Event, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
@@ -116,6 +116,10 @@ pub struct Live {
     pub(crate) outlive_asked: Option<usize>,
     /// The slot of who wants the pager to end.
     pub(crate) close_asked: Option<usize>,
+    /// All memory goes back: faults wait for that.
+    pub(crate) winds_up: bool,
+    /// The pages that were dropped, of those that were taken back last.
+    pub(crate) taken_back: Option<PageList>,
     /// It lives in a process of its own.
     pub(crate) outlives: bool,
     /// When it looks whether anybody else uses its memory.
@@ -186,6 +190,8 @@ impl Live {
             fork_asked: None,
             outlive_asked: None,
             close_asked: None,
+            winds_up: false,
+            taken_back: None,
             outlives: false,
             next_look: Nanos(0),
             fork_keeps: Vec::with_capacity(4),
@@ -410,8 +416,7 @@ impl Live {
                 self.done(id, Outcome::Done);
             }
             Action::Wake { waiter, page } => self.wake(waiter, page),
-            // Nobody asks for it: no call takes pages back.
-            Action::TakenBack { .. } => {}
+            Action::TakenBack { lost, .. } => self.taken_back = Some(lost),
             Action::Grow { slots } => self.grow(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
         }

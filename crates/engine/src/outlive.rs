@@ -40,6 +40,7 @@ pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: true,
+        known: false,
     };
     match thread::spawn(live_on, (live, slot, shared.clone()), &options) {
         Ok(task) => {

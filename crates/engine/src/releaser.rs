@@ -273,6 +273,7 @@ fn start() -> Result<(Arc<Order>, Thread), Errno> {
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: false,
+        known: !thread::is_bare(),
     };
     let theirs = order.clone();
     let thread = thread::spawn(|order: Arc<Order>| order.work(), theirs, &options)?;

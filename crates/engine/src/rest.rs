@@ -53,7 +53,7 @@ impl Live {
     /// Whether what is known at `address` is what lies there, and stays so whatever is waited for.
     fn is_settled(&self, address: usize) -> bool {
         let page = address & !(PAGE_BYTES - 1);
-        self.world.space.is_served(page) && !self.world.is_disturbed(page)
+        !self.winds_up && self.world.space.is_served(page) && !self.world.is_disturbed(page)
     }
 
     /// Has `act` done while no fault in `start..end` is served.

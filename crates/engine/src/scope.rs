@@ -13,11 +13,12 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use outpage_core::notify::Guest;
 use outpage_core::units::PAGE_BYTES;
+use outpage_stats::Counts;
 use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::shared::{self, Words};
@@ -29,6 +30,7 @@ use crate::notify::subscription;
 use crate::report;
 use crate::session::SessionError;
 use crate::start::StartError;
+use crate::tell::{self, Place};
 
 /// How far an engine reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,9 +228,6 @@ impl Subscription {
 /// use outpage_engine::config::Config;
 /// use outpage_engine::scope::Scope;
 ///
-/// #[global_allocator]
-/// static ARENA: outpage_sys::arena::Arena = outpage_sys::arena::Arena::new();
-///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (start, end) = (0, 0);
 /// let scope = Scope::open(Config::new(64 << 20), None)?;
@@ -238,12 +237,16 @@ impl Subscription {
 /// # Ok(()) }
 /// ```
 ///
-/// The program's global allocator has to be [`outpage_sys::arena::Arena`], or another one that uses neither thread-locals nor locks that are
-/// held across a page fault: the pager's thread is unknown to libc ([`outpage_sys::thread`]). Memory that was handed over has no huge pages, which is
-/// so afterwards too, and is not there in forked children while it is managed. Of what the program unmaps, moves or empties the
-/// kernel tells; other calls on that memory are made through [`Scope::engine`], or found out a tick later.
+/// The pager's thread is one that libc knows, and uses the program's heap: no part of that heap may be handed over. Memory that was handed over has no
+/// huge pages, which is so afterwards too, and is not there in forked children while it is managed: a child has no pager, and a scope that it inherited
+/// refuses every call by `ECHILD`. Of what the program unmaps, moves or empties the kernel tells; other calls on that memory are made through
+/// [`Scope::engine`], or found out a tick later.
 pub struct Scope {
     engine: Option<Engine>,
+    /// One thread at a time has words for an answer laid ready.
+    asking: Mutex<()>,
+    /// The process that opened it.
+    pid: u32,
 }
 
 impl Scope {
@@ -253,7 +256,11 @@ impl Scope {
     /// [`StartError`]; [`StartError::Taken`] in a process that is managed as a whole.
     pub fn open(config: Config, store: Option<OpenStore>) -> Result<Self, StartError> {
         let engine = Some(Engine::open(config, store)?);
-        Ok(Self { engine })
+        Ok(Self {
+            engine,
+            asking: Mutex::new(()),
+            pid: process::pid(),
+        })
     }
 
     /// The pager, for calls on memory that it manages.
@@ -298,17 +305,77 @@ impl Scope {
         let layout = subscription((len / PAGE_BYTES) as u64);
         let layout = layout.ok_or(ScopeError::Os(Errno::EINVAL))?;
         let area = Arc::new(shared::new_words(layout.words()).map_err(ScopeError::Os)?);
-        let calls = &self.engine().shared.calls;
-        calls.offer(area.clone()).map_err(ScopeError::Os)?;
-        let asked = self.ask(Call::Subscribe { addr, len });
-        calls.take_offer();
-        asked?;
+        self.ask_for(&area, Call::Subscribe { addr, len })?;
         let guest = Guest::attach(&area).map_err(|_| ScopeError::Os(Errno::EINVAL))?;
         Ok(Subscription {
             area,
             guest,
             start: range.start,
         })
+    }
+
+    /// What the managed pages of `range` hold is not wanted until [`Self::wanted`] says otherwise: the pager may drop it in place of writing it, as
+    /// [`Config::discard`] says; under `none` nothing is dropped. A page that is touched meanwhile holds what it held, or zeroes.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages. [`ScopeError::Ended`].
+    pub fn discardable(&self, range: Range<usize>) -> Result<(), ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        self.ask(Call::Discardable { addr, len }).map(drop)
+    }
+
+    /// What the pages of `range` hold is wanted. Hands over the address of each page that was dropped since it was given up, ascending: it holds zeroes, or
+    /// what was written since. All others are as they were.
+    ///
+    /// # Errors
+    /// As [`Self::discardable`].
+    pub fn wanted(
+        &self,
+        range: Range<usize>,
+        mut dropped: impl FnMut(usize),
+    ) -> Result<(), ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        let pages = len / PAGE_BYTES;
+        let words = words_for(tell::bit_words(pages))?;
+        let count = self.ask_for(&words, Call::Wanted { addr, len })?;
+        if count > 0 {
+            let set = (0..pages).filter(|&page| tell::bit(&words, page));
+            set.for_each(|page| dropped(addr + page * PAGE_BYTES));
+        }
+        Ok(())
+    }
+
+    /// Hands over where each page of `range` is at this moment, in order. Faults wait meanwhile: ask for parts of what is long.
+    ///
+    /// # Errors
+    /// As [`Self::discardable`].
+    pub fn places(
+        &self,
+        range: Range<usize>,
+        mut each: impl FnMut(Place),
+    ) -> Result<(), ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        let pages = len / PAGE_BYTES;
+        let words = words_for(Place::words(pages))?;
+        self.ask_for(&words, Call::Places { addr, len })?;
+        (0..pages).for_each(|page| each(Place::read(&words, page)));
+        Ok(())
+    }
+
+    /// What was counted since it was opened, but for the sizes of writes.
+    ///
+    /// # Errors
+    /// [`ScopeError::Ended`]; [`ScopeError::Os`] where there is no memory for the answer.
+    pub fn counts(&self) -> Result<Counts, ScopeError> {
+        let words = words_for(tell::COUNTS_WORDS)?;
+        self.ask_for(&words, Call::Counts)?;
+        Ok(tell::counts(&words))
+    }
+
+    /// Whether this is the process that opened it, and no forked child.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        process::pid() == self.pid
     }
 
     /// Why it ended by itself, if it did.
@@ -328,19 +395,41 @@ impl Scope {
 
     fn end(&mut self) -> Result<usize, ScopeError> {
         let result = self.ask(Call::Close);
+        if !self.is_here() {
+            // The parent's thread and memory; a child has neither.
+            std::mem::forget(self.engine.take());
+            return result;
+        }
         if let Some(engine) = self.engine.take() {
             engine.await_end();
         }
         result
     }
 
+    fn ask_for(&self, words: &Arc<Words>, call: Call) -> Result<usize, ScopeError> {
+        let _turn = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = &self.engine().shared.calls;
+        calls.offer(words.clone()).map_err(ScopeError::Os)?;
+        let answer = self.ask(call);
+        calls.take_offer();
+        answer
+    }
+
     fn ask(&self, call: Call) -> Result<usize, ScopeError> {
+        if !self.is_here() {
+            return Err(ScopeError::Os(Errno::ECHILD));
+        }
         let answer = self.engine().call(call);
         if let Some(ended) = self.ended() {
             return Err(ScopeError::Ended(ended));
         }
         usize::try_from(answer).map_err(|_| ScopeError::Os(Errno::new(-answer as i32)))
     }
+}
+
+fn words_for(count: usize) -> Result<Arc<Words>, ScopeError> {
+    let words = shared::new_words(count).map_err(ScopeError::Os)?;
+    Ok(Arc::new(words))
 }
 
 impl Drop for Scope {

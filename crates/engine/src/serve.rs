@@ -28,7 +28,11 @@ const STACK_BELOW: usize = 8 * PAGE_BYTES;
 const MODULES_MAX: usize = 800;
 
 fn unit(result: Result<(), Errno>) -> isize {
-    result.map_or_else(|error| -(error.number() as isize), |()| 0)
+    value(result.map(|()| 0))
+}
+
+fn value(result: Result<usize, Errno>) -> isize {
+    result.map_or_else(|error| -(error.number() as isize), |value| value as isize)
 }
 
 impl Live {
@@ -88,13 +92,13 @@ impl Live {
                 self.placement.bind(Tid(tid));
                 0
             }
-            Call::Outlive => {
-                self.outlive_asked = (!self.outlives).then_some(slot);
-                0
-            }
+            Call::Outlive => self.ask_outlive(slot),
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
             Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
+            Call::Discardable { .. } | Call::Wanted { .. } | Call::Places { .. } | Call::Counts => {
+                value(self.tell(call))
+            }
             Call::Close => unit(self.ask_close(slot)),
             Call::Ending => {
                 self.pager.ending();
@@ -106,6 +110,11 @@ impl Live {
     fn replaced(&mut self, addr: usize, len: usize) -> isize {
         self.attend_to_changes();
         self.unmapped(addr, addr + page_up(len));
+        0
+    }
+
+    fn ask_outlive(&mut self, slot: usize) -> isize {
+        self.outlive_asked = (!self.outlives).then_some(slot);
         0
     }
 
@@ -237,7 +246,12 @@ impl Live {
     }
 
     fn pin(&mut self, addr: usize, len: usize) -> isize {
-        let bounds = (self.kept_bytes(), self.frames_max / PINNED_SHARE);
+        let pages_max = match self.world.failing.reach() {
+            Reach::Process => self.frames_max / PINNED_SHARE,
+            // Whoever pins pages of a scope does it on purpose, for as long as it likes, as `mlock` does.
+            Reach::Regions => self.lockable(),
+        };
+        let bounds = (self.kept_bytes(), pages_max);
         unit(self.world.space.pin(addr, len, bounds))
     }
 

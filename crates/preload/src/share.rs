@@ -107,6 +107,7 @@ fn ask(request: Request) -> Result<u64, SessionError> {
         stack_bytes: STACK_BYTES,
         share_files: false,
         process: false,
+        known: false,
     };
     let begun = thread::spawn(carry_out, call, &options);
     let thread = begun.map_err(|e| SessionError::Os("start a thread for the session", e))?;

@@ -43,6 +43,7 @@ pub mod map;
 pub mod maps;
 pub mod own;
 pub mod pagemap;
+mod pagers;
 pub mod proc;
 pub mod process;
 pub mod raw;

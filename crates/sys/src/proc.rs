@@ -7,8 +7,8 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::fd::{self, Fd};
+use crate::pagers;
 use crate::raw::{Errno, syscall5};
-use crate::{own, raw};
 
 /// Longest path below /proc that is asked for, with its zero: `thread-self/fd/` and a number.
 const PATH_MAX: usize = 40;
@@ -44,7 +44,7 @@ pub fn directory() -> Option<i32> {
 /// # Errors
 /// Those of open(2); `ENAMETOOLONG` for more than 33 bytes.
 pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
-    let kept = directory().filter(|_| own::contains(raw::thread_pointer()));
+    let kept = directory().filter(|_| pagers::is_pagers());
     let Some(directory) = kept else {
         let mut whole = [0; PREFIX.len() + PATH_MAX];
         let bytes = path.to_bytes();

@@ -2,14 +2,15 @@
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use outpage_core::units::Nanos;
+use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::fd::{self, Fd};
 pub use crate::raw::yield_now;
-use crate::raw::{Errno, syscall3, syscall5};
-use crate::{own, proc, raw};
+use crate::raw::{Errno, syscall3, syscall5, syscall6};
+use crate::{pagers, proc};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -233,7 +234,7 @@ pub fn say(parts: &[&str]) {
 
 /// The same on descriptor 2 of the main thread, for a thread with a table of its own; one without it has that descriptor.
 pub fn say_for_main(parts: &[&str]) {
-    if !own::contains(raw::thread_pointer()) {
+    if !pagers::is_pagers() {
         return say(parts);
     }
     // Opened anew a file would have another offset, and one writer would overwrite the other.
@@ -430,6 +431,75 @@ fn each_sharer(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
             visit(task);
         }
     })
+}
+
+/// Pages that are touched by one call of [`touch`]: the most parts that process_vm_readv(2) takes (`UIO_MAXIOV`).
+const TOUCHED_AT_ONCE: usize = 1024;
+
+/// Copies what lies at `address` in this process to `into`, without a signal where it cannot be read.
+///
+/// # Errors
+/// Those of process_vm_readv(2): `EFAULT` where a byte cannot be read, with those before it copied as far as they were in whole pages.
+pub fn copy_from(address: usize, into: &mut [u8]) -> Result<(), Errno> {
+    let here = into.as_mut_ptr().addr();
+    // SAFETY: the kernel writes into the exclusively borrowed buffer alone.
+    unsafe { copy(libc::SYS_process_vm_readv, here, address, into.len()) }
+}
+
+/// Copies `from` to `address` in this process, without a signal where it cannot be written.
+///
+/// # Errors
+/// As [`copy_from`].
+pub fn copy_to(address: usize, from: &[u8]) -> Result<(), Errno> {
+    let here = from.as_ptr().addr();
+    // SAFETY: the crate's rule on addresses; the borrowed buffer is only read.
+    unsafe { copy(libc::SYS_process_vm_writev, here, address, from.len()) }
+}
+
+/// Copies `len` bytes between `here` and `there`.
+///
+/// # Safety
+/// What the call writes to is the caller's.
+unsafe fn copy(call: libc::c_long, here: usize, there: usize, len: usize) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < len {
+        let ours = [here + done, len - done];
+        let theirs = [there + done, len - done];
+        let (at, from) = ((&raw const ours).addr(), (&raw const theirs).addr());
+        // SAFETY: one part on either side, laid out as `struct iovec`; the caller's promise for what they name.
+        let copied = unsafe { syscall6(call, pid() as usize, at, 1, from, 1, 0) }?;
+        if copied == 0 {
+            return Err(Errno::EFAULT);
+        }
+        done += copied;
+    }
+    Ok(())
+}
+
+/// Reads a byte of each page of `pages`, addresses of whole pages of this process, without a signal where one cannot be read.
+///
+/// # Errors
+/// As [`copy_from`].
+pub fn touch(pages: Range<usize>) -> Result<(), Errno> {
+    let mut bytes = [0_u8; TOUCHED_AT_ONCE];
+    let mut parts = [[0_usize; 2]; TOUCHED_AT_ONCE];
+    let mut at = pages.start;
+    while at < pages.end {
+        let left = (pages.end - at).div_ceil(PAGE_BYTES).min(TOUCHED_AT_ONCE);
+        for (i, part) in parts[..left].iter_mut().enumerate() {
+            *part = [at + i * PAGE_BYTES, 1];
+        }
+        let ours = [bytes.as_mut_ptr().addr(), left];
+        let (here, there) = ((&raw const ours).addr(), parts.as_ptr().addr());
+        let call = libc::SYS_process_vm_readv;
+        // SAFETY: as many parts as there are, laid out as `struct iovec`, into a buffer of as many bytes.
+        let read = unsafe { syscall6(call, pid() as usize, here, 1, there, left, 0) }?;
+        if read < left {
+            return Err(Errno::EFAULT);
+        }
+        at += left * PAGE_BYTES;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Threads that glibc does not know: bare clone(2), own stack, own (fake) thread control block.
+//! Threads that glibc does not know: bare clone(2), own stack, own (fake) thread control block. And threads that it does know, where a pager
+//! serves memory that no part of libc uses ([`Options::known`]): those may use all of libc.
 //!
-//! Such a thread is invisible to the program: not in pthread's lists, with every signal blocked, and
+//! A bare thread is invisible to the program: not in pthread's lists, with every signal blocked, and
 //! with its own descriptor table if asked. glibc functions find their thread state at the `fs` register;
 //! here that is a block which looks enough like glibc's for functions that keep no state but `errno`.
 //!
@@ -28,8 +29,11 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 use crate::futex::{self, Scope};
 use crate::map::{self, Area};
 use crate::own::Fork;
+pub use crate::pagers::{is_bare, is_pagers};
 use crate::process::{self, Tid};
 use crate::raw::{self, Errno, check, syscall3, syscall5};
+
+mod known;
 
 /// Room for the thread-locals of all libraries present at start. A few KiB are usual; only touched
 /// pages take frames. glibc puts `errno` there too, at a distance from `fs` that [`spawn`] checks.
@@ -66,13 +70,22 @@ pub struct Options {
     /// A process of its own that shares the memory, rather than a thread of this one: it does not end with it. It sends no
     /// signal at its end, so that no ordinary wait(2) meets it.
     pub process: bool,
+    /// glibc makes it and knows it: its heap and thread-locals may be used there. Not for a process of its own.
+    pub known: bool,
 }
 
 /// A started thread. Dropping this value does not end it.
 #[derive(Debug)]
 pub struct Thread {
     tid: Tid,
-    block: core::mem::ManuallyDrop<Area>,
+    body: Body,
+}
+
+/// What a thread runs on.
+#[derive(Debug)]
+enum Body {
+    Bare(core::mem::ManuallyDrop<Area>),
+    Known(known::Handle),
 }
 
 /// What a new thread finds on its own block.
@@ -117,7 +130,10 @@ impl Thread {
     /// Waits for its end and unmaps its stack.
     pub fn join(self) {
         self.await_end();
-        drop(core::mem::ManuallyDrop::into_inner(self.block));
+        match self.body {
+            Body::Bare(block) => drop(core::mem::ManuallyDrop::into_inner(block)),
+            Body::Known(handle) => handle.join(),
+        }
     }
 
     /// Waits for its end as [`Self::join`] does, and until the kernel no longer counts it among the
@@ -138,7 +154,11 @@ impl Thread {
     }
 
     fn alive(&self) -> &AtomicU32 {
-        let start: *const Start = ptr::with_exposed_provenance(control(&self.block));
+        let block = match &self.body {
+            Body::Bare(block) => block,
+            Body::Known(handle) => return handle.alive(),
+        };
+        let start: *const Start = ptr::with_exposed_provenance(control(block));
         // SAFETY: the block is mapped as long as `self` lives and its control part holds a `Start`.
         unsafe { &(*start).alive }
     }
@@ -149,12 +169,16 @@ impl Thread {
 /// The argument is moved to the new thread's stack: nothing is allocated. It is forgotten on failure.
 ///
 /// # Errors
-/// Those of mmap(2) and clone(2); `EINVAL` when the argument or libc's thread-locals do not fit.
+/// Those of mmap(2) and clone(2); `EINVAL` when the argument or libc's thread-locals do not fit. Of a known thread those of pthread_create(3) and
+/// unshare(2), and its argument is allocated.
 pub fn spawn<T: Send + 'static>(
     entry: fn(T),
     argument: T,
     options: &Options,
 ) -> Result<Thread, Errno> {
+    if options.known {
+        return known::spawn(entry, argument, options);
+    }
     struct Payload<T> {
         entry: fn(T),
         argument: T,
@@ -253,7 +277,7 @@ unsafe fn start(
     let _ = set_signal_mask(old);
     Ok(Thread {
         tid: Tid(tid? as u32),
-        block: core::mem::ManuallyDrop::new(block),
+        body: Body::Bare(core::mem::ManuallyDrop::new(block)),
     })
 }
 

@@ -17,6 +17,12 @@ const OPTIONS: Options = Options {
     stack_bytes: 64 << 10,
     share_files: false,
     process: false,
+    known: false,
+};
+
+const KNOWN: Options = Options {
+    known: true,
+    ..OPTIONS
 };
 
 /// Runs `work` on a raw thread and returns what it returned. `work` itself was made by the creator.
@@ -235,6 +241,49 @@ fn it_outlives_the_thread_that_made_it() {
     release(&WORD);
     thread.join();
     assert_eq!(SEEN.load(Ordering::Acquire), libc::EBADF as u32);
+}
+
+#[test]
+fn a_known_thread_may_use_the_heap_and_thread_locals_and_has_its_own_descriptors() {
+    std::thread_local!(static TEXT: std::cell::RefCell<String> = std::cell::RefCell::new("local".into()));
+    let (text, signals, of_pager, bare, closed) = on_raw_thread(&KNOWN, || {
+        let text = TEXT.with_borrow(|text| format!("{text} {:?}", std::thread::current().id()));
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let blocked = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:\t"));
+        // SAFETY: closes a descriptor of this thread's own table.
+        let closed = unsafe { libc::close(0) };
+        (
+            text,
+            blocked.unwrap_or_default().to_owned(),
+            thread::is_pagers(),
+            thread::is_bare(),
+            closed,
+        )
+    });
+    assert!(text.starts_with("local"), "{text}");
+    // All but SIGKILL and SIGSTOP, and the two that glibc sends to its own threads.
+    assert_eq!(signals, "fffffffe7ffbfeff");
+    assert!(of_pager && !bare && !thread::is_pagers());
+    assert_eq!(closed, 0);
+    assert!(fs::read_link("/proc/self/fd/0").is_ok());
+}
+
+#[test]
+fn a_known_thread_is_over_when_it_was_joined() {
+    static WORD: AtomicU32 = AtomicU32::new(0);
+    fn sleep(word: &'static AtomicU32) {
+        while word.load(Ordering::Acquire) == 0 {
+            futex::wait(word, 0, None, Scope::Process);
+        }
+    }
+    let thread = thread::spawn(sleep, &WORD, &KNOWN).unwrap();
+    assert!(thread.is_alive() && process::has_thread(thread.tid()));
+    let tid = thread.tid();
+    release(&WORD);
+    thread.join_out_of_group();
+    assert!(!process::has_thread(tid));
 }
 
 #[test]

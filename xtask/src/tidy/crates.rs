@@ -22,8 +22,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("sim", &["core", "store"]),
     ("server", &["core", "sys", "store", "engine", "wire"]),
-    ("capi", &["engine"]),
-    ("python", &["engine"]),
+    ("library", &["sys", "engine"]),
+    ("capi", &["lib"]),
+    ("python", &["lib"]),
 ];
 
 /// Every crate's dependencies on crates of ours; `core` has none at all.

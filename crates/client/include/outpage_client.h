@@ -1,5 +1,7 @@
 /* Memory objects of `outpage serve`: more memory than there is RAM for, of which a program can say what it does not need.
  *
+ * Memory of this very process, without a server, is `outpage.h`; both may be used in one program, with the shared libraries.
+ *
  * Link with -loutpage_client (the shared library), or with liboutpage_client.a and -lpthread -ldl -lm. Linux on x86-64 with glibc.
  *
  * Ownership. A client and an object are handles that the library allocates. An object is given back by outpage_destroy, a client by outpage_disconnect; the
@@ -20,8 +22,8 @@
  * Errors. Functions return 0 or one of the codes below. When the connection ends, every call returns OUTPAGE_GONE, and a touch of any of the client's
  * objects is SIGBUS: nobody has their contents any more, and they are never zeroes.
  */
-#ifndef OUTPAGE_H
-#define OUTPAGE_H
+#ifndef OUTPAGE_CLIENT_H
+#define OUTPAGE_CLIENT_H
 
 #include <stdint.h>
 

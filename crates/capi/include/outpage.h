@@ -1,0 +1,137 @@
+/* Outpage in a program: memory larger than RAM, under a limit of its own, the rest of it in a swap file.
+ *
+ * Link with -loutpage (pkg-config outpage, or the CMake package Outpage). Linux on x86-64 with glibc, with access to /dev/userfaultfd: `outpage doctor`
+ * tells the remedy where that is missing. All of this is there since version 0.1.0.
+ *
+ * Memory objects of another process, `outpage serve`, are <outpage_client.h>; both may be used in one program, with the shared libraries.
+ *
+ * Ownership. A pager and a region are handles that the library allocates. A region is given back by outpage_region_free, a pager by outpage_pager_free, in any
+ * order: the pager ends with its last region. Text that the library returns is its own; outpage_message's lives until the thread's next call.
+ *
+ * Threads. Every function may be called by any thread, the ones that give a handle back or resize it while nobody uses it. A pager has a thread, which
+ * serves faults one after the other; several pagers serve side by side.
+ *
+ * Signals. No function may be called in a signal handler.
+ *
+ * Forks. A forked child has no part of a region (MADV_DONTFORK): a touch is SIGSEGV, calls return OUTPAGE_E_FORKED. It gives handles back, or not.
+ *
+ * Errors. Functions return 0 or one of the codes below; outpage_message has a line on the last error of the calling thread. When a pager cannot go on, its swap
+ * file full or broken, it ends: its regions are ordinary memory from then on, and calls return OUTPAGE_E_ENDED. A page whose bytes are lost is never
+ * zeroes: a touch is SIGBUS (SIGSEGV before Linux 6.6), outpage_region_read and outpage_region_write return OUTPAGE_E_LOST.
+ *
+ * The memory is used like any other, but its mapping must not be changed (munmap, mremap, madvise, mprotect), and where the kernel has no UFFDIO_MOVE (before
+ * 6.8) it must be pinned while a device writes to it (reads with O_DIRECT, registered buffers of io_uring).
+ */
+#ifndef OUTPAGE_H
+#define OUTPAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define OUTPAGE_VERSION_MAJOR 0
+#define OUTPAGE_VERSION_MINOR 1
+#define OUTPAGE_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct outpage_pager outpage_pager;
+typedef struct outpage_region outpage_region;
+
+enum {
+    OUTPAGE_E_SETTING = -101,  /* no such setting, or a wrong value */
+    OUTPAGE_E_UFFD = -102,     /* this process gets no userfaultfd, or one that lacks what is needed */
+    OUTPAGE_E_SWAP = -103,     /* the swap file, its I/O or its key cannot be had */
+    OUTPAGE_E_BOUNDS = -104,   /* outside of the region */
+    OUTPAGE_E_PINNED = -105,   /* more than half of the limit would be pinned */
+    OUTPAGE_E_LOST = -106,     /* the bytes of a page are lost */
+    OUTPAGE_E_ENDED = -107,    /* the pager has ended */
+    OUTPAGE_E_FORKED = -108,   /* the caller is a forked child */
+    OUTPAGE_E_IO = -109,       /* a file cannot be read */
+    OUTPAGE_E_OS = -110,       /* the operating system refused something */
+    OUTPAGE_E_ARGUMENT = -111, /* a null pointer, or text that is no UTF-8 */
+    OUTPAGE_E_INTERNAL = -112  /* a fault of the library's own; what was asked is not done */
+};
+
+/* One line in English on the calling thread's last error; empty before the first. */
+const char *outpage_message(void);
+
+/* The version of the library, as "0.1.0". */
+const char *outpage_version(void);
+
+/* A pager with `limit` bytes of RAM for all of its regions, at least 8 MiB. `settings` is NULL or an array of name and value by turns, ended by NULL: the options of
+ * `outpage run` without their dashes, as in {"swap", "/var/tmp", "reclaim", "lirs", NULL}. On success `*pager` is the caller's, otherwise NULL. */
+int outpage_pager_new(uint64_t limit, const char *const *settings, outpage_pager **pager);
+
+/* Gives a pager back. Its regions go on. NULL is allowed. */
+void outpage_pager_free(outpage_pager *pager);
+
+/* What a pager counted since it was made: 19 numbers, of which up to `count` are written to `values`, in the order of outpage_stat_name. Returns how many there are, or a code. */
+int outpage_pager_stats(const outpage_pager *pager, uint64_t *values, size_t count);
+
+/* The name of number `index`, as "page_outs"; NULL where there is none. */
+const char *outpage_stat_name(size_t index);
+
+/* A region of `bytes` bytes, all zero, mapped at a whole page. On success `*region` is the caller's, otherwise NULL. */
+int outpage_region_new(const outpage_pager *pager, size_t bytes, outpage_region **region);
+
+/* A region with what the file at `path` holds now. The file is read once; nothing is written to it. */
+int outpage_region_from_file(const outpage_pager *pager, const char *path, outpage_region **region);
+
+/* Gives a region back: it is unmapped. NULL is allowed. */
+void outpage_region_free(outpage_region *region);
+
+/* Where a region lies, until it is resized or given back. NULL for NULL. */
+void *outpage_region_data(const outpage_region *region);
+
+/* How many bytes it has. 0 for NULL. */
+size_t outpage_region_size(const outpage_region *region);
+
+/* Makes a region `bytes` bytes long: what is new is zero. It may lie elsewhere afterwards; nothing is copied. On an error it is as it was. */
+int outpage_region_resize(outpage_region *region, size_t bytes);
+
+/* Ranges below are `len` bytes from `offset` on. */
+
+/* Brings pages into RAM, as a touch of each would. */
+int outpage_region_prefault(const outpage_region *region, size_t offset, size_t len);
+
+/* Brings pages into RAM and keeps them there until outpage_region_unpin of the same range. Pins are counted; half of the limit may be pinned at most, but the first
+ * pin is always granted. A region is not resized while some of it is pinned. */
+int outpage_region_pin(outpage_region *region, size_t offset, size_t len);
+
+/* Ends one outpage_region_pin of this range; OUTPAGE_E_BOUNDS where there is none. */
+int outpage_region_unpin(outpage_region *region, size_t offset, size_t len);
+
+/* What the pages hold that lie in the range as a whole is not wanted until outpage_region_take_back: they leave before all others and are not written. A page that
+ * is touched meanwhile holds what it held, or zeroes. */
+int outpage_region_discard(const outpage_region *region, size_t offset, size_t len);
+
+/* The pages are wanted again. Returns how many of them were dropped since they were discarded, or a code. Those hold zeroes, or what was written since; all
+ * others are as they were. The offsets of the first `count` of them are written to `dropped`, ascending, which is NULL or has room for so many. */
+int64_t outpage_region_take_back(const outpage_region *region, size_t offset, size_t len, size_t *dropped, size_t count);
+
+/* Makes a range zero. Whole pages of it take neither RAM nor disk until they are touched. */
+int outpage_region_clear(const outpage_region *region, size_t offset, size_t len);
+
+/* Where a page is. */
+enum {
+    OUTPAGE_UNTOUCHED = 0, /* never touched, or cleared */
+    OUTPAGE_RESIDENT = 1,  /* in the program: a touch costs nothing */
+    OUTPAGE_STAGED = 2,    /* out of the program, in RAM */
+    OUTPAGE_PAGED_OUT = 3, /* in the swap file: a touch waits for a read */
+    OUTPAGE_PAGE_LOST = 4  /* a touch is a signal */
+};
+
+/* Writes where each page is that the range touches, a byte each, up to `count` of them. Returns how many there are, or a code. */
+int64_t outpage_region_places(const outpage_region *region, size_t offset, size_t len, uint8_t *places, size_t count);
+
+/* Copies from and to a region, without a signal where a page is lost: a part may be copied then. */
+int outpage_region_read(const outpage_region *region, size_t offset, void *into, size_t len);
+int outpage_region_write(const outpage_region *region, size_t offset, const void *from, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,138 @@
+/* What outpage.h offers, on memory of three times the limit. Exits with 77 where there is no userfaultfd. */
+#include <outpage.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+
+static void require(int holds, const char *what) {
+    if (!holds) {
+        fprintf(stderr, "%s: %s\n", what, outpage_message());
+        exit(1);
+    }
+}
+
+static unsigned char content(size_t at, unsigned round) { return (unsigned char)(at / PAGE * 31 + at + round); }
+
+static void fill(unsigned char *bytes, size_t len, unsigned round) {
+    for (size_t at = 0; at < len; at += 512)
+        bytes[at] = content(at, round);
+}
+
+static int holds(const unsigned char *bytes, size_t len, unsigned round) {
+    for (size_t at = 0; at < len; at += 512)
+        if (bytes[at] != content(at, round))
+            return 0;
+    return 1;
+}
+
+static void arguments(outpage_pager *pager) {
+    const char *const wrong[] = {"reclaim", "nobody", NULL};
+    const char *const unknown[] = {"colour", "red", NULL};
+    outpage_pager *none = NULL;
+    outpage_region *region = NULL;
+    require(outpage_pager_new(8 * MIB, wrong, &none) == OUTPAGE_E_SETTING && none == NULL, "a wrong value");
+    require(strstr(outpage_message(), "nobody") != NULL, "the message names it");
+    require(outpage_pager_new(8 * MIB, unknown, &none) == OUTPAGE_E_SETTING, "an unknown setting");
+    require(outpage_pager_new(1, NULL, &none) == OUTPAGE_E_SETTING, "a limit below the least");
+    require(outpage_pager_new(8 * MIB, NULL, NULL) == OUTPAGE_E_ARGUMENT, "no place");
+    require(outpage_region_new(NULL, 1, &region) == OUTPAGE_E_ARGUMENT && region == NULL, "no pager");
+    require(outpage_region_from_file(pager, "/there/is/none", &region) == OUTPAGE_E_IO, "no file");
+    require(outpage_region_prefault(NULL, 0, 0) == OUTPAGE_E_ARGUMENT, "no region");
+    require(outpage_region_data(NULL) == NULL && outpage_region_size(NULL) == 0, "no region");
+    outpage_region_free(NULL);
+    outpage_pager_free(NULL);
+}
+
+static void statistics(const outpage_pager *pager) {
+    uint64_t values[64];
+    int count = outpage_pager_stats(pager, values, 64);
+    require(count == 19, "statistics");
+    uint64_t outs = 0;
+    for (int i = 0; i < count; i++)
+        if (strcmp(outpage_stat_name((size_t)i), "page_outs") == 0)
+            outs = values[i];
+    require(outs > 1000 && outpage_stat_name((size_t)count) == NULL, "page_outs");
+}
+
+static void pages(outpage_region *region) {
+    size_t size = outpage_region_size(region), dropped[4096];
+    uint8_t places[8192];
+    require(outpage_region_pin(region, 0, 16 * PAGE) == 0, "pin");
+    fill(outpage_region_data(region), size, 2);
+    require(outpage_region_places(region, 0, 16 * PAGE, places, sizeof places) == 16, "places");
+    for (int i = 0; i < 16; i++)
+        require(places[i] == OUTPAGE_RESIDENT || places[i] == OUTPAGE_STAGED, "a pinned page is out");
+    require(outpage_region_unpin(region, 0, PAGE) == OUTPAGE_E_BOUNDS, "another pin");
+    require(outpage_region_unpin(region, 0, 16 * PAGE) == 0, "unpin");
+    require(outpage_region_places(region, 0, size, NULL, 0) == (int64_t)(size / PAGE), "all places");
+    require(outpage_region_prefault(region, size - 1, 2) == OUTPAGE_E_BOUNDS, "beyond the end");
+    require(outpage_region_prefault(region, (size_t)-1, 2) == OUTPAGE_E_BOUNDS, "beyond everything");
+
+    size_t half = size / 2;
+    require(outpage_region_discard(region, 0, half) == 0, "discard");
+    require(holds((unsigned char *)outpage_region_data(region) + half, half, 2 + (unsigned)(half / PAGE * 31 + half)), "the other half");
+    int64_t count = outpage_region_take_back(region, 0, half, dropped, 4096);
+    require(count > 0 && count <= (int64_t)(half / PAGE), "take back");
+    const unsigned char *bytes = outpage_region_data(region);
+    size_t next = 0, listed = count < 4096 ? (size_t)count : 4096;
+    for (size_t at = 0; next < listed && at < half; at += PAGE) {
+        int lost = dropped[next] == at;
+        next += (size_t)lost;
+        require(bytes[at] == (lost ? 0 : content(at, 2)), "a page is neither whole nor empty");
+    }
+    require(outpage_region_clear(region, 0, size) == 0 && bytes[half] == 0, "clear");
+}
+
+static void forks(outpage_pager *pager, outpage_region *region) {
+    pid_t child = fork();
+    if (child == 0) {
+        int refused = outpage_region_prefault(region, 0, 1) == OUTPAGE_E_FORKED;
+        outpage_region_free(region);
+        outpage_pager_free(pager);
+        _exit(refused ? 0 : 1);
+    }
+    int status = 1;
+    require(waitpid(child, &status, 0) == child && status == 0, "the child");
+}
+
+int main(int count, char **words) {
+    require(count == 2, "usage: regions FOLDER");
+    const char *const settings[] = {"swap", words[1], "encrypt", "off", NULL};
+    outpage_pager *pager = NULL;
+    int opened = outpage_pager_new(8 * MIB, settings, &pager);
+    if (opened == OUTPAGE_E_UFFD) {
+        fprintf(stderr, "%s\n", outpage_message());
+        return 77;
+    }
+    require(opened == 0, "open");
+    require(strcmp(outpage_version(), "0.1.0") == 0, "version");
+    arguments(pager);
+    outpage_region *region = NULL;
+    require(outpage_region_new(pager, 16 * MIB, &region) == 0, "region");
+    fill(outpage_region_data(region), 16 * MIB, 1);
+    require(outpage_region_resize(region, 24 * MIB) == 0 && outpage_region_size(region) == 24 * MIB, "resize");
+    require(holds(outpage_region_data(region), 16 * MIB, 1), "what it held");
+    unsigned char copied[3 * 512], written[3] = {7, 8, 9};
+    require(outpage_region_read(region, 512, copied, sizeof copied) == 0 && holds(copied, 1, content(512, 1)), "read");
+    require(outpage_region_write(region, 24 * MIB - 3, written, 3) == 0, "write");
+    require(((unsigned char *)outpage_region_data(region))[24 * MIB - 1] == 9, "what was written");
+    require(outpage_region_write(region, 24 * MIB - 2, written, 3) == OUTPAGE_E_BOUNDS, "beyond the end");
+    statistics(pager);
+    pages(region);
+    outpage_region *file = NULL;
+    require(outpage_region_from_file(pager, words[0], &file) == 0, "a file");
+    require(memcmp(outpage_region_data(file), "\177ELF", 4) == 0, "its contents");
+    outpage_region_free(file);
+    forks(pager, region);
+    outpage_pager_free(pager);
+    fill(outpage_region_data(region), 24 * MIB, 5);
+    require(holds(outpage_region_data(region), 24 * MIB, 5), "a region lives longer than its pager's handle");
+    outpage_region_free(region);
+    return 0;
+}

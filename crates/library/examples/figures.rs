@@ -1,0 +1,103 @@
+//! What regions cost: `figures regions | touches | heap | one | four`.
+//!
+//! `regions` makes and drops regions. `touches` touches pages of a region of twice the limit in no order; `heap` does so with the heap, to be run under
+//! `outpage run --memory 16M`. `one` and `four` have four threads do it in four regions, of one pager and of four, beside one thread alone.
+#![forbid(unsafe_code)]
+
+use std::time::Instant;
+
+use outpage::{Error, PAGE_BYTES, Pager};
+
+const LIMIT: u64 = 16 << 20;
+const WORDS: usize = 2 * LIMIT as usize / 8;
+const A_PAGE: usize = PAGE_BYTES / 8;
+const TOUCHES: usize = 20_000;
+const REGIONS: u32 = 10_000;
+/// A touch that took longer than this waited for its page: one that finds it takes a tenth.
+const FAULT_NS: u128 = 1000;
+
+/// Fills `words`, then touches pages at random: the nanoseconds of each touch that waited.
+fn touch(words: &mut [u64], touches: usize) -> Vec<u128> {
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    let mut random = 0x1234_5678_9ABC_DEF1_u64;
+    let mut waits = Vec::with_capacity(touches);
+    for _ in 0..touches {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let page = random as usize % (words.len() / A_PAGE);
+        let began = Instant::now();
+        words[page * A_PAGE] += 1;
+        let took = began.elapsed().as_nanos();
+        if took > FAULT_NS {
+            waits.push(took);
+        }
+    }
+    waits.sort_unstable();
+    waits
+}
+
+fn tell(what: &str, waits: &[u128]) {
+    let at = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(0) / 1000;
+    println!(
+        "{what}: {} of {TOUCHES} touches waited; {} us at the 10th percentile, {} at the 50th, {} at the 90th",
+        waits.len(),
+        at(10),
+        at(50),
+        at(90)
+    );
+}
+
+fn threads(pagers: &[Pager]) -> Result<f64, Error> {
+    let began = Instant::now();
+    std::thread::scope(|threads| {
+        let work = |pager: &Pager| -> Result<(), Error> {
+            touch(&mut pager.zeros(WORDS)?, TOUCHES / 4);
+            Ok(())
+        };
+        let all: Vec<_> = (pagers
+            .iter()
+            .map(|pager| threads.spawn(move || work(pager))))
+        .collect();
+        all.into_iter()
+            .try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn main() -> Result<(), Error> {
+    match std::env::args().nth(1).as_deref() {
+        Some("regions") => {
+            let pager = Pager::new(LIMIT)?;
+            let began = Instant::now();
+            for _ in 0..REGIONS {
+                drop(pager.zeros::<u8>(1 << 16)?);
+            }
+            println!(
+                "{:.1} us for a region",
+                began.elapsed().as_secs_f64() * 1e6 / f64::from(REGIONS)
+            );
+        }
+        Some("touches") => {
+            let pager = Pager::new(LIMIT)?;
+            tell("region", &touch(&mut pager.zeros(WORDS)?, TOUCHES));
+        }
+        Some("heap") => tell("heap", &touch(&mut vec![0; WORDS], TOUCHES)),
+        Some(kind @ ("one" | "four")) => {
+            let pager = Pager::new(LIMIT)?;
+            let alone = threads(std::slice::from_ref(&pager))?;
+            let pagers = match kind {
+                "one" => vec![pager; 4],
+                _ => (0..4)
+                    .map(|_| Pager::new(LIMIT))
+                    .collect::<Result<_, _>>()?,
+            };
+            let four = threads(&pagers)?;
+            println!("{kind}: one thread {alone:.2} s, four of as much each {four:.2} s");
+        }
+        _ => println!("figures regions | touches | heap | one | four"),
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! A pager, and what it is made of.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use bytemuck::Pod;
+use outpage_engine::StartError;
+use outpage_engine::config::{self, Config, MIN_LIMIT, SETTINGS};
+use outpage_engine::scope::Scope;
+use outpage_sys::raw::Errno;
+
+use crate::error::{Ended, Error};
+use crate::memory::{Memory, TRIES};
+use crate::region::{Region, bytes_of};
+use crate::shared::Shared;
+use crate::stats::Stats;
+
+/// What can be set of a pager, by the names of the options of `outpage run`.
+const NAMES: [&str; 15] = [
+    "swap",
+    "swap-cap",
+    "reclaim",
+    "pageout",
+    "tier",
+    "discard",
+    "slots",
+    "readahead",
+    "window",
+    "chunk",
+    "cluster-window",
+    "mechanism",
+    "store",
+    "encrypt",
+    // For tests: transfers that fail.
+    "faults",
+];
+
+/// The discard policy of a pager that names none: what was given up leaves before everything else.
+const DISCARD: &str = "on-demand";
+
+/// Bytes of a file that are read at once: a read costs microseconds beside the pages that it fills.
+const READ_BYTES: usize = 1 << 20;
+
+/// A limit of RAM, a swap file, policies, and a thread that serves the faults of its regions.
+///
+/// A handle: clones are the same pager, which ends when the last one and all of its regions were dropped.
+///
+/// ```no_run
+/// let pager = outpage::Pager::builder(64 << 20)
+///     .set("swap", "/var/tmp")
+///     .set("reclaim", "lirs")
+///     .open()?;
+/// assert_eq!(pager.limit(), 64 << 20);
+/// # Ok::<(), outpage::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Pager(Shared);
+
+/// Settings of a pager that is not there yet.
+#[must_use = "nothing is done before `open`"]
+#[derive(Debug)]
+pub struct Builder {
+    config: Config,
+    wrong: Option<String>,
+}
+
+impl Builder {
+    /// Sets `name`, an option of `outpage run` without its dashes: `swap` (the directory of the swap file), `swap-cap`, `reclaim`, `pageout`, `tier`,
+    /// `discard`, `slots`, `readahead`, `window`, `chunk`, `cluster-window`, `mechanism`, `store`, `encrypt`. `docs/policies.md` has
+    /// their values. The first error is told by [`Self::open`]. `discard` is `on-demand` where it is not set; all others are as under `outpage run`.
+    pub fn set(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        let result = self.try_set(name, value.as_ref());
+        self.wrong = self.wrong.or(result.err());
+        self
+    }
+
+    fn try_set(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
+        let known = NAMES.contains(&name);
+        let setting = SETTINGS.iter().find(|s| known && s.option == Some(name));
+        let setting = setting.ok_or_else(|| {
+            format!(
+                "there is no setting '{name}': {}",
+                NAMES[..NAMES.len() - 1].join(", ")
+            )
+        })?;
+        let set = setting.set(&mut self.config, value);
+        set.map_err(|reason| format!("{name}: {reason}"))
+    }
+
+    /// Starts the pager. It takes RAM as regions are touched.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], [`Error::Userfaultfd`], [`Error::Swap`], [`Error::Os`].
+    pub fn open(self) -> Result<Pager, Error> {
+        let Self { config, wrong } = self;
+        if let Some(wrong) = wrong {
+            return Err(Error::Setting(wrong));
+        }
+        let limit = config.memory_bytes;
+        if limit < MIN_LIMIT {
+            let text = format!("a limit of {limit} bytes is below the least, {MIN_LIMIT}");
+            return Err(Error::Setting(text));
+        }
+        let mut tries = 0;
+        let scope = loop {
+            tries += 1;
+            match Scope::open(config.clone(), None) {
+                // `outpage run` takes over new memory that no hook of its saw, before this pager could.
+                Err(StartError::Os(_, Errno::EBUSY)) if tries < TRIES => {}
+                result => break result?,
+            }
+        };
+        Ok(Pager(Shared::new(scope, limit)))
+    }
+}
+
+impl Pager {
+    /// With `limit` bytes of RAM for all of its regions, at least 8 MiB, and its swap file in `/var/tmp`. Beside the limit a pager needs 2 MiB and 32 bytes
+    /// a touched page.
+    ///
+    /// # Errors
+    /// Those of [`Builder::open`].
+    pub fn new(limit: u64) -> Result<Self, Error> {
+        Self::builder(limit).open()
+    }
+
+    /// The same, with settings.
+    pub fn builder(limit: u64) -> Builder {
+        let builder = Builder {
+            config: Config::new(limit),
+            wrong: None,
+        };
+        builder.set("discard", DISCARD)
+    }
+
+    /// A region of `len` values, all zero. It takes RAM where it is touched.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where there is no address space; [`Error::Ended`], [`Error::Forked`].
+    pub fn zeros<T: Pod>(&self, len: usize) -> Result<Region<T>, Error> {
+        Ok(Region::of(self.memory(bytes_of::<T>(len)?)?))
+    }
+
+    /// A region with the values that the file at `path` holds now, in the byte order of this machine. The file is read through once; nothing is written to it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], by `InvalidData` where its length is no multiple of a value's; those of [`Self::zeros`].
+    pub fn from_file<T: Pod>(&self, path: impl AsRef<Path>) -> Result<Region<T>, Error> {
+        let mut file = File::open(path)?;
+        let bytes = usize::try_from(file.metadata()?.len());
+        let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if size_of::<T>() == 0 || !bytes.is_multiple_of(size_of::<T>()) {
+            let text = "the file does not hold a whole number of values";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+        }
+        let mut region = self.zeros::<T>(bytes / size_of::<T>())?;
+        let into = bytemuck::cast_slice_mut::<T, u8>(&mut region);
+        for part in into.chunks_mut(READ_BYTES) {
+            file.read_exact(part)?;
+        }
+        Ok(region)
+    }
+
+    /// `bytes` bytes, all zero, for unsafe code.
+    ///
+    /// # Errors
+    /// Those of [`Self::zeros`].
+    pub fn memory(&self, bytes: usize) -> Result<Memory, Error> {
+        Memory::new(self.0.clone(), bytes)
+    }
+
+    /// Its limit in bytes.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    /// What was counted since it was opened.
+    ///
+    /// # Errors
+    /// [`Error::Ended`], [`Error::Forked`], [`Error::Os`].
+    pub fn stats(&self) -> Result<Stats, Error> {
+        let counts = self.0.counts().map_err(Error::of("read counters"))?;
+        Ok(Stats::new(&counts, self.limit()))
+    }
+
+    /// Why it ended by itself, if it did.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.0.ended().map(Ended::from)
+    }
+}
+
+impl fmt::Debug for Pager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pager({} bytes)", self.limit())
+    }
+}
+
+/// Bytes of a size as people write it: `2G`, `1.5GiB`, `512m`, `1048576`. Suffixes are powers of 1024.
+///
+/// # Errors
+/// [`Error::Setting`].
+pub fn parse_size(text: &str) -> Result<u64, Error> {
+    config::parse_size(text).map_err(|error| Error::Setting(error.to_string()))
+}

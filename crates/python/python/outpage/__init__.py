@@ -1,0 +1,234 @@
+"""Arrays larger than RAM: numpy arrays whose pages are kept within a limit, the rest of them in a swap file.
+
+    with outpage.Pager(limit="2G") as pager:
+        a = pager.zeros((1_000_000, 1000))   # 8 GB
+        a[:] = 1
+        print(a.sum(), pager.stats())
+
+An array is memory of the pager's, in the form of any numpy array, as long as it or a view of it lives. What numpy makes of it (`a + 1`, `a.copy()`) is
+ordinary memory: name an array of the pager's as `out`.
+
+Errors are `OutpageError` and its kinds. A touch of a page whose bytes are lost is SIGBUS. A forked child (multiprocessing's `fork`) has no part of an array.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Sequence, Union
+
+import numpy as np
+
+from ._outpage import (
+    BoundsError,
+    EndedError,
+    ForkedError,
+    LostError,
+    OutpageError,
+    PinnedError,
+    SettingError,
+    SwapError,
+    UserfaultfdError,
+    parse_size,
+)
+from ._outpage import Pager as _Pager
+from ._outpage import Region as _Region
+
+__all__ = [
+    "BoundsError",
+    "EndedError",
+    "ForkedError",
+    "LostError",
+    "OutpageError",
+    "Pager",
+    "PinnedError",
+    "Residency",
+    "SettingError",
+    "Stats",
+    "SwapError",
+    "UserfaultfdError",
+    "parse_size",
+]
+__version__ = "0.1.0"
+
+PAGE_BYTES = 4096
+
+Shape = Union[int, Sequence[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Residency:
+    """How many pages of an array are where, at one moment."""
+
+    untouched: int
+    resident: int
+    staged: int
+    paged_out: int
+    lost: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """What a pager counted since it was opened. Pages are of 4 KiB."""
+
+    limit_bytes: int
+    resident_pages: int
+    staged_pages: int
+    peak_pages: int
+    swap_pages: int
+    minor_faults: int
+    major_faults: int
+    fault_ns: int
+    zero_fills: int
+    page_ins: int
+    page_in_reads: int
+    page_outs: int
+    page_out_writes: int
+    clean_drops: int
+    zero_drops: int
+    read_ahead_pages: int
+    read_ahead_hits: int
+    store_errors: int
+    checksum_errors: int
+    overhead_bytes: int
+
+    def _repr_html_(self) -> str:
+        ram = (self.resident_pages + self.staged_pages) * PAGE_BYTES
+        part = min(100, round(100 * ram / self.limit_bytes))
+        bar = (
+            '<div style="width:20em;border:1px solid gray">'
+            f'<div style="width:{part}%;background:#4a90d9">&nbsp;</div></div>'
+        )
+        rows = "".join(
+            f"<tr><td>{field.name}</td><td>{getattr(self, field.name):,}</td></tr>"
+            for field in dataclasses.fields(self)
+        )
+        head = f"{ram >> 20} of {self.limit_bytes >> 20} MiB in RAM"
+        return f"<div>{head}{bar}<table>{rows}</table></div>"
+
+
+class Pager:
+    """A limit of RAM for arrays, and a swap file for the rest of them.
+
+    `limit` is in bytes, or a text as "2G"; at least 8 MiB. `swap` is the folder of the swap file, /var/tmp where it is not given. `settings` are those of
+    `outpage run`: `reclaim="lirs"`, `swap_cap="64G"`, `encrypt="off"`.
+
+    Leaving its `with` block gives the handle back: arrays that are left go on until they are gone.
+    """
+
+    def __init__(self, limit: Union[int, str], swap: Any = None, **settings: Any) -> None:
+        size = parse_size(limit) if isinstance(limit, str) else int(limit)
+        pairs = [(name.replace("_", "-"), str(value)) for name, value in settings.items()]
+        if swap is not None:
+            pairs.append(("swap", os.fspath(swap)))
+        self._pager = _Pager(size, pairs)
+
+    def __enter__(self) -> Pager:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the handle back: nothing can be asked of it any more."""
+        self._pager = None
+
+    def _there(self) -> _Pager:
+        if self._pager is None:
+            raise ValueError("the pager is closed")
+        return self._pager
+
+    @property
+    def limit(self) -> int:
+        """Bytes of RAM."""
+        return self._there().limit
+
+    def zeros(self, shape: Shape, dtype: Any = float, order: str = "C") -> np.ndarray:
+        """An array of zeros. It takes RAM where it is touched."""
+        dtype = _plain(dtype)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        count = 1
+        for length in shape:
+            count *= int(length)
+        if count < 0 or any(length < 0 for length in shape):
+            raise ValueError("negative dimensions are not allowed")
+        region = self._there().region(count * dtype.itemsize)
+        return np.frombuffer(region, dtype=dtype, count=count).reshape(shape, order=order)
+
+    def empty(self, shape: Shape, dtype: Any = float, order: str = "C") -> np.ndarray:
+        """The same: fresh memory is zero anyway."""
+        return self.zeros(shape, dtype, order)
+
+    def from_file(self, path: Any, dtype: Any = np.uint8, shape: Any = None) -> np.ndarray:
+        """An array with what the file holds now, as `numpy.fromfile` has it. The file is read once; nothing is written to it."""
+        dtype = _plain(dtype)
+        region = self._there().region_from_file(os.fspath(path))
+        if len(region) % dtype.itemsize:
+            raise ValueError("the file does not hold a whole number of values")
+        array = np.frombuffer(region, dtype=dtype, count=len(region) // dtype.itemsize)
+        return array if shape is None else array.reshape(shape)
+
+    def discard(self, array: np.ndarray) -> None:
+        """What `array`, a contiguous part of one of this package's, holds in whole pages is not wanted until `take_back`: it leaves before everything
+        else and is not written. An element that is looked at meanwhile is what it was, or zero."""
+        region, start, end = _span(array)
+        region.discard(start, end)
+
+    def take_back(self, array: np.ndarray) -> list[slice]:
+        """The elements are wanted again. Those that were dropped, as slices of the flat array: they are zero, or what was written since, in part where
+        an element lies in two pages. All others are as they were."""
+        region, start, end = _span(array)
+        size = array.itemsize
+        lost: list[slice] = []
+        for page in region.take_back(start, end):
+            first = max(0, page - start) // size
+            last = min(array.size, -(-(page + PAGE_BYTES - start) // size))
+            if lost and lost[-1].stop >= first:
+                lost[-1] = slice(lost[-1].start, last)
+            elif first < last:
+                lost.append(slice(first, last))
+        return lost
+
+    def clear(self, array: np.ndarray) -> None:
+        """Makes a contiguous part of an array zero. Whole pages take neither RAM nor disk until they are touched."""
+        region, start, end = _span(array)
+        region.clear(start, end)
+
+    def prefault(self, array: np.ndarray) -> None:
+        """Brings a contiguous part of an array into RAM."""
+        region, start, end = _span(array)
+        region.prefault(start, end)
+
+    def residency(self, array: np.ndarray) -> Residency:
+        """Where the pages of a contiguous part of an array are."""
+        region, start, end = _span(array)
+        return Residency(*region.residency(start, end))
+
+    def stats(self) -> Stats:
+        """What was counted so far."""
+        return Stats(**dict(self._there().stats()))
+
+    def __repr__(self) -> str:
+        return "Pager(closed)" if self._pager is None else f"Pager(limit={self._pager.limit})"
+
+
+def _plain(dtype: Any) -> np.dtype:
+    dtype = np.dtype(dtype)
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise TypeError(f"values of type {dtype} are not their bytes alone")
+    return dtype
+
+
+def _span(array: np.ndarray) -> tuple[_Region, int, int]:
+    """The region of an array, and the bytes of it that the array is."""
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError("the part of the array is not contiguous")
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    if not isinstance(base, _Region):
+        raise TypeError("the array is none of a pager's")
+    start = array.__array_interface__["data"][0] - base.address
+    return base, start, start + array.nbytes
