@@ -177,12 +177,12 @@ fn bar(
     title: &str,
 ) {
     let cut = value.clamp(axis.low, axis.high);
-    let (from, to) = (axis.y(cut.max(0.0)), axis.y(cut.min(0.0)));
+    let tall = axis.tall(cut);
+    let top = axis.y(0.0) - if cut > 0.0 { tall } else { 0.0 };
     let _ = writeln!(
         out,
-        "<rect x=\"{left:.1}\" y=\"{from:.1}\" width=\"{wide:.1}\" height=\"{:.1}\" fill=\"{fill}\" \
+        "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\" fill=\"{fill}\" \
          stroke=\"{colour}\"><title>{}</title></rect>",
-        to - from,
         escape(title),
     );
     if cut == value {
@@ -236,6 +236,11 @@ impl Axis {
     fn lines(self) -> impl Iterator<Item = f64> {
         let steps = ((self.high - self.low) / self.step).round() as u32;
         (0..=steps).map(move |nth| self.low + self.step * f64::from(nth))
+    }
+
+    /// How tall the bar of `value` is.
+    fn tall(self, value: f64) -> f64 {
+        (HEIGHT - TOP - BOTTOM) * value.abs() / (self.high - self.low)
     }
 
     fn y(self, value: f64) -> f64 {
