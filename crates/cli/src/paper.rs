@@ -1,11 +1,12 @@
 //! `outpage paper`: a paper's evaluation, run again.
 
+mod kept;
 mod live;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use outpage_sim::paper::Paper;
+use outpage_sim::paper::{Evaluation, How, Keep, Paper};
 
 use crate::bar;
 use crate::error::{CliError, code};
@@ -26,6 +27,10 @@ pub struct Args {
     /// hsn: the runs of a real guest that `guest/vm.py compare --json FILE` wrote, beside the simulated ones
     #[arg(long, value_name = "FILE")]
     live: Option<PathBuf>,
+    /// Keep each finished run in DIR, and do not run again what is there: for a report that takes long, or was cut short. A run is believed
+    /// only if its whole set-up and the simulator are the same. Not for hsn
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -57,6 +62,29 @@ fn parse(name: &str) -> Result<Named, String> {
     }
 }
 
+/// Makes the runs, or finds them.
+fn evaluate(args: &Args) -> Result<Evaluation, CliError> {
+    let (paper, only) = (args.paper.paper, args.only.as_deref());
+    let threads = args.threads.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        |n| n as usize,
+    );
+    let kept = args.resume.as_deref().map(kept::Directory::at);
+    let kept = kept.transpose()?;
+    let bar = bar::steps("runs", paper.runs(only) as u64);
+    let how = How {
+        threads,
+        progress: &|done| bar.set_position(done as u64),
+        keep: kept.as_ref().map(|kept| kept as &dyn Keep),
+    };
+    let evaluation = paper.evaluate(only, how);
+    bar.finish_and_clear();
+    if let Some(complaint) = kept.and_then(kept::Directory::complaint) {
+        eprintln!("{complaint}");
+    }
+    Ok(evaluation)
+}
+
 /// Runs the evaluation and writes it.
 ///
 /// # Errors
@@ -73,16 +101,14 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         let text = "--live is for hsn: no other paper has runs of a real guest";
         return Err(CliError::new(code::USAGE, text));
     }
+    if args.resume.is_some() && *paper == Paper::Hsn {
+        let text = "--resume is not for hsn: runs with guests are not kept";
+        return Err(CliError::new(code::USAGE, text));
+    }
     let live = args.live.as_deref().map(live::table).transpose()?;
     std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
-    let threads = args.threads.map_or_else(
-        || std::thread::available_parallelism().map_or(1, usize::from),
-        |n| n as usize,
-    );
-    let bar = bar::steps("runs", paper.runs(only) as u64);
-    let mut evaluation = paper.evaluate(only, threads, &|done| bar.set_position(done as u64));
+    let mut evaluation = evaluate(args)?;
     evaluation.tables.extend(live);
-    bar.finish_and_clear();
     let files = [
         (".html", evaluation.html()),
         (".md", evaluation.markdown()),

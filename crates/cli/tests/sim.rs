@@ -58,6 +58,7 @@ fn what_there_is_not_is_named() {
     refused(&["sim", "trace:/no/such/file"], 66, &["/no/such/file"]);
     refused(&["paper", "acm"], 64, &["moc", "mclustering"]);
     refused(&["paper", "moc", "--only", "su"], 64, &["sor", "micro 16"]);
+    refused(&["paper", "hsn", "--resume", "x"], 64, &["hsn", "--resume"]);
     refused(
         &["disk", "measure", "--swap", "/no/such"],
         66,
@@ -284,12 +285,13 @@ fn a_sweep_crosses_everything_and_threads_change_nothing() {
 }
 
 #[test]
-fn a_paper_evaluated_again_is_the_same_byte_by_byte() {
+fn a_paper_evaluated_again_is_the_same_byte_by_byte_kept_or_run() {
     let dir = tempfile::tempdir().expect("directory");
-    let evaluated = |name: &str, threads: &str| {
+    let kept = dir.path().join("kept");
+    let evaluated = |name: &str, threads: &str, resume: &[&str]| {
         let out = dir.path().join(name);
         let part = ["--only", "micro 16", "--threads", threads];
-        let output = run(&[&["paper", "moc", "--out", words(&out)], &part[..]].concat());
+        let output = run(&[&["paper", "moc", "--out", words(&out)], &part[..], resume].concat());
         assert!(
             output.status.success(),
             "{}",
@@ -298,8 +300,22 @@ fn a_paper_evaluated_again_is_the_same_byte_by_byte() {
         ["moc.html", "moc.md", "moc.csv", "moc-runs.csv"]
             .map(|file| fs::read_to_string(out.join(file)).expect("it was written"))
     };
-    let (one, again) = (evaluated("one", "1"), evaluated("again", "3"));
+    let (one, again) = (evaluated("one", "1", &[]), evaluated("again", "3", &[]));
     assert_eq!(one, again);
+    let resume = ["--resume", words(&kept)];
+    assert_eq!(evaluated("kept", "2", &resume), one);
+    // What is kept is believed, and what is damaged is not: a run that is gone and one that was cut short come anew.
+    let listed = || fs::read_dir(&kept).expect("it was made");
+    let mut files: Vec<_> = listed().map(|file| file.expect("listed").path()).collect();
+    files.sort();
+    assert!(files.len() > 20, "{files:?}");
+    fs::remove_file(&files[0]).expect("it is there");
+    fs::write(&files[1], "{").expect("it is there");
+    let whole = fs::read(&files[2]).expect("it is there");
+    assert_eq!(evaluated("anew", "2", &resume), one);
+    assert_eq!(listed().count(), files.len());
+    assert!(fs::read(&files[1]).expect("written again").len() > 100);
+    assert_eq!(fs::read(&files[2]).expect("it is there"), whole);
     // The part has what its runs answer, and nothing else.
     let [html, _, rows, runs] = one;
     assert!(html.contains("<svg"));

@@ -112,6 +112,7 @@ fn chart(stored: &Stored, wanted: &[String]) -> Result<Chart, BenchError> {
         ),
         categories: lines.iter().map(|line| name(line)).collect(),
         series: series.collect(),
+        whole: true,
     })
 }
 

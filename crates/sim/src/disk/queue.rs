@@ -12,7 +12,7 @@ pub struct Finished {
 }
 
 /// What a disk did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueStats {
     /// Reads.
     pub reads: u64,

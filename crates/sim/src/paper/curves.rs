@@ -12,7 +12,7 @@ pub struct Curve {
     /// For the legend.
     pub name: String,
     /// A value at each place of [`Curves::places`]: the curve goes through medians, and a bar has the
-    /// least and the most; `None` breaks the curve.
+    /// least and the most, as far as the axis goes; `None` breaks the curve.
     pub values: Vec<Option<Spread>>,
     /// The paper's value: a point at the right, whose place is not known, and a dashed level.
     pub published: Option<f64>,
@@ -44,10 +44,26 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 70.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 46.0;
-/// Told apart without colour vision too; marks differ besides.
+/// Told apart without colour vision too.
 const COLOURS: [&str; 6] = [
     "#1f4e79", "#e08214", "#4d9221", "#777777", "#c51b7d", "#000000",
 ];
+/// Circle, square, triangles up and down, diamond, cross: around the origin.
+const MARKS: [&str; 6] = [
+    "M-2.6,0a2.6,2.6 0 1,0 5.2,0a2.6,2.6 0 1,0 -5.2,0z",
+    "M-2.4,-2.4h4.8v4.8h-4.8z",
+    "M0,-3.2l3.2,5.6h-6.4z",
+    "M0,3.2l3.2,-5.6h-6.4z",
+    "M0,-3.6l3.2,3.6l-3.2,3.6l-3.2,-3.6z",
+    "M-0.8,-3.2h1.6v2.4h2.4v1.6h-2.4v2.4h-1.6v-2.4h-2.4v-1.6h2.4z",
+];
+
+impl Curve {
+    /// Whether there is anything to draw, and to name.
+    fn has_any(&self) -> bool {
+        self.published.is_some() || self.values.iter().any(Option::is_some)
+    }
+}
 
 impl Curves {
     /// The curves as an SVG element.
@@ -60,19 +76,28 @@ impl Curves {
             escape(&self.title)
         );
         self.axes(&mut out, low, high);
-        for (at, curve) in self.curves.iter().enumerate() {
-            let colour = COLOURS[at % COLOURS.len()];
-            self.curve(&mut out, curve, colour, low, high);
-            legend(&mut out, curve, colour, at);
+        let drawn = self.curves.iter().filter(|curve| curve.has_any());
+        for (at, curve) in drawn.enumerate() {
+            self.curve(&mut out, curve, at, low, high);
+            legend(&mut out, curve, at);
         }
         out + "</svg>\n"
     }
 
-    /// From where to where the axis of values goes: from 0, unless all lie in its upper half.
+    /// From where to where the axis of values goes: from 0, unless all lie in its upper half. It has all medians and published values, and the ends
+    /// of spreads that are no more than twice those.
     fn range(&self) -> (f64, f64) {
-        let measured = self.curves.iter().flat_map(|c| c.values.iter().flatten());
-        let measured = measured.flat_map(|spread| [spread.low, spread.high]);
-        let all = measured.chain(self.curves.iter().filter_map(|c| c.published));
+        let spreads = || self.curves.iter().flat_map(|c| c.values.iter().flatten());
+        let published = self.curves.iter().filter_map(|c| c.published);
+        let levels: Vec<f64> = spreads()
+            .map(|spread| spread.median)
+            .chain(published)
+            .collect();
+        let most = levels.iter().copied().fold(0.0, f64::max);
+        let ends = spreads().flat_map(|spread| [spread.low, spread.high]);
+        let all = ends
+            .filter(|end| *end <= 2.0 * most)
+            .chain(levels.iter().copied());
         let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(low, high), v| {
             (low.min(v), high.max(v))
         });
@@ -117,11 +142,16 @@ impl Curves {
                 short(place)
             );
         }
+        if self.curves.iter().any(|curve| curve.published.is_some()) {
+            let _ = writeln!(
+                out,
+                "<text x=\"{:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">published</text>",
+                WIDTH - RIGHT / 2.0,
+            );
+        }
         let _ = writeln!(
             out,
-            "<text x=\"{:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">published</text>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text x=\"4\" y=\"{:.1}\">{}</text>",
-            WIDTH - RIGHT / 2.0,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text><text x=\"4\" y=\"{:.1}\">{}</text>",
             (LEFT + WIDTH - RIGHT) / 2.0,
             below + 18.0,
             escape(&self.over),
@@ -130,7 +160,8 @@ impl Curves {
         );
     }
 
-    fn curve(&self, out: &mut String, curve: &Curve, colour: &str, low: f64, high: f64) {
+    fn curve(&self, out: &mut String, curve: &Curve, nth: usize, low: f64, high: f64) {
+        let colour = COLOURS[nth % COLOURS.len()];
         let measured = self.places.iter().zip(&curve.values);
         let points: Vec<_> = measured
             .map(|(&place, value)| value.map(|v| (place, v)))
@@ -149,7 +180,7 @@ impl Curves {
         }
         for &(place, value) in points.iter().flatten() {
             let x = self.x(place);
-            let at = |v| y(v, low, high);
+            let at = |v: f64| y(v.min(high), low, high);
             if value.low < value.high {
                 let _ = writeln!(
                     out,
@@ -161,7 +192,8 @@ impl Curves {
             }
             let _ = writeln!(
                 out,
-                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\"><title>{}, {}: {}</title></circle>",
+                "<path d=\"{}\" transform=\"translate({x:.1} {:.1})\" fill=\"{colour}\"><title>{}, {}: {}</title></path>",
+                MARKS[nth % MARKS.len()],
                 at(value.median),
                 escape(&curve.name),
                 short(place),
@@ -176,7 +208,9 @@ impl Curves {
             out,
             "<line x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{level:.1}\" y2=\"{level:.1}\" stroke=\"{colour}\" \
              stroke-dasharray=\"3 4\" stroke-width=\"0.7\"/><circle class=\"published\" cx=\"{right:.1}\" cy=\"{level:.1}\" \
-             r=\"4.5\" fill=\"white\" stroke=\"{colour}\" stroke-width=\"1.5\"><title>{}, published: {value:.2}</title></circle>",
+             r=\"5.5\" fill=\"white\" stroke=\"{colour}\"/><path d=\"{}\" transform=\"translate({right:.1} {level:.1})\" \
+             fill=\"white\" stroke=\"{colour}\" stroke-width=\"1.2\"><title>{}, published: {value:.2}</title></path>",
+            MARKS[nth % MARKS.len()],
             escape(&curve.name),
         );
     }
@@ -187,14 +221,17 @@ fn y(value: f64, low: f64, high: f64) -> f64 {
 }
 
 /// Three names a line.
-fn legend(out: &mut String, curve: &Curve, colour: &str, at: usize) {
+fn legend(out: &mut String, curve: &Curve, at: usize) {
+    let colour = COLOURS[at % COLOURS.len()];
     let x = LEFT + 215.0 * (at % 3) as f64;
     let y = 12.0 + 16.0 * (at / 3) as f64;
     let _ = writeln!(
         out,
-        "<line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{y:.0}\" y2=\"{y:.0}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
-         <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+        "<line x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{y:.0}\" y2=\"{y:.0}\" stroke=\"{colour}\" stroke-width=\"1.5\"/>\
+         <path d=\"{}\" transform=\"translate({:.0} {y:.0})\" fill=\"{colour}\"/><text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
         x + 16.0,
+        MARKS[at % MARKS.len()],
+        x + 8.0,
         x + 20.0,
         y + 4.0,
         escape(&curve.name),
@@ -240,6 +277,24 @@ mod tests {
         assert!(svg.contains("y1=\"188.4\" y2=\"124.2\""), "{svg}");
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(!svg.contains("a < b"));
+    }
+
+    #[test]
+    fn a_spread_that_would_flatten_the_curves_is_cut_and_marks_differ() {
+        let mut curves = curves();
+        curves.curves[0].values[3] = Spread::of([40.0, 50.0, 700.0]);
+        assert_eq!(curves.range(), (0.0, 100.0));
+        let svg = curves.svg();
+        assert!(svg.contains("y1=\"188.4\" y2=\"60.0\""), "{svg}");
+        let (mut second, mut empty) = (curves.curves[0].clone(), curves.curves[0].clone());
+        (second.name, empty.name) = ("second".to_owned(), "without".to_owned());
+        (empty.values, empty.published) = (vec![None; 4], None);
+        curves.curves.extend([second, empty]);
+        let svg = curves.svg();
+        // Three values, a published one and the legend.
+        let marks = |at: usize| svg.matches(MARKS[at]).count();
+        assert_eq!([0, 1, 2].map(marks), [5, 5, 0]);
+        assert!(svg.contains("second") && !svg.contains("without"));
     }
 
     #[test]

@@ -452,6 +452,7 @@ fn savings(runs: &Runs, number: u32, workload: &str) -> Figure {
             unit: "%".to_owned(),
             categories: SIZES.map(str::to_owned).to_vec(),
             series: all,
+            whole: false,
         },
         text: "Hollow: published.".to_owned(),
     }
@@ -482,6 +483,7 @@ fn panels(runs: &Runs, number: u32, workload: &str, published: [&str; 3]) -> Vec
                 unit: unit.to_owned(),
                 categories,
                 series,
+                whole: panel == "c",
             },
             text: text.to_owned(),
         };

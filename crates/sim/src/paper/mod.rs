@@ -15,6 +15,7 @@ mod draw;
 mod ensemble;
 mod evaluation;
 mod hsn;
+mod kept;
 mod mclustering;
 mod moc;
 mod output;
@@ -28,6 +29,7 @@ pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
 pub use evaluation::{Against, Evaluation, Figure, Nearest, Ours, Row, Tally};
+pub use kept::{How, Keep};
 pub use runs::{Line, Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
 pub use table::Table;
@@ -113,19 +115,13 @@ impl Paper {
         self.keys(part).len()
     }
 
-    /// Runs the evaluation on `threads` threads, the whole or workload `part` of it. `progress` is told
-    /// how many runs are done. A part leaves out what it has no runs for, and the simulator's own
-    /// speed: equal inputs give equal bytes.
+    /// Runs the evaluation, the whole or workload `part` of it; runs with guests are not kept. A part leaves out what it has no runs for, and the
+    /// simulator's own speed: equal inputs give equal bytes.
     #[must_use]
-    pub fn evaluate(
-        self,
-        part: Option<&str>,
-        threads: usize,
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Evaluation {
+    pub fn evaluate(self, part: Option<&str>, how: How) -> Evaluation {
         let runs = match self {
-            Self::Hsn => Runs::run_guests(&self.guests(part), threads, progress),
-            _ => Runs::run(self.setups(part), threads, progress),
+            Self::Hsn => Runs::run_guests(&self.guests(part), how),
+            _ => Runs::run(self.setups(part), how),
         };
         let mut evaluation = match self {
             Self::Moc => moc::evaluation(&runs, part.is_none()),

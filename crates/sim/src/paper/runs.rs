@@ -1,12 +1,15 @@
 //! The runs of an evaluation, and what is measured of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::kept::{How, found_or_run};
 use super::table::{Table, short};
 use crate::disk::{self, Params, RotatingParams};
 use crate::guests::{self, Machine};
 use crate::programs::{SorParams, Spec};
-use crate::sweep::{Outcome, run_all, run_each};
+use crate::sweep::{Outcome, run_each};
 use crate::world::{DiskSpec, Report, Setup, ShortageSetting, WindowSetting};
 
 /// Names a run.
@@ -99,32 +102,47 @@ pub struct Line {
 }
 
 impl Runs {
-    /// Runs them all on `threads` threads.
+    /// Runs them all: those of the evaluation itself before its variations, and of these and those the ones that take longest first. What is the same
+    /// set-up under several names is run once.
     #[must_use]
-    pub fn run(
-        setups: Vec<(RunKey, Setup)>,
-        threads: usize,
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Self {
-        let (keys, setups): (Vec<_>, Vec<_>) = setups.into_iter().unzip();
-        let outcomes = run_all(&setups, threads, progress);
-        let outcomes = keys.into_iter().zip(outcomes).collect();
-        let guests = BTreeMap::new();
-        Self { outcomes, guests }
+    pub fn run(setups: Vec<(RunKey, Setup)>, how: How) -> Self {
+        let mut distinct: BTreeMap<String, (Setup, Vec<RunKey>)> = BTreeMap::new();
+        for (key, setup) in setups {
+            let text = serde_json::to_string(&setup).expect("plain data");
+            let entry = distinct.entry(text).or_insert((setup, Vec::new()));
+            entry.1.push(key);
+        }
+        let mut distinct: Vec<_> = distinct.into_iter().collect();
+        distinct.sort_by_key(|(_, (setup, keys))| {
+            let varied = keys.iter().all(|key| !key.variant.is_empty());
+            (varied, Reverse(weight(setup)))
+        });
+        let done = AtomicUsize::new(0);
+        let one = |(text, (setup, keys)): &(String, (Setup, Vec<RunKey>))| {
+            let outcome = found_or_run(setup, text, how.keep);
+            let before = done.fetch_add(keys.len(), Ordering::Relaxed);
+            (how.progress)(before + keys.len());
+            outcome
+        };
+        let outcomes = run_each(&distinct, how.threads, &|_| {}, one);
+        let named = distinct.into_iter().zip(outcomes);
+        let outcomes = named.flat_map(|((_, (_, keys)), outcome)| {
+            keys.into_iter().map(move |key| (key, outcome.clone()))
+        });
+        Self {
+            outcomes: outcomes.collect(),
+            guests: BTreeMap::new(),
+        }
     }
 
-    /// The same with guests.
+    /// The same with guests. They are not kept.
     #[must_use]
-    pub fn run_guests(
-        setups: &[(RunKey, guests::Setup)],
-        threads: usize,
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Self {
+    pub fn run_guests(setups: &[(RunKey, guests::Setup)], how: How) -> Self {
         let one = |(_, setup): &(RunKey, guests::Setup)| {
             let machine = Machine::new(setup).map_err(|e| e.to_string())?;
             machine.run().map_err(|e| e.to_string())
         };
-        let reports = run_each(setups, threads, progress, one);
+        let reports = run_each(setups, how.threads, how.progress, one);
         let keys = setups.iter().map(|(key, _)| key.clone());
         Self {
             outcomes: BTreeMap::new(),
@@ -201,6 +219,12 @@ impl Runs {
         let failed = self.outcomes.iter();
         failed.filter_map(|(key, outcome)| Some((key, outcome.as_ref().err()?.as_str())))
     }
+}
+
+/// Roughly how long a run takes beside others: what does not fit, by how many programs share it.
+fn weight(setup: &Setup) -> u64 {
+    let pages: u64 = setup.programs.iter().map(|p| p.build(1).footprint()).sum();
+    pages.saturating_sub(setup.frames) * setup.programs.len() as u64
 }
 
 /// The scheduler of both BSD papers' kernels, FreeBSD 6.2 and 8.2: that of ata(4), which served their disks.
@@ -345,6 +369,15 @@ pub(super) mod testing {
     use crate::programs::{MicroParams, Spec};
     use crate::sweep::run;
 
+    /// On two threads.
+    pub(in crate::paper) fn quietly() -> How<'static> {
+        How {
+            threads: 2,
+            progress: &|_| {},
+            keep: None,
+        }
+    }
+
     /// The same short run under every key.
     pub(in crate::paper) fn alike(setups: Vec<(RunKey, Setup)>) -> Runs {
         let micro = Spec::Micro(MicroParams {
@@ -357,6 +390,65 @@ pub(super) mod testing {
         Runs {
             outcomes: outcomes.collect(),
             guests: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::paper::kept::Keep;
+    use crate::programs::MicroParams;
+
+    /// Nothing is ever found; what is asked for is written down.
+    #[derive(Default)]
+    struct Asked(Mutex<Vec<String>>);
+
+    impl Keep for Asked {
+        fn found(&self, _: &str) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn keep(&self, _: &str, bytes: &[u8]) {
+            let text = String::from_utf8(bytes.to_vec()).expect("JSON");
+            self.0.lock().expect("whole").push(text);
+        }
+    }
+
+    #[test]
+    fn the_same_set_up_is_run_once_and_variations_come_last() {
+        let setup = |frames| {
+            let micro = Spec::Micro(MicroParams {
+                pages: 2_000,
+                ..MicroParams::default()
+            });
+            Setup::live(frames, vec![micro])
+        };
+        let key = RunKey::new("", "micro", "bsd");
+        let setups = vec![
+            (key.varied("smaller"), setup(400)),
+            (key.varied("the same"), setup(500)),
+            (key.clone(), setup(500)),
+            (key.clone().seeded(1), setup(600)),
+        ];
+        let (asked, done) = (Asked::default(), AtomicUsize::new(0));
+        let how = How {
+            threads: 1,
+            progress: &|count| done.store(count, Ordering::Relaxed),
+            keep: Some(&asked),
+        };
+        let runs = Runs::run(setups, how);
+        assert_eq!(done.into_inner(), 4, "each name counts");
+        assert_eq!(runs.get(&key), runs.get(&key.varied("the same")));
+        assert!(runs.get(&key.varied("smaller")).is_some() && runs.get(&key).is_some());
+        let order = asked.0.into_inner().expect("whole");
+        let frames = [500, 600, 400].map(|n| format!("frames\\\":{n}"));
+        assert_eq!(order.len(), 3);
+        for (run, frames) in order.iter().zip(&frames) {
+            assert!(run.contains(frames), "{frames}: {run}");
         }
     }
 }

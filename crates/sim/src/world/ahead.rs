@@ -15,15 +15,27 @@ use crate::trace::PageHasher;
 /// Pages read ahead whose fate is open, and how many came to which end.
 #[derive(Default)]
 pub(super) struct Ahead {
+    /// Nobody asks: a page daemon clears the bits that tell.
+    unseen: bool,
     open: HashSet<PageNo, BuildHasherDefault<PageHasher>>,
     used: u64,
     in_vain: u64,
 }
 
 impl Ahead {
+    /// For a pager of this kind.
+    pub(super) fn of(pager: &Pager) -> Self {
+        Self {
+            unseen: pager.daemon().is_some(),
+            ..Self::default()
+        }
+    }
+
     /// `page` is being read, and nobody waits for it.
     pub(super) fn reads(&mut self, page: PageNo) {
-        self.open.insert(page);
+        if !self.unseen {
+            self.open.insert(page);
+        }
     }
 
     /// The program faults on `page`.
@@ -53,9 +65,9 @@ impl Ahead {
         });
     }
 
-    /// Pages used, and pages read in vain.
-    pub(super) const fn ends(&self) -> (u64, u64) {
-        (self.used, self.in_vain)
+    /// Pages used, and pages read in vain; `None` under a page daemon.
+    pub(super) fn ends(&self) -> Option<(u64, u64)> {
+        (!self.unseen).then_some((self.used, self.in_vain))
     }
 }
 

@@ -168,6 +168,7 @@ impl World {
         }
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
+            ahead: ahead::Ahead::of(&pager),
             pager,
             pool: pooled.map(|codec| Box::new(pool::Pool::new(setup, codec))),
             disk,
@@ -191,7 +192,6 @@ impl World {
             pager_ns: 0,
             flushed: 0,
             phases: Vec::new(),
-            ahead: ahead::Ahead::default(),
             exhausted: None,
             faulting: None,
             outcomes: Vec::new(),

@@ -1,13 +1,15 @@
 //! What a run gave.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::World;
 use crate::disk::QueueStats;
 use outpage_core::stats::Stats;
 
 /// One program of a run. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct ProgramReport {
     /// Its name.
     pub name: String,
@@ -36,12 +38,12 @@ pub struct ProgramReport {
 }
 
 /// What happened in one phase of one program, counted over the whole world.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct PhaseReport {
     /// The program's number.
     pub program: usize,
     /// The phase's name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// When it began.
     pub from_ns: u64,
     /// When it ended.
@@ -55,7 +57,7 @@ pub struct PhaseReport {
 }
 
 /// What became of discardable pages, in pages.
-#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct DiscardReport {
     /// Dropped in place of a write.
     pub dropped: u64,
@@ -76,7 +78,7 @@ pub struct DiscardReport {
 }
 
 /// A whole run. Times in nanoseconds.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Report {
     /// Until the last program ended.
     pub elapsed_ns: u64,
@@ -179,7 +181,7 @@ impl World {
         let stats = self.pager.stats();
         self.phases.push(PhaseReport {
             program: who,
-            name,
+            name: Cow::Borrowed(name),
             from_ns: self.now,
             to_ns: u64::MAX,
             page_ins: stats.page_ins,
@@ -221,8 +223,7 @@ impl World {
             pages_out: p.pages_out,
             done: p.done(),
         });
-        let seen = self.pager.daemon().is_none();
-        let (used, in_vain) = self.ahead.ends();
+        let (used, in_vain) = self.ahead.ends().unzip();
         Report {
             elapsed_ns: self.processes.iter().map(|p| p.ended_at).max().unwrap_or(0),
             idle_ns: self.idle_ns,
@@ -235,8 +236,8 @@ impl World {
             read_ahead: stats.read_ahead,
             read_ahead_mapped: stats.read_ahead_mapped,
             read_ahead_hits: stats.read_ahead_hits,
-            ahead_used: seen.then_some(used),
-            ahead_in_vain: seen.then_some(in_vain),
+            ahead_used: used,
+            ahead_in_vain: in_vain,
             windows: windows.collect(),
             page_outs: stats.page_outs,
             page_out_writes: stats.page_out_writes,

@@ -370,6 +370,7 @@ pub fn svg(lines: &[Line], systems: &[String], rounds: u32) -> String {
                 .map(|line| format!("{} {} %", line.program, line.at_percent))
                 .collect(),
             series: series.collect(),
+            whole: true,
         };
         let place = format!(
             "<svg y=\"{}\" width=\"{width}\" height=\"{height}\" ",

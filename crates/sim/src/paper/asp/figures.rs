@@ -173,6 +173,9 @@ fn curve(
     }
 }
 
+/// Of every chart.
+const BARS: &str = "Medians; bars from the least to the most of 20 draws at 53.3 %, of 5 elsewhere, as far as the axis goes.";
+
 fn over_memory(title: &str, unit: &str, curves: Vec<Curve>) -> Curves {
     Curves {
         title: title.to_owned(),
@@ -180,10 +183,13 @@ fn over_memory(title: &str, unit: &str, curves: Vec<Curve>) -> Curves {
         over: "host memory, percent of the guests' 960 MB".to_owned(),
         places: by_memory().iter().map(|m| m.0).collect(),
         even: false,
+        text: match curves.iter().any(|curve| curve.published.is_some()) {
+            true => format!(
+                "{BARS} The paper does not publish its memory: its values are points at the right, and dashed."
+            ),
+            false => BARS.to_owned(),
+        },
         curves,
-        text: "Medians; bars from the least to the most. The paper does not publish its memory: its values are points \
-               at the right, and dashed."
-            .to_owned(),
     }
 }
 

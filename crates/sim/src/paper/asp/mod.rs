@@ -316,6 +316,7 @@ mod tests {
     use crate::paper::claims::Published;
     use crate::paper::draw::DRAWS;
     use crate::paper::runs::RunKey;
+    use crate::paper::runs::testing::quietly;
     use crate::programs::{JvmParams, Spec};
     use outpage_core::readahead;
     use setups::setups_of;
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn every_published_figure_has_an_answer() {
-        let runs = Runs::run(setups_of(small(), 2), 2, &|_| {});
+        let runs = Runs::run(setups_of(small(), 2), quietly());
         assert_eq!(runs.failures().next(), None);
         let target = OF_ASP[0].0.name();
         for claim in section("asp", &[]) {
@@ -385,7 +386,7 @@ mod tests {
     fn two_slots_that_forget_their_places_do_what_one_does() {
         let mut setups = setups_of(small(), 1);
         setups.retain(|(key, _)| ["asp", "asp2", "asp2, all reset"].contains(&key.policy.as_str()));
-        let runs = Runs::run(setups, 2, &|_| {});
+        let runs = Runs::run(setups, quietly());
         let of = |reader: &str| runs.get(&key("cfq", reader).seeded(1)).expect("it ran");
         assert_eq!(of("asp2, all reset"), of("asp"));
         assert_ne!(of("asp2"), of("asp"));

@@ -340,6 +340,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             unit: "MB".to_owned(),
             categories: Quantity::FIGURE.map(|(_, name)| name.to_owned()).to_vec(),
             series: series.collect(),
+            whole: true,
         },
         text: "The paper prints bars without figures. It says: Disk-out of KVM-1200 is the least that has to be written; Disk-out of HSN-768 is close to it; \
                the host's part of it is not significantly less for KVM-768; the guest's part is the same for KVM-768 and HSN-768."

@@ -272,6 +272,7 @@ mod tests {
     use super::*;
     use crate::guests::{Setup, Work};
     use crate::paper::runs::RunKey;
+    use crate::paper::runs::testing::quietly;
 
     /// The same runs at an eighth of all sizes.
     fn small() -> Vec<(RunKey, Setup)> {
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn every_published_figure_has_an_answer() {
-        let runs = Runs::run_guests(&small(), 2, &|_| {});
+        let runs = Runs::run_guests(&small(), quietly());
         for claim in section("hsn", &[]) {
             let ours = answer(&runs, "", &claim.keys());
             assert_ne!(ours, Ours::None, "{:?}", claim.path);

@@ -158,6 +158,7 @@ fn table_chart(
             unit: unit.to_owned(),
             categories: cases.iter().map(|(m, w)| format!("{w}, {m}")).collect(),
             series: all,
+            whole: false,
         },
         text: "Hollow: published.".to_owned(),
     }
@@ -201,6 +202,7 @@ fn savings(runs: &Runs) -> Figure {
                 .map(|(m, w)| format!("{w}, {}", memory_of(m)))
                 .collect(),
             series: all,
+            whole: false,
         },
         text: "Hollow: published.".to_owned(),
     }
@@ -225,6 +227,7 @@ fn requests(runs: &Runs, number: u32, memory: &str, workload: &str, published: &
                 Series::ours("BSD", values("bsd")),
                 Series::ours("MOC", values("moc")),
             ],
+            whole: false,
         },
         text: format!(
             "Published: {published}. Here: {} % fewer page-out requests.",
@@ -257,6 +260,7 @@ fn histogram(runs: &Runs, number: u32, policies: &[&str], text: &str) -> Figure 
                 .iter()
                 .map(|p| Series::ours(&p.to_uppercase(), values(p)))
                 .collect(),
+            whole: true,
         },
         text: text.to_owned(),
     }
@@ -283,6 +287,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             unit: "s".to_owned(),
             categories: CLUSTERS.map(|c| c.to_string()).to_vec(),
             series: vec![Series::ours("BSD", micro(variant, "bsd")), Series::ours("MOC", micro(variant, "moc"))],
+            whole: false,
         },
         text: "Published as bars without figures: MOC is faster up to clusters of 8 pages, alike from 10 on, and slower \
                at 6 than at 8, because two clusters of 6 leave 4 of 16 pages empty."

@@ -66,6 +66,7 @@ fn chart(scaling: &Scaling) -> Chart {
             series("measured", times.collect(), false),
             series("at the first one's price", line.collect(), true),
         ],
+        whole: true,
     }
 }
 
