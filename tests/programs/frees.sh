@@ -1,6 +1,6 @@
 #!/bin/bash
 # What lazily freed memory saves: programs that free by MADV_FREE under `outpage run --discard none`, which empties it at once, and `on-demand`.
-set -u
+set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
@@ -105,7 +105,7 @@ for program in $programs; do
             sum=$("$outpage" run --quiet --swap "$swap" --memory "$limit" --discard "$setting" --stats "$work/stats" -- "${command[@]}" | md5sum) || failures=$((failures + 1))
             ended=$(date +%s.%N)
             [ "${expected:=$sum}" = "$sum" ] || { echo "frees.sh: FAILED: $program printed something else under $setting" >&2 && failures=$((failures + 1)); }
-            python3 - "$work/stats" "$setting" "$began" "$ended" >>"$work/$program" <<'END'
+            python3 - "$work/stats" "$setting" "$began" "$ended" >>"$work/$program.counts" <<'END'
 import json, sys
 counts = json.load(open(sys.argv[1]))
 names = "page_outs", "bytes_out", "page_ins", "zero_fills", "freed_pages", "freed_drops", "freed_kept"
@@ -118,7 +118,7 @@ END
         printf '%s %s %s' "$program" "$limit" "$setting"
         column_number=2
         for name in seconds page-outs bytes-written page-ins zero-fills freed dropped written-again; do
-            mapfile -t values < <(awk -v s="$setting" -v n=$column_number '$1 == s { print $n }' "$work/$program" | sort -n)
+            mapfile -t values < <(awk -v s="$setting" -v n=$column_number '$1 == s { print $n }' "$work/$program.counts" | sort -n)
             printf ' | %s %s [%s-%s]' "$name" "${values[$((${#values[@]} / 2))]}" "${values[0]}" "${values[-1]}"
             column_number=$((column_number + 1))
         done

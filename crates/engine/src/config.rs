@@ -40,8 +40,8 @@ pub const CHUNK_MAX: u32 = 1024;
 pub const DEFAULT_SWAP_DIR: &str = "/var/tmp";
 /// The page-out policy of a run that names none.
 pub const DEFAULT_PAGEOUT: &str = "packed";
-/// Discard policy when none is given: a program that frees and writes again at once is slower with any other (docs/internals.md, "Freed memory").
-pub const DEFAULT_DISCARD: &str = "none";
+/// The discard policy of a run that names none: what allocators free stays until frames are wanted (docs/performance.md, "Freed memory").
+pub const DEFAULT_DISCARD: &str = "on-demand";
 /// The read-ahead policy of a run that names none.
 pub const DEFAULT_READAHEAD: &str = "stream";
 

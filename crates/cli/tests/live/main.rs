@@ -392,8 +392,8 @@ suite!(
     freed_pages_go_in_their_turn
 );
 suite!(
-    freeing_on_demand,
-    ["--discard", "on-demand", "--mechanism", "move"],
+    freeing_by_default,
+    ["--mechanism", "move"],
     freed_pages_go_unless_written
 );
 suite!(

@@ -2,7 +2,7 @@
 //!
 //! The staging area is real memory, whose bytes go through /proc/self/mem. A thread that touches a page which is not there, or is protected,
 //! sleeps until something wakes it. While a message about a change is not read, every call that resolves faults stops with
-//! [`Stop::Again`], as the kernel's do.
+//! [`Stop::Again`], as the kernel's do; where [threads linger](State::lingers), also until they were let out of the kernel after that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -45,6 +45,9 @@ struct Sleeper {
     address: usize,
 }
 
+/// What a thread does at the moment at which pages are to be dropped, from this address on.
+pub(crate) type AtDrop = Box<dyn FnOnce(&mut State, usize) + Send>;
+
 #[derive(Default)]
 pub(crate) struct State {
     pages: BTreeMap<usize, Page>,
@@ -67,6 +70,11 @@ pub(crate) struct State {
     pub(crate) move_calls: usize,
     /// The kernel has no frame more.
     pub(crate) no_memory: bool,
+    /// Whoever told of a change is in the kernel still when that was read, until the next [`Door::let_change_pass`].
+    pub(crate) lingers: bool,
+    /// Threads that are in the kernel so.
+    pub(crate) lingering: usize,
+    pub(crate) at_drop: Option<AtDrop>,
 }
 
 /// The door, and the test's view of what is behind it.
@@ -110,6 +118,8 @@ impl State {
 
     fn read_all(&mut self) {
         while let Some(message) = self.incoming.pop_front() {
+            let is_change = !matches!(message, Message::Fault(_));
+            self.lingering += usize::from(self.lingers && is_change);
             self.keep(message);
         }
     }
@@ -121,9 +131,60 @@ impl State {
         }
     }
 
-    /// Whether a thread waits for its change to be read.
+    /// Whether a thread waits for its change to be read, or was not let out of the kernel since.
     fn is_changing(&self) -> bool {
+        self.lingering > 0 || self.is_telling()
+    }
+
+    /// Whether a thread waits for its change to be read.
+    pub(crate) fn is_telling(&self) -> bool {
         (self.incoming.iter()).any(|m| !matches!(m, Message::Fault(_)))
+    }
+
+    /// A thread is about to free pages from `first` on, and waits to be told.
+    pub(crate) fn begin_to_free(&mut self, first: usize, pages: usize) {
+        let (start, end) = (at(first), at(first + pages));
+        self.incoming.push_back(Message::Removed { start, end });
+    }
+
+    /// It frees those that are there.
+    pub(crate) fn free(&mut self, first: usize, pages: usize) {
+        let there = self.pages.range(at(first)..at(first + pages));
+        self.freed.extend(there.map(|(address, _)| *address));
+    }
+
+    /// A thread writes into `address`, if it can without a fault.
+    pub(crate) fn write_at_once(&mut self, address: usize, byte: u8) -> bool {
+        let page = address & !(PAGE_BYTES - 1);
+        let there = (self.pages.get_mut(&page)).filter(|there| !there.protected);
+        if let Some(there) = there {
+            there.bytes[address - page] = byte;
+            self.freed.remove(&page);
+            return true;
+        }
+        false
+    }
+
+    /// The process is copied: every page is the child's as well.
+    pub(crate) fn fork(&mut self) {
+        self.pages.values_mut().for_each(|page| page.shared = true);
+        self.lingering += 1;
+    }
+
+    /// A thread moves `pages` pages from `from` to `to`: done, and waits to be told.
+    pub(crate) fn remap(&mut self, from: usize, to: usize, pages: usize) {
+        for i in 0..pages {
+            if let Some(page) = self.pages.remove(&at(from + i)) {
+                self.pages.insert(at(to + i), page);
+            }
+            if self.freed.remove(&at(from + i)) {
+                self.freed.insert(at(to + i));
+            }
+            self.registered.remove(&at(from + i));
+            self.registered.insert(at(to + i));
+        }
+        let (from, to, len) = (at(from), at(to), pages * PAGE_BYTES);
+        self.incoming.push_back(Message::Remapped { from, to, len });
     }
 
     fn wake(&mut self, start: usize, len: usize) {
@@ -186,7 +247,11 @@ impl Fake {
             Some(there) if write.is_none() || !there.protected => {
                 let byte = &mut there.bytes[address - page];
                 *byte = write.unwrap_or(*byte);
-                return Some(*byte);
+                let found = *byte;
+                if write.is_some() {
+                    state.freed.remove(&page);
+                }
+                return Some(found);
             }
             Some(_) => FaultKind::WriteProtect,
             None => FaultKind::Missing,
@@ -241,6 +306,7 @@ impl Fake {
         let (start, end) = (at(first), at(first + pages));
         let mut state = self.state();
         state.pages.retain(|&p, _| !(start..end).contains(&p));
+        state.freed.retain(|p| !(start..end).contains(p));
         if unmaps {
             state.registered.retain(|p| !(start..end).contains(p));
         }
@@ -252,16 +318,7 @@ impl Fake {
 
     /// A thread moves `pages` pages from `from` to `to`: done, and waits to be told.
     pub(crate) fn remap(&self, from: usize, to: usize, pages: usize) {
-        let mut state = self.state();
-        for i in 0..pages {
-            if let Some(page) = state.pages.remove(&at(from + i)) {
-                state.pages.insert(at(to + i), page);
-            }
-            state.registered.remove(&at(from + i));
-            state.registered.insert(at(to + i));
-        }
-        let (from, to, len) = (at(from), at(to), pages * PAGE_BYTES);
-        (state.incoming).push_back(Message::Remapped { from, to, len });
+        self.state().remap(from, to, pages);
     }
 
     fn bytes_at(&self, address: usize) -> Vec<u8> {
@@ -293,6 +350,8 @@ impl Fake {
             Some(_) => {}
         }
         let page = state.pages.remove(&from).expect("looked up above");
+        // In the staging area it is written with itself.
+        state.freed.remove(&from);
         (self.memory.write_all_at(&page.bytes, to as u64)).expect("the staging area is mapped");
         None
     }
@@ -309,6 +368,8 @@ impl Door for Fake {
 
     fn let_change_pass(&self) {
         self.gather();
+        let mut state = self.state();
+        state.lingering = state.lingering.saturating_sub(1);
     }
 
     fn next_change(&self) -> Option<Message> {
@@ -554,9 +615,13 @@ impl Door for Fake {
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
         let range = address..address + pages * PAGE_BYTES;
         let state = &mut *self.state();
+        if let Some(act) = state.at_drop.take() {
+            act(state, address);
+        }
+        // What a fork left shared the kernel does not take from one of both.
         state
             .pages
-            .retain(|p, _| !range.contains(p) || !state.freed.remove(p));
+            .retain(|p, page| !range.contains(p) || page.shared || !state.freed.remove(p));
         true
     }
 

@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use outpage_core::tier;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotRange};
+use outpage_core::{discard, tier};
 use outpage_store::{
     Allocation, BackendError, Completion, Config as StoreConfig, CopyAt, Delay, Delayed,
     Descriptors, Grow, MemoryStore, Reopen, Request, Reserve, ReserveError, Store, SubmitError,
@@ -222,9 +222,10 @@ impl Paged {
     }
 
     fn live(mechanism: Mechanism, fake: &Fake, store: Box<dyn SwapStore + Send>) -> Live {
-        // Every page that leaves goes to the store.
+        // Every page that leaves goes to the store, but for those that were freed.
         let config = Config {
             tier: tier::Choice::parse("none").expect("one of them"),
+            discard: discard::Choice::parse("on-demand").expect("one of them"),
             ..Config::new((LIMIT * PAGE_BYTES) as u64)
         };
         let swap_bytes = u64::from(SLOTS) * PAGE_BYTES as u64;

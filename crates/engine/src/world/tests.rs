@@ -8,7 +8,7 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_sys::raw::Errno;
 
 use super::*;
-use crate::tests::fake::at;
+use crate::tests::fake::{State, at};
 use crate::tests::stage::{FRAMES, OUTSIDE, Stage};
 
 const BUSY: PageOutcome = PageOutcome::Refused(Refusal::Busy);
@@ -306,6 +306,72 @@ fn nothing_leaves_where_something_changes() {
         assert_eq!(stage.fake.filled_with(6), Some(3));
         assert!(!stage.fake.is_protected(6));
     }
+}
+
+/// Four pages that the program freed.
+fn freed() -> Stage {
+    let stage = Stage::new(Mechanism::Move, 12);
+    filled(&stage, 4);
+    stage.fake.state().free(0, 4);
+    stage
+}
+
+fn drop_freed(stage: &mut Stage) -> Vec<PageOutcome> {
+    let (run, mut out) = (stage.run(0, 4), Vec::new());
+    stage.world.drop_freed(run, &mut out);
+    out
+}
+
+fn first_four(stage: &Stage) -> [Option<u8>; 4] {
+    [0, 1, 2, 3].map(|page| stage.fake.filled_with(page))
+}
+
+#[test]
+fn freed_pages_go_when_those_who_told_of_changes_are_out_of_the_kernel() {
+    let mut stage = freed();
+    stage.fake.state().lingers = true;
+    stage.fake.remove(8, 1, false);
+    stage.fake.remove(9, 1, false);
+    stage.world.door.gather();
+    while stage.world.door.next_change().is_some() {}
+    assert!(stage.world.is_changing(), "they are there yet");
+    assert_eq!(drop_freed(&mut stage), [DONE; 4]);
+    assert_eq!(first_four(&stage), [None; 4]);
+}
+
+#[test]
+fn no_freed_page_is_tried_while_a_thread_stays_in_the_kernel() {
+    let mut stage = freed();
+    stage.fake.state().lingering = 1000;
+    assert_eq!(drop_freed(&mut stage), [BUSY; 4]);
+    assert_eq!(first_four(&stage), [Some(1), Some(2), Some(3), Some(4)]);
+}
+
+#[test]
+fn a_freed_page_that_is_written_as_it_is_dropped_stays() {
+    let mut stage = freed();
+    let write = |state: &mut State, first| assert!(state.write_at_once(first + PAGE_BYTES, 2));
+    stage.fake.state().at_drop = Some(Box::new(write));
+    assert_eq!(drop_freed(&mut stage), [DONE, BUSY, DONE, DONE]);
+    assert_eq!(first_four(&stage), [None, Some(2), None, None]);
+}
+
+#[test]
+fn freed_pages_that_a_fork_shares_as_they_are_dropped_stay() {
+    let mut stage = freed();
+    stage.fake.state().at_drop = Some(Box::new(|state: &mut State, _| state.fork()));
+    assert_eq!(drop_freed(&mut stage), [BUSY; 4]);
+    assert_eq!(first_four(&stage), [Some(1), Some(2), Some(3), Some(4)]);
+}
+
+#[test]
+fn a_freed_page_that_moves_as_it_is_dropped_does_not_count_as_gone() {
+    let mut stage = freed();
+    let move_away = |state: &mut State, _| state.remap(2, 8, 1);
+    stage.fake.state().at_drop = Some(Box::new(move_away));
+    // Nobody knows yet which of those that are not there moved.
+    assert_eq!(drop_freed(&mut stage), [BUSY; 4]);
+    assert_eq!(stage.fake.filled_with(8), Some(3));
 }
 
 #[test]
