@@ -31,7 +31,10 @@ const LOOK_PAGES: usize = 4096;
 /// Whether a mapping is the pager's own; `statics` is an address among this library's variables.
 pub(crate) fn is_ours(entry: &Entry<'_>, statics: usize) -> bool {
     let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
-    named || own::contains(entry.start) || (entry.start..entry.end).contains(&statics)
+    // Another copy of this library, which a program may be linked with, has areas like ours; the kernel makes one mapping of neighbours.
+    let mut owned = false;
+    own::for_each(|start, end| owned |= start < entry.end && entry.start < end);
+    named || owned || (entry.start..entry.end).contains(&statics)
 }
 
 /// The end of `len` bytes from `addr` on, if they are whole pages.
