@@ -28,13 +28,32 @@ const ROOM_LOOK: Nanos = Nanos(1_000_000);
 /// Pages whose presence is looked up at once.
 const LOOK_PAGES: usize = 4096;
 
-/// Whether a mapping is the pager's own; `statics` is an address among this library's variables.
-pub(crate) fn is_ours(entry: &Entry<'_>, statics: usize) -> bool {
+/// Calls `visit` with what of a private anonymous mapping is not the pager's own; `statics` is an address among this library's variables. The kernel makes one
+/// mapping of neighbours that are alike, so a mapping may be ours in part where it has no name: another copy of this library, which a program may be linked
+/// with, has areas like ours.
+pub(crate) fn parts_of_program(
+    entry: &Entry<'_>,
+    statics: usize,
+    mut visit: impl FnMut(usize, usize),
+) {
     let named = matches!(entry.kind(), Kind::Named(name) if name.starts_with(b"outpage"));
-    // Another copy of this library, which a program may be linked with, has areas like ours; the kernel makes one mapping of neighbours.
-    let mut owned = false;
-    own::for_each(|start, end| owned |= start < entry.end && entry.start < end);
-    named || owned || (entry.start..entry.end).contains(&statics)
+    let variables = (entry.start..entry.end).contains(&statics);
+    if !entry.is_private_anonymous() || named || variables {
+        return;
+    }
+    let mut at = entry.start;
+    while at < entry.end {
+        let mut ours = (entry.end, entry.end);
+        own::for_each(|start, end| {
+            if at < end && start < ours.0 {
+                ours = (start.max(at), end);
+            }
+        });
+        if at < ours.0 {
+            visit(at, ours.0);
+        }
+        at = ours.1;
+    }
 }
 
 /// The end of `len` bytes from `addr` on, if they are whole pages.
@@ -52,11 +71,12 @@ fn mappings_of(start: usize, end: usize) -> Result<Vec<(usize, usize, i32)>, Err
     let (mut found, mut at) = (Vec::new(), start);
     let statics = own::statics();
     maps::for_each(&mut vec![0; LIST_BYTES], |entry| {
-        let usable = entry.is_private_anonymous() && !is_ours(entry, statics);
-        if usable && entry.start <= at && at < entry.end && at < end {
-            found.push((at, entry.end.min(end), entry.prot));
-            at = entry.end;
-        }
+        parts_of_program(entry, statics, |from, to| {
+            if from <= at && at < to && at < end {
+                found.push((at, to.min(end), entry.prot));
+                at = to;
+            }
+        });
         ControlFlow::Continue(())
     })?;
     (at >= end).then_some(found).ok_or(Errno::EINVAL)
@@ -76,8 +96,10 @@ impl Live {
         let statics = own::statics();
         maps::for_each(&mut buffer, |entry| {
             let small_bss = entry.start == file_end && entry.len() < MAPPING_BYTES;
-            if entry.is_private_anonymous() && !is_ours(entry, statics) && !small_bss {
-                found.push((entry.start, entry.end, entry.prot));
+            if !small_bss {
+                parts_of_program(entry, statics, |start, end| {
+                    found.push((start, end, entry.prot))
+                });
             }
             if entry.kind() == Kind::File {
                 file_end = entry.end;
@@ -222,5 +244,38 @@ impl Live {
             self.drive();
             self.trim();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outpage_sys::own::Fork;
+
+    fn parts(line: &str, statics: usize) -> Vec<(usize, usize)> {
+        let entry = Entry::parse(line.as_bytes()).expect("a line of the list");
+        let mut parts = Vec::new();
+        parts_of_program(&entry, statics, |start, end| parts.push((start, end)));
+        parts
+    }
+
+    #[test]
+    fn of_a_mapping_with_own_memory_in_it_the_rest_is_the_programs() {
+        // Addresses that no mapping can have, so that other tests of this process do not meddle.
+        let base = 3_usize << 60;
+        let at = |pages: usize| base + pages * PAGE_BYTES;
+        let line = |from, to| format!("{:x}-{:x} rw-p 00000000 00:00 0 \n", at(from), at(to));
+        for (from, to) in [(6, 8), (2, 4), (4, 5)] {
+            own::add(at(from), at(to), Fork::Inherited).expect("room");
+        }
+        assert_eq!(
+            parts(&line(0, 10), 0),
+            [(at(0), at(2)), (at(5), at(6)), (at(8), at(10))]
+        );
+        assert_eq!(parts(&line(3, 7), 0), [(at(5), at(6))]);
+        assert_eq!(parts(&line(2, 5), 0), []);
+        assert_eq!(parts(&line(8, 10), 0), [(at(8), at(10))]);
+        assert_eq!(parts(&line(8, 10), at(9)), [], "the library's variables");
+        [6, 2, 4].into_iter().for_each(|from| own::remove(at(from)));
     }
 }

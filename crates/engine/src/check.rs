@@ -11,7 +11,7 @@ use outpage_sys::maps::{Entry, Kind, List};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
-use crate::adopt::{LIST_BYTES, MAPPING_BYTES, is_ours};
+use crate::adopt::{LIST_BYTES, MAPPING_BYTES, parts_of_program};
 use crate::live::{Live, TICK};
 use crate::regions::{Region, Regions};
 use crate::scope::Reach;
@@ -180,9 +180,10 @@ impl Live {
             at: 0,
         };
         let listed = file.for_each(&mut list, |entry| {
-            if entry.is_private_anonymous() && !is_ours(entry, statics) {
-                comparison.mapping(entry.start, entry.end, entry.prot, wanted(entry));
-            } else if entry.shared && entry.kind() == Kind::SharedMemory {
+            parts_of_program(entry, statics, |start, end| {
+                comparison.mapping(start, end, entry.prot, wanted(entry));
+            });
+            if entry.shared && entry.kind() == Kind::SharedMemory {
                 comparison.shared(entry.start, entry.end, entry.prot);
             }
             ControlFlow::Continue(())
