@@ -2,4 +2,5 @@
 
 pub(crate) mod fake;
 pub(crate) mod paged;
+pub(crate) mod random;
 pub(crate) mod stage;

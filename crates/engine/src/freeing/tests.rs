@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::tests::fake::{State, at};
 use crate::tests::paged::{LIMIT, Paged};
+use crate::tests::random::Random;
 
 const fn page(page: usize) -> usize {
     page * PAGE_BYTES
@@ -196,17 +197,17 @@ fn any_order_of_frees_and_of_what_meddles_with_drops_finds_every_byte() {
         let model = Arc::new(Mutex::new(Model::new()));
         let mut random = Random(seed);
         for _ in 0..6000 {
-            let page = random.below(PAGES);
-            let tid = 1 + random.below(4) as u32;
-            match random.below(60) {
+            let page = random.index(PAGES);
+            let tid = 1 + random.index(4) as u32;
+            match random.index(60) {
                 0 => free(&mut paged, &model, page / CHUNK),
                 1 => {
-                    let what = random.below(3);
+                    let what = random.index(3);
                     let before = paged.fake.state().at_drop.replace(meddle(&model, what));
                     meddled[what] += usize::from(before.is_none());
                 }
                 2..30 => {
-                    let byte = 1 + random.below(200) as u8;
+                    let byte = 1 + random.index(200) as u8;
                     touch(&mut paged, &model, tid, page, Some(byte));
                     model.lock().unwrap().wrote(page, byte);
                 }
@@ -226,17 +227,4 @@ fn any_order_of_frees_and_of_what_meddles_with_drops_finds_every_byte() {
         }
     }
     assert!(meddled.iter().all(|&times| times > 1), "{meddled:?}");
-}
-
-/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
 }

@@ -6,6 +6,7 @@ use outpage_core::units::PAGE_BYTES;
 use crate::call::Call;
 use crate::tests::fake::at;
 use crate::tests::paged::{DEPTH, LIMIT, Paged};
+use crate::tests::random::Random;
 use crate::world::Mechanism;
 
 /// A program of so many pages does not fit.
@@ -209,28 +210,15 @@ fn a_rest_waits_for_what_is_done_beside() {
     });
 }
 
-/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
-
 /// Pages that a thread changes at once.
 const CHUNK: usize = 16;
 
 /// A thread empties, unmaps and maps again, or moves a chunk, while others may wait for pages of it.
 fn change(paged: &mut Paged, random: &mut Random, bytes: &mut [u8], chunks: &mut [usize]) {
-    let chunk = random.below(chunks.len());
+    let chunk = random.index(chunks.len());
     let place = chunks[chunk];
     let content = &mut bytes[chunk * CHUNK..(chunk + 1) * CHUNK];
-    match random.below(3) {
+    match random.index(3) {
         0 => {
             paged.fake.remove(place, CHUNK, false);
             content.fill(0);
@@ -257,15 +245,15 @@ fn any_order_of_touches_and_changes_finds_every_byte() {
             let mut bytes = vec![0; PAGES];
             let mut chunks: Vec<_> = (0..PAGES / CHUNK).map(|chunk| chunk * CHUNK).collect();
             for _ in 0..4000 {
-                let page = random.below(PAGES);
+                let page = random.index(PAGES);
                 let place = chunks[page / CHUNK] + page % CHUNK;
-                let tid = 1 + random.below(4) as u32;
-                match random.below(40) {
+                let tid = 1 + random.index(4) as u32;
+                match random.index(40) {
                     0 => change(&mut paged, &mut random, &mut bytes, &mut chunks),
                     // Touched in passing: served with what comes next.
                     1..4 => drop(paged.fake.touch(9, at(place), None)),
                     4..20 => {
-                        let byte = random.below(256) as u8;
+                        let byte = random.index(256) as u8;
                         assert_eq!(paged.touch(tid, place, Some(byte)), byte);
                         bytes[page] = byte;
                     }

@@ -4,23 +4,7 @@
 use outpage_sys::fd;
 
 use super::*;
-
-/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
+use crate::tests::random::Random;
 
 /// Writes up to 64 random bytes, most often where the head, the entries or the table of extents lie.
 fn scribble(file: &Fd, random: &mut Random) {

@@ -9,6 +9,7 @@ use outpage_sys::raw::Errno;
 
 use super::*;
 use crate::tests::fake::{State, at};
+use crate::tests::random::Random;
 use crate::tests::stage::{FRAMES, OUTSIDE, Stage};
 
 const BUSY: PageOutcome = PageOutcome::Refused(Refusal::Busy);
@@ -433,24 +434,11 @@ enum Known {
     Out(u8),
 }
 
-/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
-    }
-}
-
 const PAGES: usize = 40;
 
 /// Does one thing to a page, as the pager would, and says what is known of it then.
 fn step(stage: &mut Stage, random: &mut Random, page: usize, known: Known) -> Known {
-    let byte = 1 + random.below(250) as u8;
+    let byte = 1 + random.index(250) as u8;
     match known {
         Known::Untouched => {
             assert_eq!(stage.zero_fill(page, 1), [DONE]);
@@ -458,7 +446,7 @@ fn step(stage: &mut Stage, random: &mut Random, page: usize, known: Known) -> Kn
             stage.fake.fill(page, byte);
             Known::There(byte)
         }
-        Known::There(_) if random.below(3) == 0 => {
+        Known::There(_) if random.index(3) == 0 => {
             stage.fake.fill(page, byte);
             Known::There(byte)
         }
@@ -467,8 +455,8 @@ fn step(stage: &mut Stage, random: &mut Random, page: usize, known: Known) -> Kn
             assert_eq!(hash, stage.hash(byte));
             Known::Staged(byte, hash)
         }
-        Known::Staged(byte, _) if random.below(2) == 0 => {
-            assert_eq!(stage.map(&[(page, 1)], random.below(2) == 0), [DONE]);
+        Known::Staged(byte, _) if random.index(2) == 0 => {
+            assert_eq!(stage.map(&[(page, 1)], random.index(2) == 0), [DONE]);
             Known::There(byte)
         }
         Known::Staged(byte, hash) => {
@@ -491,7 +479,7 @@ fn any_order_keeps_every_byte_and_every_frame() {
             let mut known: BTreeMap<usize, Known> =
                 (0..PAGES).map(|page| (page, Known::Untouched)).collect();
             for _ in 0..600 {
-                let page = random.below(PAGES);
+                let page = random.index(PAGES);
                 let before = known[&page];
                 let after = step(&mut stage, &mut random, page, before);
                 known.insert(page, after);

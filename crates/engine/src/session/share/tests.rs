@@ -1,21 +1,5 @@
 use super::*;
-
-/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
+use crate::tests::random::Random;
 
 /// A process as a naive model: `pages` pages, each touched so many times a second, the first one most often; a touch of one that has no
 /// frame costs 100 us. Frames hold the pages that are touched most often.

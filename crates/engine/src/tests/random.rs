@@ -1,0 +1,24 @@
+//! Numbers that look random and are the same in each run.
+
+/// A splitmix64 generator (Steele, Lea and Flood, OOPSLA 2014), begun by its seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// An index below `end`.
+    pub(crate) fn index(&mut self, end: usize) -> usize {
+        self.below(end as u64) as usize
+    }
+}
