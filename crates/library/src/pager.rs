@@ -38,9 +38,6 @@ const NAMES: [&str; 15] = [
     "faults",
 ];
 
-/// The discard policy of a pager that names none: what was given up leaves before everything else.
-const DISCARD: &str = "on-demand";
-
 /// Bytes of a file that are read at once: a read costs microseconds beside the pages that it fills.
 const READ_BYTES: usize = 1 << 20;
 
@@ -70,7 +67,7 @@ pub struct Builder {
 impl Builder {
     /// Sets `name`, an option of `outpage run` without its dashes: `swap` (the directory of the swap file), `swap-cap`, `reclaim`, `pageout`, `tier`,
     /// `discard`, `slots`, `readahead`, `window`, `chunk`, `cluster-window`, `mechanism`, `store`, `encrypt`. `docs/policies.md` has
-    /// their values. The first error is told by [`Self::open`]. `discard` is `on-demand` where it is not set; all others are as under `outpage run`.
+    /// their values. The first error is told by [`Self::open`]. What is not set is as under `outpage run`.
     pub fn set(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         let result = self.try_set(name, value.as_ref());
         self.wrong = self.wrong.or(result.err());
@@ -129,11 +126,10 @@ impl Pager {
 
     /// The same, with settings.
     pub fn builder(limit: u64) -> Builder {
-        let builder = Builder {
+        Builder {
             config: Config::new(limit),
             wrong: None,
-        };
-        builder.set("discard", DISCARD)
+        }
     }
 
     /// A region of `len` values, all zero. It takes RAM where it is touched.

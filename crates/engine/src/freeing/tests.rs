@@ -168,7 +168,7 @@ fn meddle(model: &Arc<Mutex<Model>>, what: usize) -> crate::tests::fake::AtDrop 
 }
 
 #[test]
-fn freed_pages_are_dropped_also_where_threads_are_always_in_the_kernel() {
+fn freed_pages_leave_without_a_write_while_others_are_in_the_kernel() {
     let mut paged = Paged::new(Mechanism::Move, PAGES);
     paged.fake.state().lingers = true;
     let model = Mutex::new(Model::new());

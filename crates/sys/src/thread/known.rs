@@ -105,7 +105,7 @@ unsafe fn create(
         MaybeUninit::<libc::sigset_t>::uninit(),
     );
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-    // What libc keeps on a stack is beside what the caller asked for.
+    // glibc takes its block and the thread-locals of all libraries from the stack, beside what the caller asked for. A choice: a few KiB are usual.
     let stack = stack_bytes.max(libc::PTHREAD_STACK_MIN) + (64 << 10);
     // SAFETY: each value is initialised by the first call that is given it, and used after that; glibc leaves those signals out of the set that it
     // sends itself (setuid(2) waits for every thread).
