@@ -114,6 +114,11 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
 /// `SHM_REMAP`): looks at the mappings find that. A choice, room for many looks.
 const GONE: u64 = 1_000_000_000;
 
+/// How often children of forks that no hook sees are kept from the managed memory again after a fork while other threads change it, before that is
+/// left to the next look at the mappings: until then such a child would read zeroes where pages are out. A choice; a thread
+/// that unmaps or moves has told within one or two.
+const KEEPS: u32 = 64;
+
 /// Ends what is under way, and lets the child have the managed memory.
 fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
     // The child maps it too, and neither hears of what the other does.
@@ -170,8 +175,14 @@ pub(crate) fn park(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Bo
         .ok()
         .and_then(|mut p| p.take())
         .expect("put there above");
-    live.attend_to_changes();
-    live.keep_from_children();
+    for _ in 0..KEEPS {
+        live.attend_to_changes();
+        live.keep_from_children();
+        if !live.check.unmarked {
+            break;
+        }
+        process::yield_now();
+    }
     live.let_fork_keeps_go();
     let pid = shared.forked_pid.load(Ordering::SeqCst);
     if let Some(child) = live.fork_member.take() {

@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 37] {
+pub fn entries() -> [Entry; 38] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -71,6 +71,7 @@ pub fn entries() -> [Entry; 37] {
         entry!(c"syscall", syscall, true),
         entry!(c"vmsplice", vmsplice, true),
         entry!(c"setsockopt", setsockopt, true),
+        entry!(c"process_vm_writev", process_vm_writev, false),
         entry!(c"clone", clone, true, Some(&CLONE_ORIGINAL)),
         entry!(c"posix_madvise", posix_madvise, true),
         entry!(c"pkey_mprotect", pkey_mprotect, false),
@@ -432,6 +433,18 @@ extern "C" fn preadv2_pinned(
     // The kernel takes the offset in two halves, of which 64-bit programs use the first.
     let args = [fd, parts, count as usize, offset, 0, flags];
     c_result(pinned(libc::SYS_preadv2, args))
+}
+
+extern "C" fn process_vm_writev(
+    pid: usize,
+    local: usize,
+    locals: usize,
+    remote: usize,
+    remotes: usize,
+    flags: usize,
+) -> isize {
+    let args = [pid, local, locals, remote, remotes, flags];
+    c_result(pins::write_process(args))
 }
 
 /// A device's read, as the system call `number` takes it.

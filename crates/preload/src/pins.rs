@@ -1,10 +1,13 @@
-//! Device reads into managed memory, which the write-protect mechanism cannot see.
+//! Writes to pinned pages of managed memory, which the write-protect mechanism cannot see.
 //!
 //! With `O_DIRECT` a device writes to the pages of the buffer without passing through the page
 //! table. The move mechanism refuses such pages; write-protecting one stops the program's writes
 //! only, and what the device writes after the pager took its copy is lost. So `read`, `pread`,
 //! `readv`, `preadv` and `preadv2` pin their buffers ([`Call::Pin`]) as long as the call lasts. What
 //! is neither `O_DIRECT` nor a file or block device goes to libc, which has the calls' cancellation.
+//!
+//! `process_vm_writev` pins too (`process_vm_rw_single_vec` in mm/process_vm_access.c): a page that is protected
+//! between the pin and the copy is written all the same. So what a process writes to itself in this way is pinned as well.
 //!
 //! Not seen: reads by io_uring or libaio; a read that is under way while the pager starts, unless
 //! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
@@ -129,6 +132,97 @@ pub fn vectored(
         }
     }
     done as isize
+}
+
+/// `process_vm_writev(2)`, as the system call takes it: where the target is this process and pages are
+/// copied, what is written cannot be a victim meanwhile.
+pub fn write_process(args: [usize; 6]) -> isize {
+    let [pid, local, locals, remote, remotes, flags] = args;
+    // SAFETY: the program's own call, unchanged.
+    let direct = || unsafe { raw::call(libc::SYS_process_vm_writev, args) };
+    let parts = |at: usize, count: usize| at != 0 && count <= VECTOR_MAX;
+    let valid = parts(local, locals) && parts(remote, remotes) && flags == 0;
+    if !valid || !NEEDED.load(Ordering::Acquire) || !is_own(pid) {
+        return direct();
+    }
+    match mode::enter() {
+        Path::Managed(engine) => {
+            let list = |at: usize, count: usize| {
+                // SAFETY: the program says that `count` parts lie there.
+                unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) }
+            };
+            write_pinned(engine, pid, list(local, locals), list(remote, remotes))
+        }
+        // The pager does not start meanwhile.
+        Path::Direct(_at_work) => direct(),
+        Path::Raw => direct(),
+    }
+}
+
+/// Whether `pid` is a thread of this process.
+fn is_own(pid: usize) -> bool {
+    let args = [process::pid() as usize, pid, 0, 0, 0, 0];
+    // SAFETY: takes numbers only; signal 0 is sent to nobody.
+    unsafe { raw::call(libc::SYS_tgkill, args) == 0 }
+}
+
+/// Copies what is in `from` to `to`, both of this process, in pieces that lie in one part of either. Returns the bytes copied, as
+/// the kernel does: an error only where there are none.
+fn write_pinned(engine: &Engine, pid: usize, from: &[libc::iovec], to: &[libc::iovec]) -> isize {
+    let (mut from, mut to) = (Rest::of(from), Rest::of(to));
+    let mut done = 0;
+    while let (Some(source), Some(target)) = (from.part(), to.part()) {
+        let len = source.1.min(target.1).min(PIECE_BYTES);
+        let pair = [source.0, target.0].map(|at| libc::iovec {
+            iov_base: at as *mut _,
+            iov_len: len,
+        });
+        let [local, remote] = [0, 1].map(|i| (&raw const pair[i]) as usize);
+        let got = with_pins(engine, &[(target.0, len)], || {
+            let args = [pid, local, 1, remote, 1, 0];
+            // SAFETY: a part of the program's own call; the pair outlives it.
+            unsafe { raw::call(libc::SYS_process_vm_writev, args) }
+        });
+        if got < 0 {
+            return if done > 0 { done } else { got };
+        }
+        done += got;
+        if (got as usize) < len {
+            break;
+        }
+        from.skip(len);
+        to.skip(len);
+    }
+    done
+}
+
+/// What is left of a list of parts.
+struct Rest<'a> {
+    parts: &'a [libc::iovec],
+    /// Bytes of the first part that are done.
+    done: usize,
+}
+
+impl<'a> Rest<'a> {
+    const fn of(parts: &'a [libc::iovec]) -> Self {
+        Self { parts, done: 0 }
+    }
+
+    /// Address and length of the next bytes that lie together, at least one.
+    fn part(&mut self) -> Option<(usize, usize)> {
+        while let [part, rest @ ..] = self.parts {
+            if self.done < part.iov_len {
+                let at = (part.iov_base as usize).wrapping_add(self.done);
+                return Some((at, part.iov_len - self.done));
+            }
+            (self.parts, self.done) = (rest, 0);
+        }
+        None
+    }
+
+    const fn skip(&mut self, bytes: usize) {
+        self.done += bytes;
+    }
 }
 
 /// Makes `call` while nothing of `ranges` can be a victim.

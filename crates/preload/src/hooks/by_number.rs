@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_long};
 
 use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
 use crate::threads::{self, Unbound};
-use crate::{exec, fork, memory, raw, refs, target};
+use crate::{exec, fork, memory, pins, raw, refs, target};
 
 /// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
 ///
@@ -205,6 +205,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_readv,
         libc::SYS_preadv,
         libc::SYS_preadv2,
+        libc::SYS_process_vm_writev,
         libc::SYS_set_tid_address,
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_getaffinity,
@@ -267,6 +268,7 @@ unsafe extern "C" fn routed(
         | libc::SYS_readv
         | libc::SYS_preadv
         | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
+        libc::SYS_process_vm_writev => pins::write_process([a, b, c, d, e, f]),
         libc::SYS_set_tid_address => {
             threads::before_sharing_child(a, libc::CLONE_THREAD);
             // SAFETY: the program's own call.
