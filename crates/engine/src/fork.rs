@@ -114,9 +114,8 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
 /// `SHM_REMAP`): looks at the mappings find that. A choice, room for many looks.
 const GONE: u64 = 1_000_000_000;
 
-/// How often children of forks that no hook sees are kept from the managed memory again after a fork while other threads change it, before that is
-/// left to the next look at the mappings: until then such a child would read zeroes where pages are out. A choice; a thread
-/// that unmaps or moves has told within one or two.
+/// How often children of forks that no hook sees are kept from the managed memory again after a fork while other threads change mappings, before
+/// that is left to the next look at them: until then such a child would read zeroes where pages are out. A choice.
 const KEEPS: u32 = 64;
 
 /// Ends what is under way, and lets the child have the managed memory.
@@ -177,8 +176,7 @@ pub(crate) fn park(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Bo
         .expect("put there above");
     for _ in 0..KEEPS {
         live.attend_to_changes();
-        live.keep_from_children();
-        if !live.check.unmarked {
+        if live.keep_from_children() {
             break;
         }
         process::yield_now();
@@ -319,20 +317,22 @@ impl Live {
     }
 
     /// What no hook sees forked gets no managed memory (`changes`). Where a thread has mapped something else over it and was not
-    /// heard yet, that is not to be kept from anybody: then all of it waits for the next look at the mappings.
-    pub(crate) fn keep_from_children(&mut self) {
+    /// heard yet, that is not to be kept from anybody: then all of it waits for the next look at the mappings. False where a change that may be over
+    /// soon was in the way.
+    pub(crate) fn keep_from_children(&mut self) -> bool {
         self.check.unmarked = true;
         if self.world.is_changing() {
-            return;
+            return false;
         }
         // What a thread unmaps at this moment it tells of soon.
         let marked = self.give_to_children(false);
         if self.world.is_changing() {
             // What was there before is still known here, and so is what was marked in its place.
             let _ = self.give_to_children(true);
-            return;
+            return false;
         }
         self.check.unmarked = marked.is_err();
+        true
     }
 
     /// Registers `region`, or of it what the child has: an unmapping by another thread of the parent's, unseen by the

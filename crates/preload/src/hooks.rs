@@ -56,7 +56,7 @@ macro_rules! entry {
 ///
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
-/// reads are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
+/// reads, and what a process writes to itself, are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
 pub fn entries() -> [Entry; 38] {
     [
         entry!(c"mmap", mmap, true),

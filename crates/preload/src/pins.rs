@@ -9,7 +9,7 @@
 //! `process_vm_writev` pins too (`process_vm_rw_single_vec` in mm/process_vm_access.c): a page that is protected
 //! between the pin and the copy is written all the same. So what a process writes to itself in this way is pinned as well.
 //!
-//! Not seen: reads by io_uring or libaio; a read that is under way while the pager starts, unless
+//! Not seen: reads by io_uring or libaio; what another process writes by `process_vm_writev`; a read that is under way while the pager starts, unless
 //! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
 //! writable and executable, which is copied as well.
 
@@ -151,7 +151,13 @@ pub fn write_process(args: [usize; 6]) -> isize {
                 // SAFETY: the program says that `count` parts lie there.
                 unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) }
             };
-            write_pinned(engine, pid, list(local, locals), list(remote, remotes))
+            let (from, to) = (list(local, locals), list(remote, remotes));
+            // The kernel refuses such lists before it copies anything (`EINVAL`).
+            let too_long = |part: &libc::iovec| part.iov_len > isize::MAX as usize;
+            if from.iter().chain(to).any(too_long) {
+                return direct();
+            }
+            write_pinned(engine, pid, from, to)
         }
         // The pager does not start meanwhile.
         Path::Direct(_at_work) => direct(),

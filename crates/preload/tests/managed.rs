@@ -68,6 +68,29 @@ fn what_devices_write_to_managed_memory_is_kept() {
 }
 
 #[test]
+fn what_a_process_writes_to_itself_through_pins_is_kept() {
+    let Some(program) = Program::compile("poke").filter(|_| can_page()) else {
+        return;
+    };
+    for mechanism in ["write-protect", "auto"] {
+        let output = little(&program)
+            .env("OUTPAGE_MECHANISM", mechanism)
+            .output()
+            .expect("program");
+        if output.status.code() == Some(77) {
+            eprintln!("SKIPPED: process_vm_writev is not allowed here");
+            return;
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && errors.is_empty(),
+            "{mechanism}: {:?}: {errors}",
+            output.status
+        );
+    }
+}
+
+#[test]
 fn moved_memory_leaves_its_neighbours_as_they_were() {
     let Some(program) = Program::compile("neighbours").filter(|_| can_page()) else {
         return;
