@@ -3,6 +3,7 @@
 //   shared MIB WHAT [SEED]
 //
 // WHAT: fill       written and read in order, and at random
+//       hold       the same, then held for a second, so that whoever looks from outside now and then sees all of it
 //       threads    four threads, each with words of its own in every page
 //       advice     madvise(2), munmap(2), mprotect(2), mremap(2), mlock(2), at random
 //       fork       written, then read and written by a child and this process in turn
@@ -305,6 +306,7 @@ int main(int argc, char **argv) {
     version = calloc(pages, sizeof *version);
     memory = map_shared(pages * PAGE);
     if (!strcmp(what, "fill")) fill();
+    else if (!strcmp(what, "hold")) fill(), sleep(1);
     else if (!strcmp(what, "threads")) threads();
     else if (!strcmp(what, "advice")) advice();
     else if (!strcmp(what, "fork")) forked(0);
