@@ -26,18 +26,25 @@ fn unit(result: Result<(), Errno>) -> isize {
 }
 
 /// mmap(2) of anonymous memory: where it lies, and whether nothing lay there before.
-fn map_empty(addr: usize, len: usize, prot: i32, flags: i32) -> Result<(usize, bool), Errno> {
+fn map_empty(
+    engine: &Engine,
+    addr: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+) -> Result<(usize, bool), Errno> {
     let fixed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     let fresh = flags & fixed != libc::MAP_FIXED;
     // Populating here would bring in pages that nobody counts.
     let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
-    map::mmap(addr, len, prot, flags, -1, 0).map(|start| (start, fresh))
+    let mapped = engine.placing(|| map::mmap(addr, len, prot, flags, -1, 0));
+    mapped.map(|start| (start, fresh))
 }
 
 impl Engine {
     /// mmap(2) of private anonymous memory, which is managed from then on.
     pub fn mmap(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
-        let (start, fresh) = match map_empty(addr, len, prot, flags) {
+        let (start, fresh) = match map_empty(self, addr, len, prot, flags) {
             Ok(mapped) => mapped,
             Err(error) => return -(error.number() as isize),
         };
@@ -57,7 +64,7 @@ impl Engine {
 
     /// mmap(2) of shared anonymous memory, which is managed from then on, or stays with the kernel where it cannot be.
     pub fn mmap_shared(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
-        let (start, fresh) = match map_empty(addr, len, prot, flags) {
+        let (start, fresh) = match map_empty(self, addr, len, prot, flags) {
             Ok(mapped) => mapped,
             Err(error) => return -(error.number() as isize),
         };
@@ -94,7 +101,8 @@ impl Engine {
                 return -(libc::ENOMEM as isize);
             }
         }
-        let new = match map::mremap(old, old_len, new_len, flags, new_addr) {
+        let whole = self.placing(|| map::mremap(old, old_len, new_len, flags, new_addr));
+        let new = match whole {
             Err(Errno::EFAULT) => pieces::mremap(self, old, old_len, new_len, flags, new_addr),
             result => result,
         };
@@ -116,7 +124,7 @@ impl Engine {
     /// The system call brk: the new break, or the old one where the kernel or the pager refuses.
     pub fn brk(&self, addr: usize) -> isize {
         let before = map::brk(0);
-        let after = map::brk(addr);
+        let after = self.placing(|| map::brk(addr));
         let (from, to) = (page_up(before), page_up(after));
         if from < to {
             let prot = libc::PROT_READ | libc::PROT_WRITE;

@@ -10,7 +10,7 @@
 
 use outpage_core::contract::Event;
 use outpage_core::page::State;
-use outpage_core::units::{Nanos, PAGE_BYTES, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, Fault, FaultKind, Message, Mode};
 use outpage_sys::{clock, map, process};
@@ -136,13 +136,24 @@ impl Live {
             // Pages of shared memory are thrown away by their place in a file.
             let region = self.world.space.at(address).filter(|r| r.view == 0);
             let page = region.map(|r| r.page(address));
-            let resident = page.is_some_and(|page| self.pager.state(page) == State::Resident);
+            let had = page.is_some_and(|page| self.is_in_program(page));
             let gone = self.world.door.is_empty(address) == Ok(true);
-            if resident && gone && !self.went_since(address) {
+            if had && gone && !self.went_since(address) {
                 let why = "is lost: memory was moved there at the moment at which what had been there was thrown away";
                 self.world.failing.fail(Failure::Page(address, why));
                 self.world.signal(address);
             }
+        }
+    }
+
+    /// Whether the program has the page in RAM, as far as is known.
+    fn is_in_program(&self, page: PageNo) -> bool {
+        match self.pager.state(page) {
+            State::Resident => true,
+            State::Detaching | State::Staged | State::Writing => {
+                self.world.mechanism.stages_in_place() && self.world.staged.get(page).is_none()
+            }
+            _ => false,
         }
     }
 
@@ -319,7 +330,7 @@ impl Live {
                 let gone = if region.view != 0 {
                     self.world.is_hole(region.view, page)
                 } else {
-                    self.world.door.is_empty(address) == Ok(true)
+                    self.world.is_gone(address)
                 };
                 if gone {
                     let event = Event::Discard(PageRange::one(page));

@@ -12,6 +12,7 @@ use outpage_sys::futex::{self, Scope as Wakes};
 use outpage_sys::own;
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
+use outpage_sys::turns::Turns;
 
 use crate::call::{Call, Calls};
 use crate::config::{Config, SharedMemory};
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) sharing: bool,
     pub(crate) store: Mutex<Option<OpenStore>>,
     pub(crate) write_protects: AtomicBool,
+    /// Whose turn it is to map or move memory, or to throw pages away by their addresses.
+    pub(crate) turns: Arc<Turns>,
     state: AtomicU32,
     error: Mutex<Option<StartError>>,
     /// Why it ended by itself.
@@ -152,6 +155,13 @@ impl Engine {
         self.shared.calls.post(call)
     }
 
+    /// Has `map` make a call that maps or moves memory, its result whatever it returns. The pager throws no pages away meanwhile, for what lies at
+    /// their addresses might be something else by then.
+    pub fn placing<T>(&self, map: impl FnOnce() -> T) -> T {
+        let _turn = self.shared.turns.take();
+        map()
+    }
+
     /// Whether pages leave the program by write-protecting and copying: then the pager cannot see
     /// that a device writes to a page, and the caller has to say so ([`Call::Pin`]).
     #[must_use]
@@ -201,6 +211,7 @@ impl Shared {
             sharing: false,
             store: Mutex::new(store),
             write_protects: AtomicBool::new(false),
+            turns: Arc::default(),
             state: AtomicU32::new(STARTING),
             error: Mutex::new(None),
             ended: Mutex::new(None),

@@ -67,6 +67,7 @@ impl Engine {
     /// In the child, before anything else touches memory: gives it a pager.
     pub fn fork_child(&self, ticket: Ticket) {
         own::after_fork_in_child();
+        self.shared.turns.forget();
         process::outlives(None);
         let live = self.shared.parked.lock().ok().and_then(|mut p| p.take());
         let Some(live) = live else {

@@ -312,7 +312,10 @@ impl Live {
         } else {
             Access::Read
         };
-        let waiter = self.world.waiting.begin(page, now);
+        let tid = Tid(fault.tid);
+        let Some(waiter) = self.world.waiting.begin(tid, page, access, now) else {
+            return;
+        };
         self.pager.handle(
             now,
             Event::Fault {

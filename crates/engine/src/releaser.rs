@@ -3,16 +3,21 @@
 //! `MADV_DONTNEED` waits until the pager has read the kernel's message about it, so the pager's thread cannot make
 //! the call itself. Needed where pages cannot be moved: under write-protect, and for read-only and executable ranges; the
 //! thread starts with the first such page.
+//!
+//! The kernel throws away what lies at an address, whatever that is by then. So it has to be the pager's [turn](Turns): nobody
+//! maps or moves anything there from the last look until the pages are gone. What no hook sees does not wait for its turn; that is noticed
+//! afterwards ([`Releaser::disturbed_in`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
+use outpage_sys::turns::{Turn, Turns};
 use outpage_sys::uffd::{self, Message, Uffd};
 use outpage_sys::{map, process};
 
@@ -23,6 +28,10 @@ const ENDED: u32 = 2;
 /// What one call throws away at most, in pages: a bit of a word for each. What a call costs, 10 us and more for two switches of threads,
 /// is little for each of so many.
 pub const CALL_PAGES: usize = u64::BITS as usize;
+
+/// How long the pager waits for its turn while a thread maps or moves something: many times what such a call takes. It may take longer,
+/// where it fills what it maps or its thread is stopped; then pages are thrown away as if a hook had not seen it.
+const PATIENCE: Nanos = Nanos(20_000_000);
 
 /// The kernel's calls take less than 4 KiB of stack, the loop a few hundred bytes.
 const STACK_BYTES: usize = 32 << 10;
@@ -62,14 +71,36 @@ pub(crate) struct Releaser {
     order: OnceLock<(Arc<Order>, Thread)>,
     /// Where pages were thrown away while something changed that is not attended to yet: first address, first one behind it.
     disturbed: RefCell<VecDeque<(usize, usize)>>,
+    turns: Arc<Turns>,
+    /// The turn that lasted too long, by its number.
+    too_long: Cell<Option<u32>>,
 }
 
-impl Default for Releaser {
-    fn default() -> Self {
+impl Releaser {
+    /// Waits for its turn as one of `turns`.
+    pub(crate) fn new(turns: Arc<Turns>) -> Self {
         Self {
             order: OnceLock::new(),
             disturbed: RefCell::new(VecDeque::with_capacity(DISTURBED_MAX)),
+            turns,
+            too_long: Cell::new(None),
         }
+    }
+
+    /// In another process than that of the thread: what it was is forgotten.
+    pub(crate) fn forget_thread(&mut self) {
+        let new = Self::new(self.turns.clone());
+        std::mem::forget(std::mem::replace(self, new));
+    }
+
+    /// The pager's turn. Who has it may wait to be heard.
+    fn turn(&self, uffd: &Uffd) -> Option<Turn<'_>> {
+        let known = self.too_long.get() == Some(self.turns.begun());
+        let patience = if known { Nanos(0) } else { PATIENCE };
+        let turn = (self.turns).take_within(patience, || uffd.let_change_pass());
+        self.too_long
+            .set(turn.is_none().then(|| self.turns.begun()));
+        turn
     }
 }
 
@@ -101,6 +132,15 @@ impl Releaser {
     ) -> Result<Released, Errno> {
         let order = &self.thread()?.0;
         let mut heard = Heard::new(address, pages);
+        let turn = self.turn(uffd);
+        let mut addresses = (0..pages).map(|i| address + i * PAGE_BYTES);
+        if !uffd.is_calm() && addresses.any(|page| uffd.is_disturbed(page)) {
+            return Ok(Released {
+                done: false,
+                refused: false,
+                heard: false,
+            });
+        }
         let known = uffd.known_changes();
         order.ask(address, pages * PAGE_BYTES, uffd.descriptor());
         while order.state.load(Ordering::Acquire) == ASKED {
@@ -121,6 +161,7 @@ impl Releaser {
             }
             disturbed.push_back((address, address + pages * PAGE_BYTES));
         }
+        drop(turn);
         // Who is at a change waits to be heard.
         uffd.let_change_pass();
         let refused = order.refused.load(Ordering::Relaxed);

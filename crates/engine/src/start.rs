@@ -118,7 +118,8 @@ pub(crate) fn open_doors(
         optional: Features::EXACT_ADDRESS,
     });
     let bells = own.map_err(StartError::Uffd)?;
-    let door = Kernel::new(program).map_err(|(what, error)| StartError::Os(what, error))?;
+    let door = Kernel::new(program, shared.turns.clone());
+    let door = door.map_err(|(what, error)| StartError::Os(what, error))?;
     Ok(((Box::new(door), Box::new(bells)), mechanism))
 }
 

@@ -1,12 +1,18 @@
 //! Which threads wait for their pages, since when, and whom the last mappings woke.
 
-use outpage_core::contract::Waiter;
+use outpage_core::contract::{Access, Waiter};
 use outpage_core::units::{Nanos, PageNo, PageRange};
+use outpage_sys::process::Tid;
+
+/// For so long nothing new is seen in a fault that a thread repeats: a few reads of a slow disk. A choice.
+const SAME: Nanos = Nanos(100_000_000);
 
 /// A thread that waits for its page.
 struct Thread {
     waiter: Waiter,
+    tid: Tid,
     page: PageNo,
+    access: Access,
     since: Nanos,
     /// For a read.
     major: bool,
@@ -46,18 +52,27 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// A thread waits for `page` from `now` on, under this name.
-    pub fn begin(&mut self, page: PageNo, now: Nanos) -> Waiter {
+    /// Thread `tid` waits for `page` from `now` on, under this name. `None` where it does already: the kernel repeats a fault of its own all
+    /// the time while a signal waits for the thread (`fault_signal_pending` in include/linux/sched/signal.h, Linux 6.18).
+    pub fn begin(&mut self, tid: Tid, page: PageNo, access: Access, now: Nanos) -> Option<Waiter> {
+        let again = |t: &Thread| {
+            (t.tid, t.page, t.access) == (tid, page, access) && now.0 - t.since.0 < SAME.0
+        };
+        if self.threads.iter().any(again) {
+            return None;
+        }
         self.named = self.named.wrapping_add(1).max(1);
         let waiter = Waiter(self.named);
         self.threads.push(Thread {
             waiter,
+            tid,
             page,
+            access,
             since: now,
             major: false,
             pooled: false,
         });
-        waiter
+        Some(waiter)
     }
 
     /// The waiter goes on. `None` for one that is no thread of the program's.
@@ -127,13 +142,17 @@ impl Waiting {
 mod tests {
     use super::*;
 
+    fn begin(waiting: &mut Waiting, tid: u32, page: u64, now: u64) -> Option<Waiter> {
+        waiting.begin(Tid(tid), PageNo::from_raw(page), Access::Read, Nanos(now))
+    }
+
     #[test]
     fn a_waiter_goes_on_alone() {
         let mut waiting = Waiting::default();
         let page = PageNo::from_raw;
-        let first = waiting.begin(page(5), Nanos(10));
-        let second = waiting.begin(page(5), Nanos(20));
-        waiting.begin(page(6), Nanos(30));
+        let first = begin(&mut waiting, 1, 5, 10).expect("new");
+        let second = begin(&mut waiting, 2, 5, 20).expect("new");
+        begin(&mut waiting, 3, 6, 30).expect("new");
         waiting.reads(&[page(5)]);
         let ended = waiting.end(first).expect("it waits");
         assert_eq!((ended.since, ended.major), (Nanos(10), true));
@@ -146,6 +165,20 @@ mod tests {
         assert_eq!(waiting.len(), 1);
         let third = waiting.threads[0].waiter;
         assert!(waiting.end(third).is_some_and(|w| w.pooled && !w.major));
+    }
+
+    #[test]
+    fn a_thread_waits_once_however_often_it_faults() {
+        let mut waiting = Waiting::default();
+        let first = begin(&mut waiting, 1, 5, 10).expect("new");
+        assert_eq!(begin(&mut waiting, 1, 5, 11), None);
+        let writes = waiting.begin(Tid(1), PageNo::from_raw(5), Access::Write, Nanos(12));
+        let others = [begin(&mut waiting, 1, 6, 13), begin(&mut waiting, 2, 5, 14)];
+        assert!(writes.is_some() && others.iter().all(Option::is_some));
+        // Whatever became of the first one.
+        assert!(begin(&mut waiting, 1, 5, 10 + SAME.0).is_some());
+        assert!(waiting.end(first).is_some());
+        assert_eq!(waiting.len(), 4);
     }
 
     #[test]

@@ -442,10 +442,8 @@ impl World {
 
     /// Whoever touches what is at `address` gets a signal from now on.
     pub(crate) fn signal(&self, address: usize) {
-        if self.space.at(address).is_some_and(|r| r.view != 0) {
-            // Of a page of a file that left under protection a marker stays, which the kernel does not replace by another (`mfill_atomic_pte_poison`).
-            self.may_be_written(address);
-        }
+        // Of a page that left under protection a marker may stay, which the kernel does not replace by another (`mfill_atomic_pte_poison`).
+        self.may_be_written(address);
         let poisoned = self.patiently(address, |door| door.poison(address, PAGE_BYTES));
         let unwanted = self.change_at(address) == Some(Change::Removed);
         if poisoned.stop.is_some() && !unwanted && !self.is_mapped_over(address) {

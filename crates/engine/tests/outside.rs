@@ -1,5 +1,7 @@
 //! Frames outside the program under write-protect, on real page tables: never too many, and no byte is lost.
 
+use std::sync::Arc;
+
 use outpage_core::contract::{PageList, PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
@@ -41,7 +43,7 @@ impl Bench {
         uffd.register(area.start(), area.len(), Mode::both())
             .unwrap();
         let frames = Frames::new(PAGES).unwrap();
-        let door = Box::new(Kernel::new(uffd).unwrap());
+        let door = Box::new(Kernel::new(uffd, Arc::default()).unwrap());
         let mechanism = Mechanism::WriteProtect;
         let mut world = World::new(door, Box::new(own), frames, PAGES, mechanism, 1);
         world.bound_outside(OUTSIDE_MAX);

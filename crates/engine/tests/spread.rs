@@ -1,5 +1,7 @@
 //! Runs that move in one call, on real page tables: what was asked for moves, and nothing else.
 
+use std::sync::Arc;
+
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
 use outpage_engine::door::Kernel;
@@ -46,7 +48,7 @@ impl Bench {
         uffd.register(start, len, Mode::write_protect()).unwrap();
         uffd.register(area.start(), area.len(), Mode::missing())
             .unwrap();
-        let door = Box::new(Kernel::new(uffd).unwrap());
+        let door = Box::new(Kernel::new(uffd, Arc::default()).unwrap());
         let mut world = World::new(door, Box::new(own), frames, pages, Mechanism::Move, 1);
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let end = area.start() + area.len();

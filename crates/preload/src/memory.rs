@@ -104,7 +104,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
             Kind::SharedAnonymous if engine.manages_shared() => {
                 engine.mmap_shared(addr, len, prot, flags)
             }
-            _ => direct(),
+            _ => engine.placing(direct),
         }
     });
     if result >= 0 {
@@ -258,7 +258,7 @@ pub fn shmat(id: i32, addr: usize, flags: i32) -> isize {
     let direct = || unsafe { raw::call(libc::SYS_shmat, args) };
     let result = run(none, direct, |engine| {
         let _order = Order::take();
-        let at = direct();
+        let at = engine.placing(direct);
         if at >= 0 && len > 0 {
             let addr = at as usize;
             engine.call(Call::Replaced { addr, len });
@@ -282,7 +282,7 @@ pub fn remap_pages(addr: usize, len: usize, prot: i32, page: usize, flags: i32) 
         if engine.call(Call::Alias { addr, len }) < 0 {
             return -(libc::ENOMEM as isize);
         }
-        direct()
+        engine.placing(direct)
     })
 }
 

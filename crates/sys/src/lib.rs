@@ -51,5 +51,6 @@ pub mod secret;
 pub mod shared;
 pub mod socket;
 pub mod thread;
+pub mod turns;
 pub mod uffd;
 pub mod view;

@@ -56,7 +56,7 @@ pub(super) fn mremap(
     }
     let pieces = pieces(engine, old, old + old_len)?;
     let to = if flags & libc::MREMAP_FIXED == 0 {
-        map::reserve(new_len)?
+        engine.placing(|| map::reserve(new_len))?
     } else {
         new_addr
     };
@@ -68,10 +68,11 @@ pub(super) fn mremap(
             len
         };
         let at = to + (piece.start - old);
-        if let Err(error) = step(piece.start, len, grown, at) {
+        if let Err(error) = engine.placing(|| step(piece.start, len, grown, at)) {
             for piece in &pieces[..index] {
                 let len = piece.end - piece.start;
-                let _ = step(to + (piece.start - old), len, len, piece.start);
+                let from = to + (piece.start - old);
+                let _ = engine.placing(|| step(from, len, len, piece.start));
             }
             return Err(error);
         }

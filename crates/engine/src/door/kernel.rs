@@ -1,12 +1,13 @@
 //! The door as the kernel has it: a userfaultfd, page tables, and the thread that throws pages away.
 
-use std::mem;
+use std::sync::Arc;
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Memory};
 use outpage_sys::pagemap::{PageFlags, Pagemap};
 use outpage_sys::process;
 use outpage_sys::raw::Errno;
+use outpage_sys::turns::Turns;
 use outpage_sys::uffd::{
     Change, CopyMode, Fault, Features, Message, Mode, MoveMode, MoveOutcome, Outcome, Uffd,
 };
@@ -27,17 +28,17 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// By `uffd`, which nobody else reads.
+    /// By `uffd`, which nobody else reads. Whoever maps or moves memory has a turn of `turns` meanwhile.
     ///
     /// # Errors
     /// What could not be opened, and the kernel's error.
-    pub fn new(uffd: Uffd) -> Result<Self, (&'static str, Errno)> {
+    pub fn new(uffd: Uffd, turns: Arc<Turns>) -> Result<Self, (&'static str, Errno)> {
         let fails = |what| move |error| (what, error);
         Ok(Self {
             uffd,
             pagemap: Pagemap::open().map_err(fails("open /proc/self/pagemap"))?,
             memory: Memory::open().map_err(fails("open /proc/self/mem"))?,
-            releaser: Releaser::default(),
+            releaser: Releaser::new(turns),
         })
     }
 }
@@ -207,7 +208,7 @@ impl Door for Kernel {
     }
 
     fn forget_threads(&mut self) {
-        mem::forget(mem::take(&mut self.releaser));
+        self.releaser.forget_thread();
     }
 }
 

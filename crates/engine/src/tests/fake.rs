@@ -50,6 +50,8 @@ pub(crate) type AtDrop = Box<dyn FnOnce(&mut State, usize) + Send>;
 pub(crate) struct State {
     pages: BTreeMap<usize, Page>,
     poisoned: BTreeSet<usize>,
+    /// Where nothing was when it was protected.
+    pub(crate) markers: BTreeSet<usize>,
     /// Pages that a device uses: they cannot be moved.
     pub(crate) pinned: BTreeSet<usize>,
     /// Pages that were freed and not written since.
@@ -216,6 +218,7 @@ impl State {
             protected,
             shared: false,
         };
+        self.markers.remove(&address);
         self.pages.insert(address, page);
     }
 }

@@ -18,6 +18,12 @@ use crate::stays::Why;
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
 pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
 
+/// Nothing was done, for something is changing.
+const AGAIN: Outcome = Outcome {
+    bytes: 0,
+    stop: Some(Stop::Again),
+};
+
 impl World {
     /// What is happening to the mapping at `address`.
     pub(crate) fn change_at(&self, address: usize) -> Option<Change> {
@@ -28,6 +34,12 @@ impl World {
     /// Whether what is known at `address` may not be what lies there.
     pub(crate) fn is_disturbed(&self, address: usize) -> bool {
         self.change_at(address).is_some() || self.door.is_moved_onto(address)
+    }
+
+    /// Whether that holds for any of `pages` pages from `start` on.
+    pub(crate) fn is_any_disturbed(&self, start: usize, pages: usize) -> bool {
+        let mut addresses = (0..pages).map(|i| start + i * PAGE_BYTES);
+        !self.is_calm() && addresses.any(|address| self.is_disturbed(address))
     }
 
     /// Whether no mapping is known to be changing.
@@ -93,10 +105,24 @@ impl World {
             }
             self.door.let_change_pass();
         }
-        Outcome {
-            bytes: 0,
-            stop: Some(Stop::Again),
+        AGAIN
+    }
+
+    /// The same for `pages` pages from `start` on: what changes may be any of them, or something else may be moved there.
+    pub(super) fn patiently_all(
+        &self,
+        start: usize,
+        pages: usize,
+        act: impl Fn(&dyn Door) -> Outcome,
+    ) -> Outcome {
+        while !self.is_any_disturbed(start, pages) {
+            let outcome = act(&*self.door);
+            if outcome.bytes > 0 || outcome.stop != Some(Stop::Again) {
+                return outcome;
+            }
+            self.door.let_change_pass();
         }
+        AGAIN
     }
 
     /// What it means that the program has no page at `address`: none was there, unless the mapping is moving.

@@ -59,6 +59,59 @@ fn zeroes_never_go_where_a_page_is() {
 }
 
 #[test]
+fn zeroes_never_go_where_something_is_being_moved() {
+    for mut stage in each(4) {
+        // What two of the pages were is gone, and what lies there now is paged out.
+        stage.fake.remove(2, 2, true);
+        stage.fake.remap(20, 2, 2);
+        assert_eq!(stage.zero_fill(0, 4), [DONE, DONE, GONE, GONE]);
+        let filled = [0, 1, 2, 3].map(|n| stage.fake.filled_with(n));
+        assert_eq!(filled, [Some(0), Some(0), None, None]);
+    }
+}
+
+#[test]
+fn zeroes_go_where_a_marker_stayed() {
+    let [_, mut stage] = each(4);
+    let marked = [at(1), at(3)];
+    stage.fake.state().markers.extend(marked);
+    assert_eq!(stage.zero_fill(0, 3), [DONE; 3]);
+    assert!(stage.world.is_gone(at(3)) && !stage.world.is_gone(at(1)));
+    assert!(stage.fake.state().markers.is_empty());
+}
+
+#[test]
+fn what_is_not_there_is_not_marked() {
+    let [_, mut stage] = each(4);
+    stage.fake.fill(0, 1);
+    stage.fake.fill(2, 3);
+    let out = stage.detach(&[(0, 4)]);
+    assert_eq!([out[1], out[3]], [ABSENT; 2]);
+    let left = [0, 2].map(|n| (hash_of(out[n]), stage.fake.is_protected(n)));
+    assert_eq!(left, [1, 3].map(|byte| (stage.hash(byte), true)));
+    assert!(stage.fake.state().markers.is_empty());
+}
+
+#[test]
+fn what_is_moved_onto_a_protected_page_stays_protected() {
+    let [_, mut stage] = each(4);
+    filled(&stage, 2);
+    hash_of(stage.detach(&[(0, 2)])[0]);
+    stage.fake.fill(20, 9);
+    assert_eq!(
+        stage
+            .world
+            .door
+            .write_protect(at(20), PAGE_BYTES, true)
+            .stop,
+        None
+    );
+    stage.fake.remap(20, 1, 1);
+    assert_eq!(stage.map(&[(0, 2)], true), [DONE, BUSY]);
+    assert_eq!([0, 1].map(|n| stage.fake.is_protected(n)), [false, true]);
+}
+
+#[test]
 fn frames_that_are_used_again_hold_zeroes() {
     for mut stage in each(4) {
         assert_eq!(stage.read(&[(0, 200), (1, 201)], &[]), [DONE; 2]);

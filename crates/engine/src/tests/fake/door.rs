@@ -177,6 +177,9 @@ impl Door for Fake {
             if let Some(stop) = state.refuses(start + done) {
                 return stopped(done, if done > 0 { Stop::Again } else { stop });
             }
+            if state.markers.contains(&(start + done)) {
+                return stopped(done, if done > 0 { Stop::Again } else { Stop::Exists });
+            }
             state.put(start + done, vec![0; PAGE_BYTES], false);
             state.wake(start + done, PAGE_BYTES);
         }
@@ -187,6 +190,9 @@ impl Door for Fake {
         let mut state = self.state();
         if let Some(stop) = state.refuses(start) {
             return stopped(0, stop);
+        }
+        if state.markers.contains(&start) {
+            return stopped(0, Stop::Exists);
         }
         state.poisoned.extend(pages(start, len));
         state.wake(start, len);
@@ -201,6 +207,10 @@ impl Door for Fake {
         for address in pages(start, len) {
             if let Some(page) = state.pages.get_mut(&address) {
                 page.protected = on;
+            } else if on {
+                state.markers.insert(address);
+            } else {
+                state.markers.remove(&address);
             }
         }
         if !on {
@@ -217,7 +227,8 @@ impl Door for Fake {
         for (address, there) in pages(start, out.len() * PAGE_BYTES).zip(out) {
             *there = if is_program(address) {
                 let state = self.state();
-                state.pages.contains_key(&address) || state.poisoned.contains(&address)
+                let marked = [&state.poisoned, &state.markers];
+                state.pages.contains_key(&address) || marked.iter().any(|m| m.contains(&address))
             } else {
                 !Pagemap::open()?.page(address)?.empty()
             };

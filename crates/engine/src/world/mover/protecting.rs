@@ -53,7 +53,7 @@ impl World {
         mut each: impl FnMut(usize, bool),
     ) {
         let done = |address, pages| {
-            self.patiently(address, |door| {
+            self.patiently_all(address, pages, |door| {
                 door.write_protect(address, pages * PAGE_BYTES, on)
             })
             .stop
@@ -75,12 +75,14 @@ impl World {
             let known = self.door.there(segment.at(i), &mut there[..count]).is_ok();
             // Whatever the range's own protection: mprotect may lift it while the page is staged.
             let mut protected = [false; RUN_PAGES];
-            self.protect(segment.at(i), count, true, |k, done| protected[k] = done);
+            if known {
+                self.protect_what_is_there(segment.at(i), &there[..count], &mut protected);
+            }
             for (k, &there) in there[..count].iter().enumerate() {
-                out.push(if !known || !protected[k] {
-                    PageOutcome::Refused(Refusal::Busy)
-                } else if !there {
+                out.push(if known && !there {
                     self.absent(segment.at(i + k))
+                } else if !protected[k] {
+                    PageOutcome::Refused(Refusal::Busy)
                 } else {
                     self.look_at_copy(segment, i + k)
                 });
@@ -88,6 +90,32 @@ impl World {
             self.there = there;
             i += count;
         }
+    }
+
+    /// Of pages that are not there a marker would stay ([`Self::is_gone`]).
+    fn protect_what_is_there(&self, address: usize, there: &[bool], protected: &mut [bool]) {
+        let mut i = 0;
+        for run in there.chunk_by(|a, b| a == b) {
+            if run[0] {
+                let protected = &mut protected[i..];
+                let start = address + i * PAGE_BYTES;
+                self.protect(start, run.len(), true, |k, done| protected[k] = done);
+            }
+            i += run.len();
+        }
+    }
+
+    /// Whether nothing is at `address`, where a marker may have stayed of a page that went while it was being protected: the kernel
+    /// tells of a touch as of a missing page, and fills none with zeroes there (`mfill_atomic_pte_zeropage` in mm/userfaultfd.c,
+    /// Linux 6.18).
+    pub(crate) fn is_gone(&self, address: usize) -> bool {
+        if self.door.is_present(address) == Ok(true) {
+            return false;
+        }
+        if self.door.is_empty(address) == Ok(false) {
+            self.may_be_written(address);
+        }
+        self.door.is_empty(address) == Ok(true)
     }
 
     fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
@@ -127,7 +155,7 @@ impl World {
             // Beyond the first page nothing is known to be as it was.
             let most = if self.is_calm() { span } else { 1 };
             let pages = most.min(segment.pages - i);
-            let Outcome { bytes, stop } = self.patiently(segment.at(i), |door| {
+            let Outcome { bytes, stop } = self.patiently_all(segment.at(i), pages, |door| {
                 door.zeropage(segment.at(i), pages * PAGE_BYTES)
             });
             let done = bytes / PAGE_BYTES;
@@ -139,6 +167,13 @@ impl World {
             // One call serves one mapping; a region can be several.
             if stop == Stop::BadRange && done == 0 && pages > 1 {
                 span = pages / 2;
+                continue;
+            }
+            if stop == Stop::Again && pages > 1 {
+                span = 1;
+                continue;
+            }
+            if stop == Stop::Exists && self.is_gone(segment.at(i)) {
                 continue;
             }
             out.push(PageOutcome::Refused(match stop {
@@ -231,8 +266,11 @@ impl World {
         let mut fared = [true; RUN_PAGES];
         self.protect(segment.at(i), count, false, |k, done| fared[k] = done);
         for k in (0..count).filter(|&k| !fared[k]) {
-            let moving = self.change_at(segment.at(i + k)) == Some(Change::Moved);
-            out[first + k] = if moving {
+            let at = segment.at(i + k);
+            let change = self.change_at(at);
+            // Where something was moved onto it, it is not known yet whether it went or moved on.
+            let unknown = change.is_none() && self.door.is_moved_onto(at);
+            out[first + k] = if unknown || change == Some(Change::Moved) {
                 KEPT
             } else {
                 PageOutcome::Refused(Refusal::Gone)
