@@ -28,6 +28,8 @@ pub(super) struct BySlot {
     /// Of the store's slots, and of those of the pool of compressed pages.
     heads: [Heads; 2],
     ahead: Ahead,
+    /// Pages that read-ahead brought and nobody touched.
+    brought: usize,
 }
 
 /// Heads by group. In pieces, empty where the process has no slots: the table grows while threads
@@ -139,6 +141,18 @@ impl Pages {
         slots.filter(|slot| slot.is_some()).for_each(visit);
     }
 
+    /// Read-ahead brings the page, which nobody touched yet.
+    pub fn set_read_ahead(&mut self, id: PageId) {
+        self.by_slot.brought += usize::from(!self.has(id, READ_AHEAD));
+        self.set_flag(id, READ_AHEAD, true);
+    }
+
+    /// How many pages read-ahead brought, or is bringing, that nobody touched.
+    #[must_use]
+    pub const fn read_ahead(&self) -> usize {
+        self.by_slot.brought
+    }
+
     /// From now on [`Self::ahead_in_slot`] finds the page, which read-ahead brought, until
     /// [`Self::clear_read_ahead`].
     pub fn find_ahead_by_slot(&mut self, id: PageId) {
@@ -161,6 +175,7 @@ impl Pages {
 
     /// The page is no longer one that read-ahead brought and nobody touched.
     pub fn clear_read_ahead(&mut self, id: PageId) {
+        self.by_slot.brought -= usize::from(self.has(id, READ_AHEAD));
         self.set_flag(id, READ_AHEAD, false);
         if self.by_slot.ahead.used > 0 {
             let mut ahead = core::mem::take(&mut self.by_slot.ahead);
@@ -284,17 +299,20 @@ mod tests {
         let (mut pages, ids) = paged_out(1000, slot);
         for &id in &ids {
             pages.set_state(id, State::Reading);
-            pages.set_flag(id, READ_AHEAD, true);
+            pages.set_read_ahead(id);
             pages.set_state(id, State::Staged);
             pages.find_ahead_by_slot(id);
         }
+        assert_eq!(pages.read_ahead(), 1000);
         for (n, &id) in ids.iter().enumerate().filter(|(n, _)| n % 2 == 0) {
             if n % 4 == 0 {
+                pages.clear_read_ahead(id);
                 pages.clear_read_ahead(id);
             } else {
                 pages.forget(id);
             }
         }
+        assert_eq!(pages.read_ahead(), 500);
         for (n, &id) in ids.iter().enumerate() {
             let found = pages.ahead_in_slot(SlotNo(slot(n as u32)));
             assert_eq!(found, (n % 2 == 1).then_some(id), "page {n}");

@@ -115,8 +115,6 @@ pub(crate) struct Governor {
     vain: u64,
     /// When `vain` was last lowered.
     lowered: u64,
-    /// Pages read ahead that wait in frames for their touch, those that are watched left out.
-    waiting: u64,
     /// Ranges read ahead, a ring, and where the next one goes.
     ranges: [(SlotRange, Option<StreamId>); RANGES],
     range: usize,
@@ -143,7 +141,6 @@ impl Governor {
             cost: Cost::default(),
             vain: 0,
             lowered: 0,
-            waiting: 0,
             ranges: [(SlotRange::new(SlotNo(0), 0), None); RANGES],
             range: 0,
             stream: None,
@@ -291,11 +288,10 @@ impl Governor {
     }
 
     /// `page` is read. Where it left for what was read in vain, or for what was read ahead and is not wanted yet, that costs
-    /// what a used one brings, and its price.
-    pub(crate) fn returns(&mut self, page: PageNo) {
-        let early = self.waiting + self.samples.watched() as u64;
+    /// what a used one brings, and its price. `early` pages that were read ahead wait for their touch.
+    pub(crate) fn returns(&mut self, page: PageNo, early: usize) {
         if let Some((pages, since)) = self.ghosts.back(page, self.taken)
-            && since <= self.vain + early
+            && since <= self.vain + early as u64
         {
             let price = Amount::pages(2 * pages);
             self.each(page, None, |account| account.pay(price));
@@ -309,7 +305,6 @@ impl Governor {
     /// `slots` are read; `ahead` of their pages are not asked for. One of them is `page`.
     pub(crate) fn reads(&mut self, page: PageNo, slots: SlotRange, ahead: u32) {
         let price = Amount::pages(ahead.into());
-        self.waiting += u64::from(ahead);
         if core::mem::take(&mut self.lent) {
             return self.object(page).loan.pay(price);
         }
@@ -332,7 +327,6 @@ impl Governor {
         if let Some(sample) = self.samples.take(page) {
             return Some(self.used(sample));
         }
-        self.waits_no_more();
         let back = self.back(1);
         let stream = self.stream_of(slot);
         self.give_back(page, stream, back);
@@ -343,12 +337,7 @@ impl Governor {
     pub(crate) fn wasted(&mut self, page: PageNo) {
         if !self.samples.has(page) {
             self.vain += 1;
-            self.waits_no_more();
         }
-    }
-
-    fn waits_no_more(&mut self) {
-        self.waiting = self.waiting.saturating_sub(1);
     }
 
     /// `page` is released.
@@ -359,9 +348,6 @@ impl Governor {
     /// The content of `page` is gone: whether reading it was of use nobody can tell.
     pub(crate) fn dropped(&mut self, page: PageNo, read_ahead: bool) {
         let sample = self.samples.take(page);
-        if read_ahead && sample.is_none() {
-            self.waits_no_more();
-        }
         let pages = sample.map_or(u64::from(read_ahead), |sample| sample.weight.into());
         if pages > 0 {
             let stream = sample.and_then(|sample| sample.stream);
@@ -376,8 +362,6 @@ impl Governor {
         }
         let stream = self.stream_of(slot);
         let poor = self.is_poor(stream, page);
-        // Mapped or watched from here on.
-        self.waits_no_more();
         if self.until_sample > 1 && !poor {
             self.until_sample -= 1;
             return false;
@@ -499,11 +483,11 @@ const fn verdict(sample: Sample, used: bool) -> Verdict {
 mod tests {
     use super::*;
 
-    /// What the accounts of `page` have after it left and came back 20 frames later.
-    fn after_a_return(governor: &mut Governor, page: PageNo) -> u32 {
+    /// What the accounts of `page` have after it left and came back 20 frames later, while so many pages that were read ahead wait.
+    fn after_a_return(governor: &mut Governor, page: PageNo, early: usize) -> u32 {
         governor.left(page);
         governor.took(20);
-        governor.returns(page);
+        governor.returns(page, early);
         governor.allows(page, None)
     }
 
@@ -511,17 +495,11 @@ mod tests {
     fn what_comes_back_is_charged_to_what_was_read_ahead_alone() {
         let mut governor = Governor::new(1024);
         let page = PageNo::new(ObjectId(1), 7);
-        assert_eq!(
-            after_a_return(&mut governor, page),
-            32,
-            "nothing was read ahead"
-        );
+        assert_eq!(after_a_return(&mut governor, page, 0), 32);
         governor.reads(page, SlotRange::new(SlotNo(0), 25), 24);
         assert_eq!(governor.allows(page, None), 8);
-        assert_eq!(after_a_return(&mut governor, page), 6, "24 pages wait");
-        (0..8).for_each(|_| assert_eq!(governor.hit(page, SlotNo(9000)), None));
-        let has = governor.allows(page, None);
-        assert_eq!(after_a_return(&mut governor, page), has, "16 pages wait");
+        assert_eq!(after_a_return(&mut governor, page, 24), 6);
+        assert_eq!(after_a_return(&mut governor, page, 16), 6, "too few wait");
     }
 
     #[test]

@@ -61,11 +61,6 @@ impl Samples {
         self.watched == self.ring.len()
     }
 
-    /// How many pages are watched, those that left meanwhile included.
-    pub(super) const fn watched(&self) -> usize {
-        self.watched
-    }
-
     /// Watches a page that is not watched yet. There is a place.
     pub(super) fn watch(&mut self, sample: Sample) {
         if self.used == self.ring.len() {

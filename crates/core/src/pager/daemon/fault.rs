@@ -307,7 +307,7 @@ fn mark_read_ahead(pages: &mut Pages, slot: SlotNo) {
     let id = pages.in_slot(slot);
     let id = id.expect("read-ahead named an empty slot");
     pages.set_state(id, State::Reading);
-    pages.set_flag(id, READ_AHEAD, true);
+    pages.set_read_ahead(id);
 }
 
 fn read_window(ledger: &mut Ledger, slots: SlotRange, demanded: Option<PageNo>) {

@@ -166,7 +166,9 @@ fn pages_that_were_read_ahead_and_leave_are_waste() {
     let mut ledger = ledger();
     for (index, ahead) in [(1, false), (2, true)] {
         let id = clean(&mut ledger, index);
-        ledger.pages.set_flag(id, READ_AHEAD, ahead);
+        if ahead {
+            ledger.pages.set_read_ahead(id);
+        }
         ledger.pages.unqueue(id);
         ledger.give_up_frame(id);
         assert_eq!(ledger.pages.state(id), State::PagedOut);

@@ -2,7 +2,7 @@
 
 use super::super::rescue::Rescue;
 use super::*;
-use crate::page::{COLLECTED, READ_AHEAD, State};
+use crate::page::{COLLECTED, State};
 
 #[test]
 fn so_many_neighbours_come_along_first_those_above() {
@@ -43,7 +43,9 @@ fn what_a_read_brought_comes_along_if_it_is_to_be_mapped() {
         let mut ledger = ledger_of("linux-slot", arrival);
         for index in 10..20 {
             let id = clean(&mut ledger, index);
-            ledger.pages.set_flag(id, READ_AHEAD, index > 10);
+            if index > 10 {
+                ledger.pages.set_read_ahead(id);
+            }
         }
         let id = ledger.known(page(10));
         assert_eq!(Rescue::new(0).map_around(&mut ledger, id), run);
@@ -58,7 +60,7 @@ fn a_stream_goes_on_by_slots_where_pages_are_apart() {
     let indices: Vec<u64> = (0..8).map(|n| 3 * n).collect();
     for &index in &indices {
         let id = clean(&mut ledger, index);
-        ledger.pages.set_flag(id, READ_AHEAD, true);
+        ledger.pages.set_read_ahead(id);
         ledger.pages.find_ahead_by_slot(id);
     }
     let id = ledger.known(page(9));

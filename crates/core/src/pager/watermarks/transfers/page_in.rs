@@ -172,13 +172,17 @@ fn read(
     demanded: Option<(SlotNo, PageId)>,
 ) {
     let op = ledger.start(Kind::PageIn, PageRange::new(PageNo::from_raw(0), 0));
+    let waiting = ledger.pages.read_ahead();
     for slot in slots.iter() {
         let asked = demanded.filter(|asked| asked.0 == slot);
         let found = asked.map(|asked| asked.1);
         let found = found.or_else(|| ledger.pages.in_slot(slot));
         let id = found.expect("read-ahead named an empty slot");
         let entry = ledger.pages.advance(id, State::PagedOut, State::Reading);
-        entry.set_flag(READ_AHEAD, asked.is_none());
+        debug_assert!(!entry.has(READ_AHEAD), "a page with a frame");
+        if asked.is_none() {
+            ledger.pages.set_read_ahead(id);
+        }
         let page = ledger.pages.number(id);
         ledger.objects.read(page, asked.is_some());
         if asked.is_some() {
@@ -191,7 +195,7 @@ fn read(
             policy.read(page);
         }
         if let Some(governor) = &mut ledger.ahead.governor {
-            governor.returns(page);
+            governor.returns(page, waiting);
         }
         ledger.ops[op].add(id, page);
         ledger.ops[op].must_have(ledger.pages.hash(id));

@@ -328,7 +328,7 @@ fn take_out(ledger: &mut Ledger, kind: Kind, slots: SlotRange) -> ActionId {
         let entry = ledger
             .pages
             .advance(page_id, State::PagedOut, State::Reading);
-        entry.set_flag(READ_AHEAD, false);
+        debug_assert!(!entry.has(READ_AHEAD), "a page with a frame");
         let page = ledger.pages.number(page_id);
         ledger.ops[id].add(page_id, page);
         ledger.ops[id].must_have(ledger.pages.hash(page_id));
