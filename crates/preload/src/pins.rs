@@ -9,7 +9,7 @@
 //! `process_vm_writev` pins too (`process_vm_rw_single_vec` in mm/process_vm_access.c): a page that is protected
 //! between the pin and the copy is written all the same. So what a process writes to itself in this way is pinned as well.
 //!
-//! Not seen: reads by io_uring or libaio; what another process writes by `process_vm_writev`; a read that is under way while the pager starts, unless
+//! Not seen: reads by io_uring or libaio; lists of buffers that no word boundary begins; what another process writes by `process_vm_writev`; a read that is under way while the pager starts, unless
 //! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
 //! writable and executable, which is copied as well.
 
@@ -94,11 +94,9 @@ pub fn vectored(
     count: usize,
     call: impl Fn(*const libc::iovec, usize, usize) -> isize,
 ) -> isize {
-    if parts.is_null() || count > VECTOR_MAX {
+    let Some(list) = list_at(parts as usize, count) else {
         return call(parts, count, 0);
-    }
-    // SAFETY: the program says that `count` parts lie there.
-    let list = unsafe { core::slice::from_raw_parts(parts, count) };
+    };
     let total = list
         .iter()
         .fold(0_usize, |sum, part| sum.saturating_add(part.iov_len));
@@ -140,18 +138,15 @@ pub fn write_process(args: [usize; 6]) -> isize {
     let [pid, local, locals, remote, remotes, flags] = args;
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_process_vm_writev, args) };
-    let parts = |at: usize, count: usize| at != 0 && count <= VECTOR_MAX;
-    let valid = parts(local, locals) && parts(remote, remotes) && flags == 0;
-    if !valid || !NEEDED.load(Ordering::Acquire) || !is_own(pid) {
+    if flags != 0 || !NEEDED.load(Ordering::Acquire) || !is_own(pid) {
         return direct();
     }
     match mode::enter() {
         Path::Managed(engine) => {
-            let list = |at: usize, count: usize| {
-                // SAFETY: the program says that `count` parts lie there.
-                unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) }
+            let lists = list_at(local, locals).zip(list_at(remote, remotes));
+            let Some((from, to)) = lists else {
+                return direct();
             };
-            let (from, to) = (list(local, locals), list(remote, remotes));
             // The kernel refuses such lists before it copies anything (`EINVAL`).
             let too_long = |part: &libc::iovec| part.iov_len > isize::MAX as usize;
             if from.iter().chain(to).any(too_long) {
@@ -163,6 +158,20 @@ pub fn write_process(args: [usize; 6]) -> isize {
         Path::Direct(_at_work) => direct(),
         Path::Raw => direct(),
     }
+}
+
+/// The `count` parts at `at`, as the program says. `None` where the kernel has an error for them.
+fn list_at<'a>(at: usize, count: usize) -> Option<&'a [libc::iovec]> {
+    const WORD: usize = size_of::<usize>();
+    if at == 0 || !at.is_multiple_of(WORD) || count > VECTOR_MAX {
+        return None;
+    }
+    // A word of each page.
+    let end = at.checked_add(count * size_of::<libc::iovec>())?;
+    let pages = (at & !(PAGE_BYTES - 1)..end).step_by(PAGE_BYTES);
+    let there = pages.map(|page| page.max(at)).all(raw::is_readable);
+    // SAFETY: it can be read, and belongs to the program's call as long as that lasts.
+    there.then(|| unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) })
 }
 
 /// Whether `pid` is a thread of this process.

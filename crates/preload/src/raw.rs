@@ -95,5 +95,13 @@ pub fn set_signals(mask: &u64, before: Option<&mut u64>) {
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
 
+/// Whether the word at `at` can be read, as the kernel finds: it copies a set before it looks at what is asked (rt_sigprocmask(2), `EFAULT`).
+pub fn is_readable(at: usize) -> bool {
+    const NOTHING: usize = usize::MAX;
+    // SAFETY: the kernel reads 8 bytes, or says that it cannot; no mask is changed.
+    let result = unsafe { call(libc::SYS_rt_sigprocmask, [NOTHING, at, 0, 8, 0, 0]) };
+    result != -(libc::EFAULT as isize)
+}
+
 #[cfg(test)]
 pub mod tests;

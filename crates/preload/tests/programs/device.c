@@ -82,6 +82,8 @@ int main(int count, char **arguments) {
     struct iovec none = {buffer, 0};
     CHECK(readv(file, &none, 1) == 0);
     CHECK(readv(file, &none, -1) == -1 && errno == EINVAL);
+    struct iovec *gone = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(readv(file, gone, 1) == -1 && errno == EFAULT);
     close(file);
     pthread_t threads[THREADS];
     for (long i = 0; i < THREADS; i++)

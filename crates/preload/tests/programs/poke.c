@@ -53,6 +53,14 @@ static void results(void) {
     CHECK(process_vm_writev(getpid(), three, 3, away, 2, 0) == 2);
     CHECK(process_vm_writev(getpid(), three, 3, &negative, 1, 0) == -1 && errno == EINVAL);
     CHECK(process_vm_writev(getpid(), 0, 1, two, 1, 0) == -1 && errno == EFAULT);
+    // Lists that are not there, the second one from its third part on.
+    char *half = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct iovec *cut = (struct iovec *)(half + PAGE) - 2;
+    CHECK(!mprotect(half + PAGE, PAGE, PROT_NONE));
+    cut[0] = cut[1] = (struct iovec){to, 2};
+    CHECK(process_vm_writev(getpid(), three, 1, cut, 2, 0) == 3);
+    CHECK(process_vm_writev(getpid(), three, 1, cut, 3, 0) == -1 && errno == EFAULT);
+    CHECK(process_vm_writev(getpid(), (void *)gone, 1, two, 1, 0) == -1 && errno == EFAULT);
 }
 
 int main(void) {
