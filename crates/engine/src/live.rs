@@ -299,23 +299,24 @@ impl Live {
         self.world.waiting.wakes_are_old();
         self.hear_what_was_freed();
         let now = clock::now();
-        self.placement.fault(Tid(fault.tid), now);
+        let tid = Tid(fault.tid);
         let Some(region) = self.world.space.at(fault.address).copied() else {
+            self.placement.fault(tid, now);
             self.stray(fault.address);
             self.placement.woke(now);
             return;
         };
-        self.recheck_resident(&region, fault);
         let page = region.page(fault.address);
         let access = if fault.access == FaultAccess::Write {
             Access::Write
         } else {
             Access::Read
         };
-        let tid = Tid(fault.tid);
         let Some(waiter) = self.world.waiting.begin(tid, page, access, now) else {
             return;
         };
+        self.placement.fault(tid, now);
+        self.recheck_resident(&region, fault);
         self.pager.handle(
             now,
             Event::Fault {
