@@ -3,6 +3,7 @@
 //! Nothing here is a static: a process may have several engines, each with a thread, a limit, a store and memory of its own. What
 //! belongs to the process as a whole is [`REACHES`].
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
@@ -86,7 +87,9 @@ pub(crate) const STACK_BYTES: usize = 512 << 10;
 /// What a new pager thread begins with.
 pub(crate) enum Begin {
     Fresh,
-    Child(Box<Live>, Arrived),
+    /// Where no thread can be had for it nothing of it may be dropped: its threads are the parent's, and its descriptors numbers of the parent's
+    /// table.
+    Child(ManuallyDrop<Box<Live>>, Arrived),
 }
 
 impl Reach {
@@ -292,7 +295,9 @@ fn pager_thread((begin, shared): (Begin, Arc<Shared>)) {
     }
     let live = match begin {
         Begin::Fresh => fresh(&shared),
-        Begin::Child(live, ticket) => crate::fork::revive(&shared, live, ticket),
+        Begin::Child(live, ticket) => {
+            crate::fork::revive(&shared, ManuallyDrop::into_inner(live), ticket)
+        }
     };
     let mut live = match live {
         Ok(live) => live,

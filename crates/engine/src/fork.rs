@@ -6,7 +6,7 @@
 //! file. The parent keeps those slots until the child and all that was forked from it are gone; they
 //! never write to them.
 
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,14 +70,17 @@ impl Engine {
         self.shared.turns.forget();
         process::outlives(None);
         let live = self.shared.parked.lock().ok().and_then(|mut p| p.take());
-        let Some(live) = live else {
+        let Some(mut live) = live else {
             fatal(&["outpage: the pager was not at rest when the process forked; the child ends"]);
         };
         let ticket = ticket.arrive();
         // The pager's thread owns the copies in its table; those in this one are to go.
         let copies = ticket.numbers();
         let holes = keep_out(&live);
-        let launched = self.shared.launch(Begin::Child(live, ticket));
+        live.left_out.clone_from(&holes);
+        let launched = self
+            .shared
+            .launch(Begin::Child(ManuallyDrop::new(live), ticket));
         copies
             .into_iter()
             .flatten()
@@ -96,19 +99,18 @@ impl Engine {
     }
 }
 
-/// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`) free while the pager takes its places: a touch is to
-/// be an error, as without Outpage. Returns what to unmap then.
+/// Keeps what the child does not have of its parent's memory (`MADV_DONTFORK`), nor the parent of its own's, free while the pager
+/// takes its places: a touch is to be an error, as without Outpage. Returns what to unmap then.
 fn keep_out(live: &Live) -> Vec<(usize, usize)> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let left_out = live.world.space.all().filter(|r| r.not_forked);
-    let mapped = left_out.filter_map(|region| {
-        let len = region.end - region.start;
-        // What lies there already is the program's.
-        let kept = map::mmap(region.start, len, libc::PROT_NONE, flags, -1, 0);
-        kept.ok().map(|start| (start, len))
-    });
-    mapped.collect()
+    let left_out = left_out.map(|r| (r.start, r.end - r.start));
+    let mapped = live.left_out.iter().copied().chain(left_out);
+    // What lies there already is the program's.
+    let kept =
+        mapped.filter(|&(start, len)| map::mmap(start, len, libc::PROT_NONE, flags, -1, 0).is_ok());
+    kept.collect()
 }
 
 /// For so long, in nanoseconds, memory that cannot be given to a child may be memory that is gone without a word (shmat(2) with

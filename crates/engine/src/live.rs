@@ -126,6 +126,8 @@ pub struct Live {
     pub(crate) next_look: Nanos,
     /// Address ranges that stay mapped until the fork is over.
     pub(crate) fork_keeps: Vec<(usize, usize)>,
+    /// What was not forked of its forefathers' memory and is free: addresses and bytes.
+    pub(crate) left_out: Vec<(usize, usize)>,
     /// What stays mapped for threads.
     pub(crate) kept: Vec<Kept>,
     /// /dev/userfaultfd, for the pagers of forked children, where it could be opened.
@@ -195,6 +197,7 @@ impl Live {
             outlives: false,
             next_look: Nanos(0),
             fork_keeps: Vec::with_capacity(4),
+            left_out: Vec::new(),
             kept: Vec::with_capacity(64),
             device: None,
             fork_member: None,
