@@ -1,7 +1,7 @@
 //! Policies for each region: as many pagers as there are kinds of memory, each with a limit and policies of its own.
 //!
-//! An index is looked up at random, some of it again and again, while records are added to a log and read through. `cargo run -p outpage-lib --example policies`
-//! tells what the index reads where both share one pager, and where each has its own.
+//! An index is looked up at random, a part of it again and again, while a log is read through. `cargo run -p outpage-lib --example policies` tells how many pages of each
+//! came back, where both share one pager, and where each has its own.
 #![forbid(unsafe_code)]
 
 use outpage::{Error, Pager, Region};
@@ -16,27 +16,30 @@ const INDEX: usize = 6 << 20;
 const LOG: usize = 8 << 20;
 const LOOKUPS: usize = 60_000;
 
-/// Looks the index up, and reads on in the log after each lookup: pages that the pager of the index read meanwhile.
-fn work(pager: &Pager, index: &mut Region<u64>, log: &mut Region<u64>) -> Result<u64, Error> {
-    index.iter_mut().for_each(|word| *word = 1);
+/// Looks the index up, and reads on in the log after each lookup: pages of either that came back meanwhile.
+fn work(index: &mut Region<u64>, log: &mut Region<u64>) -> Result<[u64; 2], Error> {
+    let _told = [index.subscribe()?, log.subscribe()?];
     log.iter_mut().for_each(|word| *word = 2);
-    let before = pager.stats()?.page_ins;
+    index.iter_mut().for_each(|word| *word = 1);
+    let before = [came_back(index)?, came_back(log)?];
     let mut random = 0x1234_5678_9ABC_DEF1_u64;
     for at in 0..LOOKUPS {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
         // Nine in ten are for a third of it.
-        let reach = if random.is_multiple_of(10) {
-            INDEX
-        } else {
-            INDEX / 3
-        };
+        let often = !random.is_multiple_of(10);
+        let reach = if often { INDEX / 3 } else { INDEX };
         let found = index[(random >> 8) as usize % reach];
         let read = log[at * A_PAGE / 4 % LOG];
         assert_eq!((found, read), (1, 2));
     }
-    Ok(pager.stats()?.page_ins - before)
+    Ok([came_back(index)? - before[0], came_back(log)? - before[1]])
+}
+
+fn came_back(region: &Region<u64>) -> Result<u64, Error> {
+    let traffic = region.stats()?.traffic;
+    Ok(traffic.map_or(0, |traffic| traffic.back))
 }
 
 fn main() -> Result<(), Error> {
@@ -46,15 +49,14 @@ fn main() -> Result<(), Error> {
     };
     let both = open(LIMIT, "second-chance", "stream")?;
     let (mut index, mut log) = (both.zeros(INDEX)?, both.zeros(LOG)?);
-    let shared = work(&both, &mut index, &mut log)?;
+    let shared = work(&mut index, &mut log)?;
     drop((index, log, both));
     let of_index = open(LIMIT - OF_LOG, "lirs", "none")?;
     let of_log = open(OF_LOG, "fifo", "stream")?;
     let (mut index, mut log) = (of_index.zeros(INDEX)?, of_log.zeros(LOG)?);
-    let own = work(&of_index, &mut index, &mut log)?;
+    let own = work(&mut index, &mut log)?;
     println!(
-        "pages read: {shared} for both by one pager; {own} for the index by its own, {} for the log",
-        of_log.stats()?.page_ins
+        "pages of the index and of the log that came back: {shared:?} with one pager, {own:?} with two"
     );
     Ok(())
 }

@@ -1,6 +1,6 @@
 """Sort, a product of matrices and a groupby over four times the limit: `outpage`, `numpy.memmap` and Dask, each in a process of its own.
 
-    python compare.py FOLDER [--limit 64M] [--runs 3] [--cgroup /sys/fs/cgroup/memory]
+    python compare.py FOLDER [--limit 64M] [--runs 3] [--work sort product groupby] [--cgroup /sys/fs/cgroup/memory]
 
 Every result is compared with what is known of it. With `--cgroup`, the folder of the memory controller (version 1), what is not limited by itself runs in a group whose
 memory, cache of files included, is the limit and what the interpreter takes (`BESIDE`); without it memmap and Dask have all of RAM, which is said. Times are of the work alone, without
@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--limit", type=size, default=64 << 20)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cgroup")
+    parser.add_argument("--work", nargs="+", default=["sort", "product", "groupby"])
     parser.add_argument("--one", nargs=2)
     options = parser.parse_args()
     if options.one:
@@ -200,13 +201,14 @@ def main():
         return
     if options.cgroup is None:
         print("memmap and Dask are not limited: name the folder of the memory controller by --cgroup")
-    for what in ["sort", "product", "groupby"]:
+    for what in options.work:
         found = {"outpage": [], "memmap": [], "dask": []}
         # By turns, so that what else the machine does meets all of them.
         for _ in range(options.runs):
             for kind, times in found.items():
                 if not times or isinstance(times[-1], float):
                     times.append(run(kind, what, options))
+                    print(what, kind, times[-1], f"load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
         for kind, times in found.items():
             seconds = sorted(t for t in times if isinstance(t, float))
             why = [t for t in times if not isinstance(t, float)]
