@@ -1,7 +1,8 @@
 //! Event logs: read, replayed, and made here so that every entry is sealed and much of it makes sense.
 
 use outpage_core::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal, Source, Waiter,
+    Access, Action, ActionId, Advice, Event, IoFailure, Outcome, PageOutcome, Refusal, Source,
+    Waiter,
 };
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
@@ -171,7 +172,11 @@ impl<'a> Maker<'a> {
             12 => Event::TakeBack(self.range()),
             13 => Event::Flush(self.range()),
             14 if what & 16 == 0 => Event::Freeing(self.range()),
-            14 => Event::Freed(self.range()),
+            14 if what & 32 == 0 => Event::Freed(self.range()),
+            14 => {
+                let advice = Advice::ALL[self.choices.byte() as usize % Advice::ALL.len()];
+                Event::Advise(advice, self.range())
+            }
             _ => {
                 let page = self.page();
                 Event::Fault {

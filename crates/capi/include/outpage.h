@@ -6,7 +6,7 @@
  * Memory objects of another process, `outpage serve`, are <outpage_client.h>; both may be used in one program, with the shared libraries.
  *
  * Ownership. A pager and a region are handles that the library allocates. A region is given back by outpage_region_free, a pager by outpage_pager_free, in any
- * order: the pager ends with its last region. Text that the library returns is its own; outpage_message's lives until the thread's next call.
+ * order: the pager ends with its last region. A subscription is given back by outpage_subscription_free, before its region or after it. Text that the library returns is its own; outpage_message's lives until the thread's next call.
  *
  * Threads. Every function may be called by any thread, the ones that give a handle back or resize it while nobody uses it. A pager has a thread, which
  * serves faults one after the other; several pagers serve side by side.
@@ -38,6 +38,7 @@ extern "C" {
 
 typedef struct outpage_pager outpage_pager;
 typedef struct outpage_region outpage_region;
+typedef struct outpage_subscription outpage_subscription;
 
 enum {
     OUTPAGE_E_SETTING = -101,  /* no such setting, or a wrong value */
@@ -96,6 +97,19 @@ int outpage_region_resize(outpage_region *region, size_t bytes);
 /* Brings pages into RAM, as a touch of each would. */
 int outpage_region_prefault(const outpage_region *region, size_t offset, size_t len);
 
+/* What will be done with pages. */
+enum {
+    OUTPAGE_NORMAL = 0,     /* nothing special: read-ahead finds out by itself */
+    OUTPAGE_SEQUENTIAL = 1, /* touched one after another: read so, from the first fault on */
+    OUTPAGE_RANDOM = 2,     /* touched in no order: each is read alone */
+    OUTPAGE_WILL_NEED = 3,  /* touched soon: read while the program does something else, up to half of the limit */
+    OUTPAGE_COLD = 4        /* not touched for long: leave before others */
+};
+
+/* Says what will be done with the pages that the range touches; of OUTPAGE_COLD those that lie in it as a whole. No byte depends on it. The first three hold until
+ * the next of them, for the bytes that are there now. OUTPAGE_E_ARGUMENT where there is no such advice. */
+int outpage_region_advise(const outpage_region *region, size_t offset, size_t len, int advice);
+
 /* Brings pages into RAM and keeps them there until outpage_region_unpin of the same range. Pins are counted; half of the limit may be pinned at most, but the first
  * pin is always granted. A region is not resized while some of it is pinned. */
 int outpage_region_pin(outpage_region *region, size_t offset, size_t len);
@@ -125,6 +139,30 @@ enum {
 
 /* Writes where each page is that the range touches, a byte each, up to `count` of them. Returns how many there are, or a code. */
 int64_t outpage_region_places(const outpage_region *region, size_t offset, size_t len, uint8_t *places, size_t count);
+
+/* What is known of one region: 7 numbers, of which up to `count` are written to `values`, in the order of outpage_region_stat_name. Returns how many there are, or
+ * a code. "went_out" and "came_back" count pages since it was subscribed to, and are 0 where it is not. */
+int outpage_region_stats(const outpage_region *region, uint64_t *values, size_t count);
+
+/* The name of number `index`, as "paged_out_pages"; NULL where there is none. */
+const char *outpage_region_stat_name(size_t index);
+
+/* From now on it can be known which pages of a region are out, before they are touched: the pager writes it down as they leave and come. It covers the bytes that
+ * the region has now: none that are added later, none that are taken away, none once the region was given back. OUTPAGE_E_OS where the region has a
+ * subscription, 64 others of the pager have one, or the region was grown and lies in pieces. On success `*subscription` is the caller's, otherwise NULL. */
+int outpage_subscribe(const outpage_region *region, outpage_subscription **subscription);
+
+/* Gives a subscription back. NULL is allowed. */
+void outpage_subscription_free(outpage_subscription *subscription);
+
+/* 1 if the page is out that byte `offset` of the region lies in, so that a touch waits, 0 otherwise and for NULL. No call to the pager: it costs two reads of memory. That
+ * it is out may change at any moment. */
+int outpage_subscription_is_out(const outpage_subscription *subscription, size_t offset);
+
+/* Calls `each` with `context`, the offset of a page and whether it is out, for every page that went out or came in since the last time. A page may come several
+ * times; what is said last holds. The first time tells of what is out already, and a time after thousands of changes may tell of every page. Returns how many
+ * calls were made, or a code. One thread drains at a time; `each` may ask whether pages are out, and must not drain. */
+int64_t outpage_subscription_drain(outpage_subscription *subscription, void (*each)(void *context, size_t offset, int out), void *context);
 
 /* Copies from and to a region, without a signal where a page is lost: a part may be copied then. */
 int outpage_region_read(const outpage_region *region, size_t offset, void *into, size_t len);

@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use outpage::{Error, Memory, Pager, PinnedBytes, Place, Stats};
+use outpage::{Advice, Error, Memory, Pager, PinnedBytes, Place, Stats};
+
+mod told;
 
 /// Codes of `include/outpage.h`, which change together with these; 0 is success.
 const ARGUMENT: c_int = -111;
@@ -344,6 +346,27 @@ unsafe extern "C" fn outpage_region_prefault(
     len: usize,
 ) -> c_int {
     let act = |region: &Region, range| Ok(region.memory.prefault(range).map(|()| 0)?);
+    // SAFETY: passed on.
+    unsafe { on(region, (offset, len), act) as c_int }
+}
+
+/// See `include/outpage.h`.
+///
+/// # Safety
+/// As there: a handle that was not given back, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_region_advise(
+    region: *const Region,
+    offset: usize,
+    len: usize,
+    advice: c_int,
+) -> c_int {
+    let act = |region: &Region, range| {
+        let said = usize::try_from(advice).ok();
+        let advice = said.and_then(|at| Advice::ALL.get(at).copied());
+        let advice = advice.ok_or(Failure::Argument)?;
+        Ok(region.memory.advise(range, advice).map(|()| 0)?)
+    };
     // SAFETY: passed on.
     unsafe { on(region, (offset, len), act) as c_int }
 }

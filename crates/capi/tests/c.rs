@@ -74,6 +74,7 @@ fn flags(prefix: &Path, kind: &[&str]) -> Vec<String> {
 /// Compiles with all warnings as errors.
 fn compile(compiler: &str, source: &str, into: &Path, flags: &[String]) {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    // An absolute path stands for itself.
     let client = repository().join("crates/client/include");
     let output = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"])
@@ -118,6 +119,8 @@ fn programs_in_c_and_cpp_page() {
     whole.extend(["-lpthread", "-ldl", "-lm"].map(str::to_owned));
     compile("cc", "regions.c", &program("static"), &whole);
     run(&program("static"), prefix);
+    compile("cc", "../examples/lru.c", &program("lru"), &shared);
+    run(&program("lru"), prefix);
     let mut strict = shared;
     strict.push("-std=c++17".into());
     compile("c++", "vector.cpp", &program("vector"), &strict);
@@ -175,6 +178,121 @@ fn cmake_finds_the_package() {
     run(&folder.path().join("build/user"), prefix);
 }
 
+/// What programs that were linked to an earlier build of this version rely on is as it was: functions may be added, none changed or removed.
+///
+/// Where something was added, or the version is another one, `abi/outpage.abi` is stored anew: `OUTPAGE_STORE_ABI=1 cargo test -p outpage-capi abi`.
+#[test]
+fn the_abi_is_the_stored_one() {
+    let Some(prefix) = installed(&["cc", "nm", "abidw", "abidiff"]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi/outpage.abi");
+    let library = described(prefix, folder.path(), "include/outpage.h");
+    // Described again below.
+    let library = {
+        let kept = folder.path().join("library.abi");
+        std::fs::rename(library, &kept).expect("a file");
+        kept
+    };
+    if std::env::var_os("OUTPAGE_STORE_ABI").is_some() {
+        std::fs::copy(&library, &stored).expect("the description is stored");
+    }
+    let (code, report) = differences(&stored, &library);
+    assert_eq!(code, 0, "{report}");
+    // And the check sees what it is for: a parameter that is another, and a function that is gone.
+    let header =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/outpage.h"));
+    let header = header.expect("the header");
+    for (from, to) in [
+        (
+            "size_t offset, size_t len, int advice)",
+            "size_t offset, size_t len, const char *advice)",
+        ),
+        ("const char *outpage_version(void);", ""),
+    ] {
+        let changed = header.replace(from, to);
+        assert_ne!(changed, header);
+        let path = folder.path().join("changed.h");
+        std::fs::write(&path, changed).expect("a header");
+        let other = described(prefix, folder.path(), path.to_str().expect("a path"));
+        let (code, report) = differences(&stored, &other);
+        assert_ne!(code & ABI_CHANGED, 0, "{from}: {report}");
+    }
+}
+
+/// The bit of abidiff's exit code that says that the two differ (its manual).
+const ABI_CHANGED: i32 = 4;
+
+/// abidw's description of the functions that `header` declares and the library shows. The types are the header's: Rust's debugging information
+/// calls them otherwise.
+fn described(prefix: &Path, folder: &Path, header: &str) -> PathBuf {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join(header);
+    let symbols = Command::new("nm")
+        .args(["-D", "--defined-only", "--without-symbol-versions"])
+        .arg(prefix.join("lib/liboutpage.so.0"))
+        .output()
+        .expect("nm");
+    let symbols = String::from_utf8(symbols.stdout).expect("names");
+    let text = std::fs::read_to_string(&header).expect("the header");
+    let mut source = format!("#include \"{}\"\n", header.display());
+    let shown: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    source.push_str(&bodies(&text, &shown));
+    std::fs::write(folder.join("stub.c"), source).expect("a file");
+    let compiled = Command::new("cc")
+        .args([
+            "-g",
+            "-shared",
+            "-fPIC",
+            "-w",
+            "-Wl,-soname,liboutpage.so.0",
+        ])
+        .args(["-o", "stub.so", "stub.c"])
+        .current_dir(folder)
+        .output();
+    must(&compiled.expect("cc"), "the stub");
+    let written = Command::new("abidw")
+        .args(["--no-corpus-path", "--no-comp-dir-path", "--no-show-locs"])
+        .args(["--out-file", "stub.abi", "stub.so"])
+        .current_dir(folder)
+        .output();
+    must(&written.expect("abidw"), "abidw");
+    folder.join("stub.abi")
+}
+
+/// Each declared function that is `shown`, with a body of nothing, so that there is something to describe.
+fn bodies(header: &str, shown: &[&str]) -> String {
+    let plain = without_comments(header);
+    let lines = plain.split(';').filter_map(|part| {
+        let (before, _) = part.split_once('(')?;
+        let line = before.rfind('\n').map_or(0, |end| end + 1);
+        let name = before[line..].rsplit([' ', '*']).next()?;
+        let body = || format!("{} {{ __builtin_trap(); }}\n", part[line..].trim());
+        shown.contains(&name).then(body)
+    });
+    lines.collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("/*") {
+        plain.push_str(before);
+        rest = after.split_once("*/").map_or("", |(_, rest)| rest);
+    }
+    plain + rest
+}
+
+fn differences(stored: &Path, library: &Path) -> (i32, String) {
+    let output = Command::new("abidiff").args([stored, library]).output();
+    let output = output.expect("abidiff");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code().unwrap_or(-1), report)
+}
+
 /// The functions of the header, of the symbol map and of the library are the same, and all are in the manual.
 #[test]
 fn the_library_shows_what_the_header_declares() {
@@ -203,7 +321,7 @@ fn the_library_shows_what_the_header_declares() {
         names
     };
     let declared = names(&header, '(');
-    assert_eq!(declared.len(), 21);
+    assert_eq!(declared.len(), 28);
     assert_eq!(names(&map, ';'), declared);
     for name in &declared {
         assert!(

@@ -89,6 +89,67 @@ static void pages(outpage_region *region) {
     require(outpage_region_clear(region, 0, size) == 0 && bytes[half] == 0, "clear");
 }
 
+struct seen {
+    size_t count, wrong;
+    const uint8_t *places;
+};
+
+static void each(void *context, size_t offset, int out) {
+    struct seen *seen = context;
+    seen->count++;
+    seen->wrong += (seen->places[offset / PAGE] == OUTPAGE_PAGED_OUT) != out;
+}
+
+static void tells(outpage_region *region) {
+    size_t size = outpage_region_size(region);
+    outpage_subscription *subscription = NULL, *second = NULL;
+    uint8_t places[8192];
+    uint64_t values[16];
+    require(outpage_subscribe(region, &subscription) == 0, "subscribe");
+    require(outpage_subscribe(region, &second) == OUTPAGE_E_OS && second == NULL, "a second subscription");
+    require(outpage_subscribe(NULL, &second) == OUTPAGE_E_ARGUMENT, "no region");
+    fill(outpage_region_data(region), size, 3);
+    require(outpage_region_places(region, 0, size, places, sizeof places) == (int64_t)(size / PAGE), "places");
+    size_t wrong = 0;
+    for (size_t page = 0; page < size / PAGE; page++)
+        wrong += (size_t)(outpage_subscription_is_out(subscription, page * PAGE) != (places[page] == OUTPAGE_PAGED_OUT));
+    require(wrong == 0, "what is out");
+    struct seen seen = {0, 0, places};
+    require(outpage_subscription_drain(subscription, each, &seen) == (int64_t)seen.count, "drain");
+    require(seen.count > 1000 && seen.wrong == 0, "what the drain says");
+    require(outpage_subscription_drain(subscription, NULL, &seen) == OUTPAGE_E_ARGUMENT, "nobody to hear");
+    require(outpage_subscription_is_out(NULL, 0) == 0 && outpage_subscription_is_out(subscription, (size_t)-1) == 0, "beyond");
+    require(holds(outpage_region_data(region), MIB, 3), "what left first comes back");
+    require(outpage_region_stats(region, values, 16) == 7, "statistics of a region");
+    uint64_t pages = 0, out = 0, went = 0, back = 0;
+    for (size_t i = 0; i < 7; i++) {
+        const char *name = outpage_region_stat_name(i);
+        pages += i < 5 ? values[i] : 0;
+        out = strcmp(name, "paged_out_pages") == 0 ? values[i] : out;
+        went = strcmp(name, "went_out") == 0 ? values[i] : went;
+        back = strcmp(name, "came_back") == 0 ? values[i] : back;
+    }
+    require(pages == size / PAGE && went > 0 && out > 0 && back > 0, "their sums");
+    require(outpage_region_stat_name(7) == NULL, "no eighth");
+    outpage_subscription_free(subscription);
+    outpage_subscription_free(NULL);
+    require(outpage_subscribe(region, &subscription) == 0, "subscribe again");
+    outpage_subscription_free(subscription);
+}
+
+static void advice(outpage_region *region) {
+    size_t size = outpage_region_size(region);
+    fill(outpage_region_data(region), size, 4);
+    for (int said = OUTPAGE_NORMAL; said <= OUTPAGE_COLD; said++) {
+        require(outpage_region_advise(region, 0, size, said) == 0, "advise");
+        require(holds(outpage_region_data(region), size, 4), "no byte depends on it");
+    }
+    require(outpage_region_advise(region, 0, size, 5) == OUTPAGE_E_ARGUMENT, "no such advice");
+    require(outpage_region_advise(region, 0, size, -1) == OUTPAGE_E_ARGUMENT, "no such advice");
+    require(outpage_region_advise(region, size, 1, OUTPAGE_COLD) == OUTPAGE_E_BOUNDS, "beyond the end");
+    require(outpage_region_advise(region, 0, size, OUTPAGE_NORMAL) == 0, "advise");
+}
+
 static void forks(outpage_pager *pager, outpage_region *region) {
     pid_t child = fork();
     if (child == 0) {
@@ -125,6 +186,12 @@ int main(int count, char **words) {
     require(outpage_region_write(region, 24 * MIB - 2, written, 3) == OUTPAGE_E_BOUNDS, "beyond the end");
     statistics(pager);
     pages(region);
+    outpage_region *told = NULL;
+    /* One that was not grown: see the header. */
+    require(outpage_region_new(pager, 16 * MIB, &told) == 0, "region");
+    tells(told);
+    outpage_region_free(told);
+    advice(region);
     outpage_region *file = NULL;
     require(outpage_region_from_file(pager, words[0], &file) == 0, "a file");
     require(memcmp(outpage_region_data(file), "\177ELF", 4) == 0, "its contents");

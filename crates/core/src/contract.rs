@@ -46,6 +46,32 @@ pub enum Access {
     Write,
 }
 
+/// What the program says it will do with pages. No bytes depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Advice {
+    /// Nothing special: read-ahead finds out by itself.
+    Normal,
+    /// They are touched one after another, upward: so they are read, from the first fault on.
+    Sequential,
+    /// They are touched in no order: a fault reads its own page alone.
+    Random,
+    /// They are touched soon: those that are paged out are brought in without anybody waiting, up to half of the frames.
+    WillNeed,
+    /// They are not touched for long: they leave before all others.
+    Cold,
+}
+
+impl Advice {
+    /// All of it, by number.
+    pub const ALL: [Self; 5] = [
+        Self::Normal,
+        Self::Sequential,
+        Self::Random,
+        Self::WillNeed,
+        Self::Cold,
+    ];
+}
+
 /// What happened in the world.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
@@ -91,6 +117,9 @@ pub enum Event<'a> {
     /// discardable until the body finds it written, and is dropped by [`Action::Drop`] alone. May come at any time, whatever is under way; nothing, where
     /// the pager keeps no marks.
     Freed(PageRange),
+    /// What the program says of a range. The first three hold until the next of them, or until the range is unmapped; the others are about what is in
+    /// the pages now. May come at any time, whatever is under way; nothing, under a daemon.
+    Advise(Advice, PageRange),
     /// The store has more room.
     Grown(SlotRange),
     /// The store cannot grow any more.

@@ -10,7 +10,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::live::Live;
-use crate::notify::Notifier;
+use crate::notify::{Notifier, SUBSCRIPTIONS_MAX};
 use crate::start::{StartError, os};
 
 /// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
@@ -164,7 +164,9 @@ impl Live {
     pub(crate) fn subscribe(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
         let end = whole_pages(addr, len)?;
         self.attend_to_changes();
-        if self.world.notifier.is_some() {
+        let notifiers = &mut self.world.notifiers;
+        notifiers.retain(|notifier| !notifier.is_forgotten());
+        if notifiers.len() >= SUBSCRIPTIONS_MAX {
             return Err(Errno::EBUSY);
         }
         let area = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
@@ -176,14 +178,33 @@ impl Live {
         if last.map(PageNo::raw) != Some(first.raw() + pages - 1) {
             return Err(Errno::EINVAL);
         }
+        let range = PageRange::new(first, pages);
+        let meets = |notifier: &Notifier| notifier.meets(range);
+        if self.world.notifiers.iter().any(meets) {
+            return Err(Errno::EBUSY);
+        }
         let mut notifier = Notifier::subscribed(area, first, pages).ok_or(Errno::EINVAL)?;
-        for page in PageRange::new(first, pages).iter() {
+        for page in range.iter() {
             if self.pager.state(page) == State::PagedOut {
                 notifier.paged_out(page);
             }
         }
-        self.world.notifier = Some(notifier);
+        notifier.begins();
+        self.world.notifiers.push(notifier);
         Ok(())
+    }
+
+    /// `start..end` is unmapped: other pages may have the numbers of its pages later.
+    pub(crate) fn unsubscribe(&mut self, start: usize, end: usize) {
+        if self.world.notifiers.is_empty() {
+            return;
+        }
+        let parts = self.world.space.parts(start, end);
+        for part in &parts {
+            let gone = part.pages();
+            (self.world.notifiers).retain_mut(|notifier| notifier.loses(gone));
+        }
+        self.world.space.take_list(parts);
     }
 
     /// Undoes [`Self::take_over`], before any page of it was told of.

@@ -200,7 +200,7 @@ impl Live {
         let resident = count([State::Resident, State::Mapping, State::Detaching]);
         let staged = count([State::Staged, State::Writing, State::Reading]);
         let pool = self.pool_frames() as u64;
-        let told = Notifier::told(self.world.notifier.as_deref());
+        let told = Notifier::told(&self.world.notifiers);
         let touched = resident + staged + self.pager.count(State::PagedOut);
         counters.write(&Counts {
             page_ins: s.page_ins,

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use outpage_core::contract::Advice;
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
@@ -92,13 +93,22 @@ pub enum Call {
     Manage { addr: usize, len: usize },
     /// Ends that: all pages are in the program, and stay. Gives the number of those that are lost.
     TakeBack { addr: usize, len: usize },
-    /// The area that is offered beside tells which of these whole pages are paged out. `-EBUSY` where one does already, `-EINVAL` where they are not
+    /// The area that is offered beside tells which of these whole pages are paged out. `-EBUSY` where one does already of some, `-EINVAL` where they are not
     /// managed throughout, `-EAGAIN` where there is none.
     Subscribe { addr: usize, len: usize },
     /// What the managed ones of these whole pages hold may be dropped, until [`Call::Wanted`]. Nothing follows where the discard policy keeps no marks.
     Discardable { addr: usize, len: usize },
     /// It is wanted. Gives the number of pages that were dropped, and sets their bits in the words that are offered beside. `-EAGAIN` where there are none.
     Wanted { addr: usize, len: usize },
+    /// The program says what it will do with the managed ones of these whole pages. Nothing of their contents depends on it.
+    Advise {
+        addr: usize,
+        len: usize,
+        advice: Advice,
+    },
+    /// Writes how many of the pages of the subscription at `addr` went out and came back to the words that are offered beside. `-EINVAL` where there is no
+    /// such subscription.
+    Traffic { addr: usize },
     /// Writes where these whole pages are to the words that are offered beside ([`crate::tell::Place`]).
     Places { addr: usize, len: usize },
     /// Writes what was counted there.
@@ -161,6 +171,8 @@ impl Call {
             Self::Wanted { addr, len } => [26, addr, len, 0, 0, 0],
             Self::Places { addr, len } => [27, addr, len, 0, 0, 0],
             Self::Counts => [28, 0, 0, 0, 0, 0],
+            Self::Advise { addr, len, advice } => [29, addr, len, advice as usize, 0, 0],
+            Self::Traffic { addr } => [30, addr, 0, 0, 0, 0],
         }
     }
 
@@ -223,6 +235,12 @@ impl Call {
             26 => Self::Wanted { addr: a, len: b },
             27 => Self::Places { addr: a, len: b },
             28 => Self::Counts,
+            29 => Self::Advise {
+                addr: a,
+                len: b,
+                advice: Advice::ALL[c],
+            },
+            30 => Self::Traffic { addr: a },
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -439,6 +457,12 @@ mod tests {
             Call::Wanted { addr, len },
             Call::Places { addr, len },
             Call::Counts,
+            Call::Advise {
+                addr,
+                len,
+                advice: Advice::Cold,
+            },
+            Call::Traffic { addr },
             Call::Close,
             Call::Outlive,
             Call::Ending,

@@ -94,6 +94,7 @@ impl Live {
         if start >= end {
             return;
         }
+        self.unsubscribe(start, end);
         self.drop_contents(start, end, Event::Unmap);
         self.let_kept_go_in(start, end);
         self.drop_shared(start, end);
@@ -279,7 +280,7 @@ impl Live {
             return Err(error);
         }
         let region = self.world.space.add(start, end, prot, locked);
-        if let Some(notifier) = &mut self.world.notifier {
+        for notifier in &mut self.world.notifiers {
             notifier.managed(&region);
         }
         Ok(region)

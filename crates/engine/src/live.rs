@@ -487,12 +487,11 @@ impl Live {
 
     /// A guest, where there is one, hears which of `pages` are in the store alone now; those of zeroes are nowhere.
     fn tell_released(&mut self, pages: &[PageNo]) {
-        let Some(notifier) = &mut self.world.notifier else {
-            return;
-        };
-        for &page in pages {
-            if notifier.knows(page) && self.pager.state(page) == State::PagedOut {
-                notifier.paged_out(page);
+        for notifier in &mut self.world.notifiers {
+            for &page in pages {
+                if notifier.knows(page) && self.pager.state(page) == State::PagedOut {
+                    notifier.paged_out(page);
+                }
             }
         }
     }
@@ -503,7 +502,7 @@ impl Live {
         self.world.waiting.forget();
         (self.fault_ns, self.detach_calls) = (0, 0);
         self.world.cow_duplicates = 0;
-        if let Some(notifier) = self.world.notifier.take() {
+        for notifier in self.world.notifiers.drain(..) {
             notifier.forget_parent();
         }
         self.stuck_since = None;

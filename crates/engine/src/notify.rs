@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use outpage_core::notify::{Host, Layout};
-use outpage_core::units::PageNo;
+use outpage_core::units::{PageNo, PageRange};
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
 use outpage_sys::shared::{self, Words};
@@ -22,6 +22,8 @@ use crate::report;
 const ALIGNED: usize = 2 << 20;
 /// Entries of each ring of a program's area: 16 MiB that leave between two drains, as a guest's a quarter of a GiB.
 const SUBSCRIBED_ENTRIES: u32 = 1 << 12;
+/// Subscriptions of a pager. Each costs every page that leaves or comes a look: a choice.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 /// The byte of the file that whoever tells holds locked.
 const LOCKED: u64 = 0;
 
@@ -39,6 +41,11 @@ pub struct Told {
 /// The area by which a program is told of `pages` pages; `None` for none, and for more than 2^31.
 pub(crate) fn subscription(pages: u64) -> Option<Layout> {
     Layout::new(u32::try_from(pages).ok()?, SUBSCRIBED_ENTRIES)
+}
+
+fn overlap(a: PageRange, b: PageRange) -> bool {
+    let end = |range: PageRange| range.start.raw() + range.pages;
+    a.start.raw() < end(b) && b.start.raw() < end(a)
 }
 
 /// Who is told.
@@ -67,6 +74,8 @@ pub struct Notifier {
     /// The file cannot be used, which was said.
     unusable: bool,
     told: Told,
+    /// Of these, what was out before.
+    before: Told,
 }
 
 struct Telling {
@@ -80,9 +89,9 @@ struct Telling {
 
 impl Notifier {
     /// As `config` says, if it does.
-    pub(crate) fn of(config: &Config) -> Option<Box<Self>> {
+    pub(crate) fn of(config: &Config) -> Option<Self> {
         let (path, guest) = (config.notify.as_deref()?, config.guest?);
-        Self::new(path, guest).map(Box::new)
+        Self::new(path, guest)
     }
 
     fn new(path: &Path, guest: Guest) -> Option<Self> {
@@ -92,11 +101,12 @@ impl Notifier {
             telling: None,
             unusable: false,
             told: Told::default(),
+            before: Told::default(),
         })
     }
 
     /// Tells the program by `area` of the `pages` pages from `first` on. `None` where the area is too short for that.
-    pub(crate) fn subscribed(area: Arc<Words>, first: PageNo, pages: u64) -> Option<Box<Self>> {
+    pub(crate) fn subscribed(area: Arc<Words>, first: PageNo, pages: u64) -> Option<Self> {
         let host = Host::new(&area, subscription(pages)?)?;
         let telling = Some(Telling {
             host,
@@ -104,13 +114,68 @@ impl Notifier {
             file: None,
             first,
         });
-        Some(Box::new(Self {
+        Some(Self {
             whose: Whose::Program(pages),
             path: CString::default(),
             telling,
             unusable: false,
             told: Told::default(),
-        }))
+            before: Told::default(),
+        })
+    }
+
+    /// What was told so far was so before the program subscribed.
+    pub(crate) const fn begins(&mut self) {
+        self.before = self.told;
+    }
+
+    /// What was told of since.
+    pub(crate) const fn since_subscribed(&self) -> Told {
+        Told {
+            out: self.told.out - self.before.out,
+            ..self.told
+        }
+    }
+
+    /// The pages that a program is told of.
+    fn pages(&self) -> Option<PageRange> {
+        let Whose::Program(pages) = self.whose else {
+            return None;
+        };
+        let first = self.telling.as_ref()?.first;
+        Some(PageRange::new(first, pages))
+    }
+
+    /// Whether a program is told of `page`.
+    pub(crate) fn is_of(&self, page: PageNo) -> bool {
+        self.pages().is_some_and(|pages| pages.contains(page))
+    }
+
+    /// Whether a program is told of a page of `range`.
+    pub(crate) fn meets(&self, range: PageRange) -> bool {
+        self.pages().is_some_and(|pages| overlap(pages, range))
+    }
+
+    /// Whether it told a program that does not listen any more.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let area = self.telling.as_ref().map(|telling| &telling.area);
+        let alone = area.is_some_and(|area| Arc::strong_count(area) == 1);
+        matches!(self.whose, Whose::Program(_)) && alone
+    }
+
+    /// The pages of `gone` are, and with them those behind them, as far as a program is told of them. False where none is left.
+    pub(crate) fn loses(&mut self, gone: PageRange) -> bool {
+        let Some(pages) = self.pages().filter(|&pages| overlap(pages, gone)) else {
+            return true;
+        };
+        let left = gone.start.raw().saturating_sub(pages.start.raw());
+        let told = self.told;
+        for page in pages.iter().skip(left as usize) {
+            self.paged_in(page);
+        }
+        self.told = told;
+        self.whose = Whose::Program(left);
+        left > 0
     }
 
     /// Looks whether `region`, which is managed from now on, is the guest's RAM: as long as that is, at a multiple of 2 MiB, read-write. The
@@ -200,9 +265,14 @@ impl Notifier {
         self.told.lost += u64::from(host.lost().wrapping_sub(before));
     }
 
-    /// What `this` told so far; nothing where there is none.
-    pub(crate) fn told(this: Option<&Self>) -> Told {
-        this.map(|notifier| notifier.told).unwrap_or_default()
+    /// What all of them told so far.
+    pub(crate) fn told(all: &[Self]) -> Told {
+        let add = |a: Told, b: &Self| Told {
+            out: a.out + b.told.out,
+            back: a.back + b.told.back,
+            lost: a.lost + b.told.lost,
+        };
+        all.iter().fold(Told::default(), add)
     }
 
     /// In a forked child: the guest is the parent's.
@@ -302,6 +372,40 @@ mod tests {
         notifier.managed(&second);
         assert!(notifier.knows(page(&first, 1)) && !notifier.knows(page(&second, 1)));
         assert!(!notifier.knows(PageNo::from_raw((START as u64 >> PAGE_SHIFT) - 1)));
+    }
+
+    #[test]
+    fn a_program_is_told_of_no_page_that_was_unmapped_or_lies_behind_one() {
+        let range = |first, pages| PageRange::new(PageNo::from_raw(first), pages);
+        let layout = subscription(50).expect("pages");
+        let area = Arc::new(shared::new_words(layout.words()).expect("memory"));
+        let first = PageNo::from_raw(100);
+        let mut notifier = Notifier::subscribed(area.clone(), first, 50).expect("an area");
+        let end = End::attach(&area).expect("an area that was made");
+        notifier.paged_out(PageNo::from_raw(149));
+        notifier.begins();
+        for page in [110, 120, 99, 150] {
+            notifier.paged_out(PageNo::from_raw(page));
+        }
+        assert_eq!(notifier.since_subscribed().out, 2);
+        assert!(notifier.meets(range(90, 11)) && !notifier.meets(range(90, 10)));
+        assert!(notifier.is_of(PageNo::from_raw(149)) && !notifier.is_of(PageNo::from_raw(150)));
+        assert!(notifier.loses(range(150, 5)) && notifier.loses(range(115, 5)));
+        assert!(end.is_out(&area, 10) && !end.is_out(&area, 20) && !end.is_out(&area, 49));
+        notifier.paged_out(PageNo::from_raw(121));
+        assert!(!end.is_out(&area, 21) && !notifier.knows(PageNo::from_raw(115)));
+        assert_eq!(
+            notifier.since_subscribed(),
+            Told {
+                out: 2,
+                back: 0,
+                lost: 0
+            }
+        );
+        assert!(!notifier.is_forgotten());
+        drop(area);
+        assert!(notifier.is_forgotten());
+        assert!(!notifier.loses(range(0, 101)), "its first page is gone");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use outpage_core::contract::Advice;
 use outpage_core::notify::Guest;
 use outpage_core::units::PAGE_BYTES;
 use outpage_stats::Counts;
@@ -194,6 +195,15 @@ pub struct Subscription {
     start: usize,
 }
 
+/// What became of the pages of a subscription since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Pages that went out: only the store has them, or the pool of compressed pages.
+    pub out: u64,
+    /// Pages that came back.
+    pub back: u64,
+}
+
 impl Subscription {
     /// Whether the page at `address` is out, so that a touch waits for a read. It may change at any moment. False for an address outside the
     /// range.
@@ -295,10 +305,11 @@ impl Scope {
     }
 
     /// From now on the program can know which pages of `range` are paged out, before it touches them: its area is that of
-    /// `docs/notify.md`, page n of the range being frame n. A scope has one subscription, for as long as it is open.
+    /// `docs/notify.md`, page n of the range being frame n. No page is in two subscriptions of a scope. One ends when it is
+    /// dropped, or when its first page is unmapped; what is unmapped behind that is no part of it from then on.
     ///
     /// # Errors
-    /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages that are managed, `EBUSY` where there is a subscription, `EAGAIN` where
+    /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages that are managed, `EBUSY` where a page of it is in another, or there are 64, `EAGAIN` where
     /// another thread is about to make one. [`ScopeError::Ended`].
     pub fn subscribe(&self, range: Range<usize>) -> Result<Subscription, ScopeError> {
         let (addr, len) = (range.start, range.len());
@@ -312,6 +323,27 @@ impl Scope {
             guest,
             start: range.start,
         })
+    }
+
+    /// What became of the pages of the subscription that has the page at `address`.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`], `EINVAL` where none has it. [`ScopeError::Ended`].
+    pub fn traffic(&self, address: usize) -> Result<Traffic, ScopeError> {
+        let words = words_for(tell::TRAFFIC_WORDS)?;
+        self.ask_for(&words, Call::Traffic { addr: address })?;
+        let [out, back] = [0, 1].map(|at| tell::wide(&words, at));
+        Ok(Traffic { out, back })
+    }
+
+    /// The program says what it will do with the managed pages of `range`. No byte depends on it. Faults wait while the pager takes it in: say it of parts of
+    /// what is long.
+    ///
+    /// # Errors
+    /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages. [`ScopeError::Ended`].
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), ScopeError> {
+        let (addr, len) = (range.start, range.len());
+        self.ask(Call::Advise { addr, len, advice }).map(drop)
     }
 
     /// What the managed pages of `range` hold is not wanted until [`Self::wanted`] says otherwise: the pager may drop it in place of writing it, as

@@ -67,10 +67,7 @@ impl Live {
             Call::Mlock { addr, len } => self.lock(addr, len, true),
             Call::Munlock { addr, len } => self.lock(addr, len, false),
             Call::Pin { addr, len } => self.pin(addr, len),
-            Call::Unpin { addr, len } => {
-                self.world.space.unpin(addr, len);
-                0
-            }
+            Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
             Call::ThreadBegins { tid } => {
                 self.thread_begins(Tid(tid));
@@ -96,9 +93,12 @@ impl Live {
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
             Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
-            Call::Discardable { .. } | Call::Wanted { .. } | Call::Places { .. } | Call::Counts => {
-                value(self.tell(call))
-            }
+            Call::Discardable { .. }
+            | Call::Wanted { .. }
+            | Call::Advise { .. }
+            | Call::Traffic { .. }
+            | Call::Places { .. }
+            | Call::Counts => value(self.tell(call)),
             Call::Close => unit(self.ask_close(slot)),
             Call::Ending => {
                 self.pager.ending();
@@ -253,6 +253,11 @@ impl Live {
         };
         let bounds = (self.kept_bytes(), pages_max);
         unit(self.world.space.pin(addr, len, bounds))
+    }
+
+    fn unpin(&mut self, addr: usize, len: usize) -> isize {
+        self.world.space.unpin(addr, len);
+        0
     }
 
     /// Brings everything to rest, with the pages mapped that the forking thread needs. They stay: where

@@ -188,7 +188,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
     let mut world = World::new(door, bells, frames, total + pool, mechanism, seed);
     world.failing = Failing::new(shared.reach);
-    world.notifier = Notifier::of(&shared.config);
+    world.notifiers = Notifier::of(&shared.config).into_iter().collect();
     let mut live = Box::new(Live::new(
         pager,
         world,

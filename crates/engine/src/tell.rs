@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use outpage_core::contract::Event;
+use outpage_core::contract::{Advice, Event};
 use outpage_core::page::State;
 use outpage_core::units::{PAGE_BYTES, PageRange};
 use outpage_stats::{COUNTERS, Counts};
@@ -96,13 +96,26 @@ pub(crate) fn bit(words: &Words, page: usize) -> bool {
 /// Words that the counters take: two each.
 pub(crate) const COUNTS_WORDS: usize = 2 * COUNTERS.len();
 
+/// Words that a subscription's pages that went out and came back take.
+pub(crate) const TRAFFIC_WORDS: usize = 4;
+
+/// Number `at` of those that take two words each.
+pub(crate) fn wide(words: &Words, at: usize) -> u64 {
+    let [low, high] = [2 * at, 2 * at + 1].map(|word| u64::from(words[word].load(Relaxed)));
+    low | high << 32
+}
+
+fn write_wide(words: &Words, at: usize, value: u64) {
+    words[2 * at].store(value as u32, Relaxed);
+    words[2 * at + 1].store((value >> 32) as u32, Relaxed);
+}
+
 /// The counters from what the pager wrote. Without the sizes of writes.
 pub(crate) fn counts(words: &Words) -> Counts {
     let mut counts = Counts::default();
     for (i, definition) in COUNTERS.iter().enumerate() {
-        let [low, high] = [2 * i, 2 * i + 1].map(|word| u64::from(words[word].load(Relaxed)));
         if let Some(counter) = counts.named(definition.name) {
-            *counter = low | high << 32;
+            *counter = wide(words, i);
         }
     }
     counts
@@ -118,6 +131,16 @@ impl Live {
         Ok(())
     }
 
+    /// The program says what it will do with the managed pages of the range.
+    fn advise(&mut self, addr: usize, len: usize, advice: Advice) -> Result<(), Errno> {
+        for (_, range) in self.told_ranges(addr, len)? {
+            self.pager
+                .handle(clock::now(), Event::Advise(advice, range));
+            self.drive();
+        }
+        Ok(())
+    }
+
     /// Answers into words that were offered; gives what the call does besides.
     pub(crate) fn tell(&mut self, call: Call) -> Result<usize, Errno> {
         match call {
@@ -125,6 +148,8 @@ impl Live {
             Call::Wanted { addr, len } => self.wanted(addr, len),
             Call::Places { addr, len } => self.places(addr, len).map(|()| 0),
             Call::Counts => self.counts().map(|()| 0),
+            Call::Advise { addr, len, advice } => self.advise(addr, len, advice).map(|()| 0),
+            Call::Traffic { addr } => self.traffic(addr).map(|()| 0),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -181,8 +206,25 @@ impl Live {
         self.publish();
         let counts = self.session.counters().read();
         for (i, (_, value)) in counts.each().enumerate() {
-            words[2 * i].store(value as u32, Relaxed);
-            words[2 * i + 1].store((value >> 32) as u32, Relaxed);
+            write_wide(&words, i, value);
+        }
+        Ok(())
+    }
+
+    /// Writes what became of the pages of a subscription.
+    fn traffic(&mut self, addr: usize) -> Result<(), Errno> {
+        let words = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
+        self.attend_to_changes();
+        let page = self.world.space.at(addr).map(|region| region.page(addr));
+        let page = page.ok_or(Errno::EINVAL)?;
+        let mut notifiers = self.world.notifiers.iter();
+        let found = notifiers.find(|notifier| notifier.is_of(page));
+        let told = found.ok_or(Errno::EINVAL)?.since_subscribed();
+        if words.len() < TRAFFIC_WORDS {
+            return Err(Errno::EINVAL);
+        }
+        for (i, value) in [told.out, told.back].into_iter().enumerate() {
+            write_wide(&words, i, value);
         }
         Ok(())
     }

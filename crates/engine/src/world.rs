@@ -123,7 +123,7 @@ pub struct World {
     /// Who waits for a page.
     pub(crate) waiting: Waiting,
     /// Tells a guest, where there is one, what it would wait for.
-    pub(crate) notifier: Option<Box<Notifier>>,
+    pub(crate) notifiers: Vec<Notifier>,
 }
 
 /// A run's part that is contiguous in memory too.
@@ -174,7 +174,7 @@ impl World {
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             there: vec![false; RUN_PAGES],
             waiting: Waiting::default(),
-            notifier: None,
+            notifiers: Vec::new(),
         }
     }
 
@@ -241,7 +241,7 @@ impl World {
     pub fn zero_fill(&mut self, run: PageRange, out: &mut Vec<PageOutcome>) {
         out.clear();
         self.but_changing(run, out, Self::zero_fill_run);
-        if let Some(notifier) = &mut self.notifier {
+        for notifier in &mut self.notifiers {
             // What the guest gave back while it was out.
             run.iter().for_each(|page| notifier.paged_in(page));
         }

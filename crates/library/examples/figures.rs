@@ -1,18 +1,23 @@
-//! What regions cost: `figures regions | touches | heap | one | four`.
+//! What regions cost: `figures regions | held | gib | touches | heap | one | four`.
 //!
-//! `regions` makes and drops regions. `touches` touches pages of a region of twice the limit in no order; `heap` does so with the heap, to be run under
+//! `regions` makes and drops 100,000 regions one after the other, `held` has all of them at once, both beside plain mappings. `gib` touches each page of 1 GiB for the
+//! first time, within the limit, beside a plain mapping. `touches` touches pages of a region of twice the limit in no order; `heap` does so with the heap, to be run under
 //! `outpage run --memory 16M`. `one` and `four` have four threads do it in four regions, of one pager and of four, beside one thread alone.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
 
 use outpage::{Error, PAGE_BYTES, Pager};
+use outpage_sys::raw::Errno;
+use outpage_sys::{libc, map};
 
 const LIMIT: u64 = 16 << 20;
 const WORDS: usize = 2 * LIMIT as usize / 8;
 const A_PAGE: usize = PAGE_BYTES / 8;
 const TOUCHES: usize = 20_000;
-const REGIONS: u32 = 10_000;
+const REGIONS: u32 = 100_000;
+const REGION_BYTES: usize = 1 << 16;
+const GIB: usize = 1 << 30;
 /// A touch that took longer than this waited for its page: one that finds it takes a tenth.
 const FAULT_NS: u128 = 1000;
 
@@ -67,19 +72,83 @@ fn threads(pagers: &[Pager]) -> Result<f64, Error> {
     Ok(began.elapsed().as_secs_f64())
 }
 
+/// Seconds.
+fn took(act: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let began = Instant::now();
+    act()?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// A mapping as a region is one, without a pager: made and dropped.
+fn plain(bytes: usize) -> Result<(), Error> {
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    let refused = |error: Errno| Error::Os("map memory", error.number());
+    let start = map::mmap(0, bytes, prot, flags, -1, 0).map_err(refused)?;
+    map::munmap(start, bytes).map_err(refused)
+}
+
+/// Seconds for the first touch of each page.
+fn first_touches(bytes: &mut [u8]) -> f64 {
+    let began = Instant::now();
+    bytes
+        .iter_mut()
+        .step_by(PAGE_BYTES)
+        .for_each(|byte| *byte = 1);
+    began.elapsed().as_secs_f64()
+}
+
+fn regions() -> Result<(), Error> {
+    let pager = Pager::new(LIMIT)?;
+    let each = |seconds: f64| seconds * 1e6 / f64::from(REGIONS);
+    let of_pager =
+        took(|| (0..REGIONS).try_for_each(|_| pager.zeros::<u8>(REGION_BYTES).map(drop)))?;
+    let of_kernel = took(|| (0..REGIONS).try_for_each(|_| plain(REGION_BYTES)))?;
+    println!(
+        "{:.1} us for a region, {:.1} for a plain mapping",
+        each(of_pager),
+        each(of_kernel)
+    );
+    Ok(())
+}
+
+fn held() -> Result<(), Error> {
+    let pager = Pager::new(LIMIT)?;
+    let mut all = Vec::with_capacity(REGIONS as usize);
+    let made = took(|| {
+        (0..REGIONS).try_for_each(|_| {
+            all.push(pager.zeros::<u8>(REGION_BYTES)?);
+            Ok(())
+        })
+    });
+    let count = all.len();
+    let began = Instant::now();
+    drop(all);
+    let dropped = began.elapsed().as_secs_f64();
+    match made {
+        Ok(made) => println!("{count} regions: made in {made:.2} s, dropped in {dropped:.2}"),
+        Err(why) => println!("after {count} regions: {why}; dropped in {dropped:.2} s"),
+    }
+    Ok(())
+}
+
+fn gib() -> Result<(), Error> {
+    let pager = Pager::new(GIB as u64 + GIB as u64 / 8)?;
+    let mut region = pager.zeros::<u8>(GIB)?;
+    let of_pager = first_touches(&mut region);
+    drop((region, pager));
+    let of_kernel = first_touches(&mut vec![0; GIB]);
+    println!("1 GiB touched: a region in {of_pager:.2} s, a plain mapping in {of_kernel:.2}");
+    Ok(())
+}
+
 fn main() -> Result<(), Error> {
     match std::env::args().nth(1).as_deref() {
-        Some("regions") => {
-            let pager = Pager::new(LIMIT)?;
-            let began = Instant::now();
-            for _ in 0..REGIONS {
-                drop(pager.zeros::<u8>(1 << 16)?);
-            }
-            println!(
-                "{:.1} us for a region",
-                began.elapsed().as_secs_f64() * 1e6 / f64::from(REGIONS)
-            );
-        }
+        Some("regions") => regions()?,
+        Some("held") => held()?,
+        Some("gib") => gib()?,
         Some("touches") => {
             let pager = Pager::new(LIMIT)?;
             tell("region", &touch(&mut pager.zeros(WORDS)?, TOUCHES));
@@ -97,7 +166,7 @@ fn main() -> Result<(), Error> {
             let four = threads(&pagers)?;
             println!("{kind}: one thread {alone:.2} s, four of as much each {four:.2} s");
         }
-        _ => println!("figures regions | touches | heap | one | four"),
+        _ => println!("figures regions | held | gib | touches | heap | one | four"),
     }
     Ok(())
 }

@@ -43,16 +43,19 @@ mod pager;
 mod region;
 mod shared;
 mod stats;
+mod subscription;
 
 pub use blocks::{Blocks, Kept};
 pub use bytemuck;
 pub use bytemuck::Pod;
 pub use error::{Ended, Error, Reason};
 pub use memory::{Memory, PinnedBytes};
+pub use outpage_engine::scope::{Advice, Traffic};
 pub use outpage_engine::tell::Place;
 pub use pager::{Builder, Pager, parse_size};
 pub use region::{Pinned, Region};
-pub use stats::{Residency, Stats};
+pub use stats::{RegionStats, Residency, Stats};
+pub use subscription::Subscription;
 
 /// Bytes of a page: x86-64.
 pub const PAGE_BYTES: usize = 4096;

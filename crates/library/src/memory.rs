@@ -6,16 +6,21 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use outpage_engine::call::Call;
+use outpage_engine::scope::ScopeError;
 use outpage_sys::raw::Errno;
 use outpage_sys::{libc, map, process};
 
 use crate::error::Error;
 use crate::shared::Shared;
-use crate::stats::Residency;
-use crate::{PAGE_BYTES, Place};
+use crate::stats::{RegionStats, Residency};
+use crate::subscription::Subscription;
+use crate::{Advice, PAGE_BYTES, Place};
 
 /// Pages whose places are asked for at once: for so long other faults wait.
 const PLACES_AT_ONCE: usize = 1 << 14;
+
+/// Cold pages that are taken out of the program at once, for the same reason: each takes a microsecond or two.
+const COLD_AT_ONCE: usize = 1 << 10;
 
 /// How often memory is asked for that the pager of `outpage run` took over before it was registered here: it looks ten times a second, and registering
 /// takes less than a millisecond.
@@ -241,6 +246,59 @@ impl Memory {
     /// As [`Self::places`].
     pub fn residency(&self, range: Range<usize>) -> Result<Residency, Error> {
         self.places(range).map(Residency::count)
+    }
+
+    /// Says what will be done with the pages that `range` touches; of [`Advice::Cold`] those that lie in it as a whole. No byte depends on it.
+    ///
+    /// `Sequential`, `Random` and `Normal` hold until the next of them, for the bytes that are there now. `WillNeed` returns at once, while pages are read: up to half
+    /// of the limit. `Cold` pages leave before others; a touch of one meanwhile costs a minor fault.
+    ///
+    /// # Errors
+    /// [`Error::Bounds`], [`Error::Ended`], [`Error::Forked`].
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), Error> {
+        let pages = match advice {
+            Advice::Cold => self.inner(&range)?,
+            _ => self.outer(&range)?,
+        };
+        let at_once = match advice {
+            Advice::Cold => COLD_AT_ONCE,
+            Advice::WillNeed => PLACES_AT_ONCE,
+            _ => pages.len().max(1),
+        };
+        self.check_pager()?;
+        for at in pages.clone().step_by(at_once * PAGE_BYTES) {
+            let end = pages.end.min(at.saturating_add(at_once * PAGE_BYTES));
+            let said = self.pager.advise(at..end, advice);
+            said.map_err(Error::of("give advice on pages"))?;
+        }
+        Ok(())
+    }
+
+    /// From now on it can be known which pages are out, before they are touched.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: `EBUSY` where it is subscribed to, or 64 other memories of the pager are; `EINVAL` where it lies in pieces because it was grown where
+    /// other memory was beside it. [`Error::Ended`], [`Error::Forked`].
+    pub fn subscribe(&self) -> Result<Subscription, Error> {
+        self.check_pager()?;
+        let pages = self.start..self.start + whole(self.bytes);
+        let told = self.pager.subscribe(pages);
+        let told = told.map_err(Error::of("subscribe to a region"))?;
+        Ok(Subscription::new(told, self.start))
+    }
+
+    /// Where its pages are, and what became of them since it was subscribed to.
+    ///
+    /// # Errors
+    /// [`Error::Ended`], [`Error::Forked`].
+    pub fn stats(&self) -> Result<RegionStats, Error> {
+        let residency = self.residency(0..self.bytes)?;
+        let traffic = match self.pager.traffic(self.start) {
+            Ok(traffic) => Some(traffic),
+            Err(ScopeError::Os(Errno::EINVAL)) => None,
+            Err(error) => return Err(Error::of("see what became of a region")(error)),
+        };
+        Ok(RegionStats { residency, traffic })
     }
 
     /// Copies what lies from byte `offset` on to `into`, without a signal where a page is lost.

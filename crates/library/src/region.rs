@@ -8,8 +8,9 @@ use bytemuck::Pod;
 
 use crate::error::Error;
 use crate::memory::{Memory, PinnedBytes};
-use crate::stats::Residency;
-use crate::{Place, bytemuck};
+use crate::stats::{RegionStats, Residency};
+use crate::subscription::Subscription;
+use crate::{Advice, Place, bytemuck};
 
 /// Values of a type that is nothing but its bytes, in memory of a pager: a slice that may be larger than RAM.
 ///
@@ -120,6 +121,41 @@ impl<T: Pod> Region<T> {
     /// Those of [`Memory::residency`].
     pub fn residency(&self) -> Result<Residency, Error> {
         self.memory.residency(0..self.memory.len())
+    }
+
+    /// Says what will be done with elements: see [`Memory::advise`].
+    ///
+    /// ```no_run
+    /// use outpage::Advice;
+    ///
+    /// let pager = outpage::Pager::new(64 << 20)?;
+    /// let values = pager.zeros::<u64>(1 << 26)?;
+    /// values.advise(0..values.len(), Advice::Sequential)?;
+    /// let sum: u64 = values.iter().sum();
+    /// values.advise(0..1 << 20, Advice::WillNeed)?; // read while something else is done
+    /// # Ok::<(), outpage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Memory::advise`].
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), Error> {
+        (self.memory).advise(bytes(&range, size_of::<T>())?, advice)
+    }
+
+    /// From now on it can be known which pages are out, before they are touched. Positions are bytes.
+    ///
+    /// # Errors
+    /// Those of [`Memory::subscribe`].
+    pub fn subscribe(&self) -> Result<Subscription, Error> {
+        self.memory.subscribe()
+    }
+
+    /// Where its pages are, and what became of them since it was subscribed to.
+    ///
+    /// # Errors
+    /// Those of [`Memory::stats`].
+    pub fn stats(&self) -> Result<RegionStats, Error> {
+        self.memory.stats()
     }
 
     /// Copies elements from `start` on to `into`, without a signal where a page is lost.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use outpage_engine::Counts;
+use outpage_engine::scope::Traffic;
 use outpage_engine::tell::Place;
 
 use crate::PAGE_BYTES;
@@ -89,6 +90,16 @@ impl fmt::Display for Stats {
             self.minor_faults
         )
     }
+}
+
+/// What is known of one region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct RegionStats {
+    /// Where its pages are.
+    pub residency: Residency,
+    /// Pages that went out and came back since it was subscribed to; `None` where it is not ([`crate::Memory::subscribe`]).
+    pub traffic: Option<Traffic>,
 }
 
 /// How many pages of a range are where, at one moment.

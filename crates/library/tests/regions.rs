@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use outpage::{Blocks, Builder, Error, Kept, Pager, Place, Reason, Region};
+use outpage::{Advice, Blocks, Builder, Error, Kept, Pager, Place, Reason, Region};
 use outpage_sys::libc;
 use outpage_sys::uffd::{Features, Uffd, Wanted};
 
@@ -17,12 +17,14 @@ const A_PAGE: usize = outpage::PAGE_BYTES / 8;
 
 type Case = (&'static str, fn(Builder) -> Result<(), Error>);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     ("pages", pages),
     ("resizes", resizes),
     ("pins", pins),
     ("discards", discards),
     ("clears", clears),
+    ("advises", advises),
+    ("subscribes", subscribes),
     ("reads-files", reads_files),
     ("several", several),
     ("swap-full", swap_full),
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
             optional: Features::NONE,
         });
         // What the mechanisms differ in.
-        let differs = |name| ["pages", "discards", "swap-full", "loses"].contains(&name);
+        let differs = |name| ["pages", "discards", "advises", "swap-full", "loses"].contains(&name);
         for (name, _) in CASES {
             if mechanism != "move" && !differs(name) {
                 continue;
@@ -280,6 +282,134 @@ fn discards(builder: Builder) -> Result<(), Error> {
     let region = blocks.into_region()?;
     assert!(region[BLOCK..2 * BLOCK].iter().all(|&v| v == 0));
     check(&region[2 * BLOCK..3 * BLOCK], 77);
+    Ok(())
+}
+
+/// What is said of pages is followed, and no byte depends on it.
+fn advises(builder: Builder) -> Result<(), Error> {
+    let pager = builder.set("readahead", "none").open()?;
+    let mut region = pager.zeros::<u64>(3 * WITHIN)?;
+    fill(&mut region, 1);
+    let faults = |pager: &Pager| pager.stats().map(|stats| stats.major_faults);
+    let (plain, advised) = (0..WITHIN / 4, WITHIN / 4..WITHIN / 2);
+    let before = faults(&pager)?;
+    check(&region[plain.clone()], 1);
+    let alone = faults(&pager)? - before;
+    assert_eq!(
+        alone as usize,
+        plain.len() / A_PAGE,
+        "a fault for each page"
+    );
+    region.advise(advised.clone(), Advice::Sequential)?;
+    let before = faults(&pager)?;
+    let right = (advised.clone()).all(|i| region[i] == value(i, 1));
+    let together = faults(&pager)? - before;
+    assert!(right && together < alone / 4, "{together} for {alone}");
+    // Comes without a touch.
+    let needed = WITHIN..WITHIN + WITHIN / 4;
+    assert!(region.places(needed.clone())?.contains(&Place::PagedOut));
+    region.advise(needed.clone(), Advice::WillNeed)?;
+    let came = || -> Result<bool, Error> {
+        Ok(!region.places(needed.clone())?.contains(&Place::PagedOut))
+    };
+    let began = std::time::Instant::now();
+    while !came()? {
+        assert!(began.elapsed().as_secs() < 60, "it never comes");
+        std::thread::yield_now();
+    }
+    // Leaves though it was touched last.
+    let cold = 2 * WITHIN..2 * WITHIN + WITHIN / 8;
+    region[cold.clone()].iter_mut().for_each(|v| *v += 1);
+    region.advise(cold.clone(), Advice::Cold)?;
+    let places = region.places(cold.clone())?;
+    assert!(!places.contains(&Place::Resident), "{places:?}");
+    region[cold].iter_mut().for_each(|v| *v -= 1);
+    region.advise(0..region.len(), Advice::Random)?;
+    check(&region, 1);
+    region.advise(0..region.len(), Advice::Normal)?;
+    region.advise(5..5, Advice::Cold)?;
+    let beyond = region.advise(0..region.len() + 1, Advice::Cold);
+    assert!(matches!(beyond, Err(Error::Bounds)), "{beyond:?}");
+    // Said of what is gone: the next region at these addresses has nothing of it.
+    region.advise(0..region.len(), Advice::Sequential)?;
+    drop(region);
+    let mut next = pager.zeros::<u64>(3 * WITHIN)?;
+    fill(&mut next, 2);
+    let before = faults(&pager)?;
+    check(&next[plain.clone()], 2);
+    assert_eq!((faults(&pager)? - before) as usize, plain.len() / A_PAGE);
+    Ok(())
+}
+
+/// Several regions of a pager are told of, each of its own pages.
+fn subscribes(builder: Builder) -> Result<(), Error> {
+    const PAGES: usize = 2 * WITHIN / A_PAGE;
+    let pager = builder.open()?;
+    let mut regions = [pager.zeros::<u64>(2 * WITHIN)?, pager.zeros(2 * WITHIN)?];
+    assert_eq!(regions[0].stats()?.traffic, None);
+    let first = regions[0].subscribe()?;
+    let second = regions[1].subscribe()?;
+    let busy = regions[0].subscribe();
+    assert!(matches!(busy, Err(Error::Os(_, libc::EBUSY))), "{busy:?}");
+    let mut subscriptions = [first, second];
+    for round in 1..3 {
+        for (region, subscription) in regions.iter_mut().zip(&subscriptions) {
+            fill(region, round);
+            for page in 0..PAGES {
+                let out = subscription.is_out(page * 4096);
+                assert_eq!(region[page * A_PAGE], value(page * A_PAGE, round));
+                let late = subscription.is_out(page * 4096 + 4095);
+                assert!(!late, "page {page} is in use: {out}");
+            }
+        }
+    }
+    for (region, subscription) in regions.iter().zip(&mut subscriptions) {
+        let places = region.places(0..region.len())?;
+        let out = |at: usize| places[at] == Place::PagedOut;
+        let wrong = (0..PAGES).filter(|&page| subscription.is_out(page * 4096) != out(page));
+        assert_eq!(wrong.count(), 0, "{:?}", region.residency()?);
+        let mut told = std::collections::BTreeMap::new();
+        subscription.drain(|at, out| {
+            told.insert(at / 4096, out);
+        });
+        let wrong = told.iter().filter(|&(&page, &told)| out(page) != told);
+        assert_eq!(wrong.count(), 0, "what the drain said");
+        let stats = region.stats()?;
+        let traffic = stats.traffic.expect("subscribed to");
+        assert_eq!(traffic.out - traffic.back, stats.residency.paged_out as u64);
+        assert!(traffic.back > PAGES as u64 / 2, "{traffic:?}");
+        assert!(!subscription.is_out(usize::MAX) && !subscription.is_out(PAGES * 4096));
+    }
+    // What was taken away is told of no more, and a region that moved is told of as before.
+    regions[0].resize(WITHIN / 2)?;
+    fill(&mut regions[0], 3);
+    fill(&mut regions[1], 3);
+    assert!((PAGES / 4..PAGES).all(|page| !subscriptions[0].is_out(page * 4096)));
+    assert!((0..PAGES / 4).any(|page| subscriptions[0].is_out(page * 4096)));
+    regions[0].resize(4 * WITHIN)?;
+    let places = regions[0].places(0..WITHIN / 2)?;
+    for (page, place) in places.iter().enumerate() {
+        let told = subscriptions[0].is_out(page * 4096);
+        assert_eq!(told, *place == Place::PagedOut, "page {page}");
+    }
+    check(&regions[0][..WITHIN / 2], 3);
+    // Whoever goes makes room for others, a region of the same numbers among them.
+    let [zeroth, other] = regions;
+    drop(other);
+    assert!((0..PAGES).all(|page| !subscriptions[1].is_out(page * 4096)));
+    let again = pager.zeros::<u64>(2 * WITHIN)?;
+    let _third = again.subscribe()?;
+    drop(subscriptions);
+    // Where it grew it may lie in pieces.
+    let grown = zeroth.subscribe();
+    let pieces = matches!(grown, Err(Error::Os(_, libc::EINVAL)));
+    assert!(grown.is_ok() || pieces, "{grown:?}");
+    drop(grown);
+    let many = (0..64)
+        .map(|_| pager.zeros::<u64>(1))
+        .collect::<Result<Vec<_>, _>>()?;
+    let told: Vec<_> = many.iter().map(Region::subscribe).collect();
+    assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
     Ok(())
 }
 

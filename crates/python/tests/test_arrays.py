@@ -102,6 +102,88 @@ class Arrays(unittest.TestCase):
             full.stats()
         self.assertEqual(array.sum(), 2 * VALUES)
 
+    def test_advice_changes_no_element(self):
+        with open_pager() as pager:
+            array = pager.zeros(VALUES)
+            array[:] = np.arange(VALUES)
+            for advice in ["sequential", "random", "will-need", "cold", "normal"]:
+                pager.advise(array, advice)
+                np.testing.assert_array_equal(array, np.arange(VALUES))
+            with self.assertRaisesRegex(ValueError, "will-need"):
+                pager.advise(array, "soon")
+            before = pager.residency(array[-LIMIT // 32 :])
+            pager.advise(array[-LIMIT // 32 :], "cold")
+            after = pager.residency(array[-LIMIT // 32 :])
+            self.assertGreater(before.resident, after.resident)
+
+    def test_pinned_elements_stay(self):
+        with open_pager() as pager:
+            array = pager.zeros(VALUES)
+            array[:] = 1
+            hot = array[: LIMIT // 32]
+            with pager.pin(hot) as same:
+                self.assertIs(same, hot)
+                array[LIMIT // 32 :] = 2
+                where = pager.residency(hot)
+                self.assertEqual((where.paged_out, where.untouched), (0, 0))
+                with self.assertRaises(outpage.PinnedError):
+                    with pager.pin(array[: VALUES // 2]):
+                        self.fail("more than half of the limit")
+            array[LIMIT // 32 :] = 3
+            self.assertGreater(pager.residency(hot).paged_out, 0)
+            self.assertEqual(array.sum(), LIMIT // 32 + 3 * (VALUES - LIMIT // 32))
+
+    def test_what_is_out_is_known(self):
+        with open_pager() as pager:
+            array = pager.zeros(VALUES)
+            self.assertIsNone(pager.array_stats(array).went_out)
+            subscription = pager.subscribe(array)
+            with self.assertRaises(OSError):
+                pager.subscribe(array)
+            array[:] = 1
+            stats = pager.array_stats(array)
+            out = [subscription.is_out(first) for first in range(0, VALUES, 512)]
+            self.assertEqual(sum(out), stats.residency.paged_out)
+            self.assertEqual(stats.went_out - stats.came_back, stats.residency.paged_out)
+            changed = subscription.changes()
+            self.assertEqual({first for first, is_out in changed.items() if is_out}, {512 * n for n, o in enumerate(out) if o})
+            with self.assertRaises(IndexError):
+                subscription.is_out(VALUES)
+            del subscription
+            part = pager.subscribe(array[300:600])
+            self.assertEqual(set(part.changes()) - {0, 212}, set())
+
+    def test_growing_arrays_grow_without_a_copy(self):
+        with open_pager() as pager:
+            growing = pager.growing("i8")
+            self.assertEqual((len(growing), growing.view().size), (0, 0))
+            for start in range(0, VALUES, 1000):
+                growing.extend(np.arange(start, min(VALUES, start + 1000)))
+            growing.append(-1)
+            self.assertEqual(len(growing), VALUES + 1)
+            np.testing.assert_array_equal(growing.view()[:-1], np.arange(VALUES))
+            held = growing.view()
+            with self.assertRaises(BufferError):
+                growing.resize(100 * VALUES)
+            with self.assertRaises(BufferError):
+                growing.resize(5)
+            self.assertEqual((len(growing), held[-1]), (VALUES + 1, -1))
+            del held
+            growing.resize(5)
+            growing.resize(VALUES)
+            view = growing.view()
+            self.assertEqual((view[:6].tolist(), view.sum()), ([0, 1, 2, 3, 4, 0], 10))
+            with self.assertRaises(ValueError):
+                growing.resize(-1)
+            del view
+            pin = growing._region.pin(0, 4096)
+            with self.assertRaises(BufferError):
+                growing.resize(100 * VALUES)
+            pin.release()
+            pin.release()
+            growing.resize(4 * VALUES)
+            self.assertEqual(growing.view().sum(), 10)
+
     def test_threads_fault_side_by_side(self):
         pagers = [open_pager() for _ in range(2)]
         wrong = []

@@ -25,6 +25,7 @@ impl Pager {
             | Event::Discardable(_)
             | Event::Freed(_)
             | Event::Flush(_)
+            | Event::Advise(..)
             | Event::Full
             | Event::Forking
             | Event::ChildrenGone
@@ -85,7 +86,7 @@ impl Pager {
                     | PageOutcome::Unhashed => false,
                 })
             }
-            (Kind::Detach | Kind::Flush, Outcome::Pages(pages)) => {
+            (Kind::Detach | Kind::Flush | Kind::Cold, Outcome::Pages(pages)) => {
                 let bits = self.ledger.pages.has_bits();
                 pages.len() as u64 == op.run.pages
                     && pages.iter().all(|page| match page {
@@ -101,10 +102,12 @@ impl Pager {
                 _ => false,
             }),
             // A daemon's bodies have no contents that could be damaged.
-            (Kind::PageIn, Outcome::Pages(pages)) if self.daemon().is_none() => {
+            (Kind::PageIn | Kind::Needed, Outcome::Pages(pages)) if self.daemon().is_none() => {
                 pages.len() == op.count() && pages.iter().all(read)
             }
-            (Kind::PageIn | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => true,
+            (Kind::PageIn | Kind::Needed | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => {
+                true
+            }
             (Kind::Release | Kind::Dead | Kind::Poison, Outcome::Done) => true,
             _ => false,
         }

@@ -17,7 +17,7 @@ pub(super) struct Ahead {
     /// What becomes of pages that a read brings along.
     pub arrival: Arrival,
     /// The most slots of one read.
-    read_max: u32,
+    pub read_max: u32,
 }
 
 /// How many of the next `most` slots hold the pages behind that of `fault`, its own included.

@@ -68,7 +68,11 @@ impl PageDaemon {
             }
             Event::Discard(range) => self.discard(ledger, range),
             Event::TakeBack(range) => take_back(ledger, range, |_, _| {}),
-            Event::Discardable(_) | Event::Flush(_) | Event::Freeing(_) | Event::Freed(_) => {}
+            Event::Discardable(_)
+            | Event::Flush(_)
+            | Event::Freeing(_)
+            | Event::Freed(_)
+            | Event::Advise(..) => {}
             Event::Limit(frames) => {
                 ledger.limits.frames = frames;
                 self.reserve.daemon.resize(frames);

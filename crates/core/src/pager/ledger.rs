@@ -10,6 +10,7 @@ pub(super) mod tests;
 use alloc::collections::VecDeque;
 
 use super::ABSENT_MAX;
+use super::advised::Advised;
 use super::ahead::Ahead;
 use super::discarding::Discarding;
 use super::ops::{Kind, Ops};
@@ -38,6 +39,8 @@ pub(super) struct Ledger {
     pub slots: SlotPool,
     /// What reading ahead is decided by.
     pub ahead: Ahead,
+    /// What the program said of ranges.
+    pub advised: Advised,
     /// What is known of the pool of compressed pages.
     pub tier: Tiering,
     /// What may be dropped.
@@ -82,6 +85,7 @@ impl Ledger {
             pages,
             slots,
             ahead,
+            advised: Advised::default(),
             tier,
             discarding,
             ops: Ops::new(),
@@ -213,6 +217,7 @@ impl Ledger {
         self.stats = Stats::default();
         self.objects = Objects::default();
         self.departed.reset();
+        self.advised.none_needed();
     }
 
     /// Forgets a page whose content is not wanted or not there.
@@ -410,10 +415,15 @@ impl Ledger {
         };
         self.ops.iter().any(|op| match op.kind {
             Kind::Free | Kind::Dead => false,
-            Kind::ZeroFill | Kind::Map | Kind::Detach | Kind::Flush | Kind::Drop | Kind::Poison => {
-                overlaps(op.run)
-            }
+            Kind::ZeroFill
+            | Kind::Map
+            | Kind::Detach
+            | Kind::Flush
+            | Kind::Cold
+            | Kind::Drop
+            | Kind::Poison => overlaps(op.run),
             Kind::PageIn
+            | Kind::Needed
             | Kind::PageOut
             | Kind::Compress
             | Kind::Decompress

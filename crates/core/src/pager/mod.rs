@@ -7,6 +7,7 @@
 //! (`watermarks.rs`), or FreeBSD's page daemon (`daemon.rs`).
 
 mod admit;
+mod advised;
 mod ahead;
 mod daemon;
 mod discarding;
@@ -383,5 +384,6 @@ impl Pager {
             + self.ledger.slots.heap_bytes()
             + policy
             + self.ledger.discarding.marks.heap_bytes()
+            + self.ledger.advised.heap_bytes()
     }
 }

@@ -93,9 +93,13 @@ pub(super) enum Kind {
     Detach,
     /// A detach of discardable pages that are to be dropped.
     Flush,
+    /// A detach of pages that leave before others.
+    Cold,
     /// Of freed pages, unless they were written.
     Drop,
     PageIn,
+    /// A page-in of what is needed soon: all of it is mapped.
+    Needed,
     PageOut,
     Compress,
     Decompress,
@@ -116,7 +120,12 @@ impl Kind {
     const fn hashes(self) -> bool {
         matches!(
             self,
-            Self::PageIn | Self::PageOut | Self::Compress | Self::Decompress | Self::Demote
+            Self::PageIn
+                | Self::Needed
+                | Self::PageOut
+                | Self::Compress
+                | Self::Decompress
+                | Self::Demote
         )
     }
 }

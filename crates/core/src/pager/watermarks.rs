@@ -4,6 +4,7 @@
 //! leave and when, [`Transfers`] what is read and written, [`Ranges`] what comes and goes without a fault. Here is
 //! who hears of what, and in which order.
 
+mod advice;
 mod discards;
 mod eviction;
 mod faults;
@@ -82,6 +83,9 @@ impl Watermarks {
                 None => self.handle_other(ledger, event),
             },
         }
+        if ledger.advised.needs_any() {
+            self.transfers.bring_needed(ledger, &mut self.eviction);
+        }
         if !self.eviction.balanced(ledger, &self.transfers) {
             self.settle_down(ledger);
         }
@@ -101,17 +105,17 @@ impl Watermarks {
         match (kind, outcome) {
             (Kind::ZeroFill, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, true),
             (Kind::Map, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, false),
-            (Kind::Detach | Kind::Flush, Outcome::Pages(o)) => {
+            (Kind::Detach | Kind::Flush | Kind::Cold, Outcome::Pages(o)) => {
                 eviction.detached(ledger, faults, id, o)
             }
             (Kind::Drop, Outcome::Pages(o)) => eviction.dropped(ledger, id, o),
-            (Kind::PageIn, Outcome::Pages(o)) => {
+            (Kind::PageIn | Kind::Needed, Outcome::Pages(o)) => {
                 transfers.paged_in(ledger, eviction, &faults.rescue, id, Some(o));
             }
-            (Kind::PageIn, Outcome::Done) => {
+            (Kind::PageIn | Kind::Needed, Outcome::Done) => {
                 transfers.paged_in(ledger, eviction, &faults.rescue, id, None);
             }
-            (Kind::PageIn, Outcome::Failed(_)) => ledger.page_in_failed(id),
+            (Kind::PageIn | Kind::Needed, Outcome::Failed(_)) => ledger.page_in_failed(id),
             (Kind::PageOut, Outcome::Done) => {
                 transfers.paged_out(ledger, eviction, &faults.rescue, id);
             }
@@ -131,6 +135,7 @@ impl Watermarks {
             (Kind::Poison, Outcome::Done) => ledger.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),
         }
+        ledger.advised.reads -= usize::from(kind == Kind::Needed);
         ledger.ops.finish(id);
     }
 
@@ -139,7 +144,12 @@ impl Watermarks {
         match event {
             Event::Fault { .. } | Event::Done { .. } => unreachable!("handled before"),
             Event::Adopt(range) => self.ranges.adopt(ledger, &mut self.eviction, range),
-            Event::Unmap(range) | Event::Discard(range) => self.ranges.discard(ledger, range),
+            Event::Unmap(range) => {
+                self.ranges.discard(ledger, range);
+                ledger.advised.forget(range);
+            }
+            Event::Discard(range) => self.ranges.discard(ledger, range),
+            Event::Advise(advice, range) => self.ranges.advise(ledger, advice, range),
             Event::Discardable(range) => self.ranges.mark(ledger, range),
             Event::TakeBack(range) => self.eviction.take_back(ledger, range),
             Event::Flush(range) => self.ranges.flush(ledger, range),

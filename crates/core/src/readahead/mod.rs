@@ -19,6 +19,7 @@ mod choice;
 mod common;
 mod cost;
 mod follow;
+mod forward;
 mod ghost;
 mod govern;
 mod key;
@@ -38,6 +39,7 @@ mod window;
 
 pub use choice::{Abilities, Choice};
 pub use common::{Arrival, Govern, Manner};
+pub(crate) use forward::{forward, forward_behind};
 pub(crate) use govern::{Governor, Verdict};
 pub use refused::Refused;
 pub(crate) use window::clip;

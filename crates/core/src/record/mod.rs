@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (11, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (13, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Entry, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 11 knew only of pages that were about to be freed.
-pub const VERSION: u16 = 12;
+/// The version that is written, and the only one that is read: version 12 knew no advice.
+pub const VERSION: u16 = 13;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -176,6 +176,7 @@ mod tag {
     pub const FLUSH: u8 = 17;
     pub const FREED: u8 = 18;
     pub const FREEING: u8 = 19;
+    pub const ADVISE: u8 = 20;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -262,6 +263,7 @@ impl Recorder {
             Event::Flush(_) => tag::FLUSH,
             Event::Freeing(_) => tag::FREEING,
             Event::Freed(_) => tag::FREED,
+            Event::Advise(..) => tag::ADVISE,
             Event::Grown(_) => tag::GROWN,
             Event::Full => tag::FULL,
             Event::Limit(_) => tag::LIMIT,
@@ -303,6 +305,10 @@ impl Recorder {
             | Event::Flush(range)
             | Event::Freeing(range)
             | Event::Freed(range) => self.run(out, range),
+            Event::Advise(advice, range) => {
+                out.push(advice as u8);
+                self.run(out, range);
+            }
             Event::Grown(range) => put_slots(out, range),
             Event::Limit(frames) | Event::Pooled(frames) => put(out, frames as u64),
             Event::Full

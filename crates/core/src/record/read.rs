@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::bytes::{Check, Cursor};
 use super::{Header, MAGIC, Unreadable, VERSION, Why, outcome, page_outcome, tag};
 use crate::contract::{
-    Access, Action, ActionId, Event, IoFailure, Outcome, PageList, PageOutcome, Refusal, Source,
-    Waiter,
+    Access, Action, ActionId, Advice, Event, IoFailure, Outcome, PageList, PageOutcome, Refusal,
+    Source, Waiter,
 };
 use crate::page::ContentHash;
 use crate::pageout::{self, ClusterWindow};
@@ -178,6 +178,10 @@ impl<'a> Reader<'a> {
             tag::FLUSH => Event::Flush(self.run()?),
             tag::FREEING => Event::Freeing(self.run()?),
             tag::FREED => Event::Freed(self.run()?),
+            tag::ADVISE => {
+                let advice = Advice::ALL.get(usize::from(self.cursor.byte()?));
+                Event::Advise(*advice.ok_or(Why::Corrupt)?, self.run()?)
+            }
             tag::GROWN => Event::Grown(self.slots()?),
             tag::FULL => Event::Full,
             tag::LIMIT => Event::Limit(self.frames()?),

@@ -71,6 +71,9 @@ impl Body {
     /// Takes the action in. It is carried out now or later: when it is answered, or when one is that names it.
     fn take(&mut self, id: ActionId, action: Action) -> usize {
         let pages = action.pages().to_vec();
+        if let Action::PageIn { slots, .. } | Action::PageOut { slots, .. } = action {
+            assert!(slots.slots <= self.transfer_max, "{action:?}");
+        }
         match action {
             Action::PageIn { slots, .. } | Action::Decompress { slots, .. } => {
                 for (&page, slot) in pages.iter().zip(slots.iter()) {

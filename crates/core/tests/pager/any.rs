@@ -2,7 +2,7 @@
 //! waits in vain, and the limit holds.
 
 use outpage_core::contract::Body as Offered;
-use outpage_core::contract::Event;
+use outpage_core::contract::{Advice, Event};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::units::PageRange;
 use outpage_core::{pageout, readahead, reclaim, slots, tier};
@@ -34,6 +34,7 @@ pub enum Step {
     TakeBack(Span),
     Flush(Span),
     Free(Span),
+    Advise(Advice, Span),
 }
 
 fn range((object, start, pages): Span) -> PageRange {
@@ -74,6 +75,7 @@ pub fn take(body: &mut Body, step: &Step) {
         Step::TakeBack(span) => body.take_back(range(span)),
         Step::Flush(span) => body.report(Event::Flush(range(span))),
         Step::Free(span) => body.free(range(span)),
+        Step::Advise(advice, span) => body.report(Event::Advise(advice, range(span))),
     }
 }
 
@@ -100,6 +102,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => span(OBJECT_PAGES).prop_map(Step::TakeBack),
         1 => span(OBJECT_PAGES).prop_map(Step::Flush),
         4 => span(OBJECT_PAGES).prop_map(Step::Free),
+        4 => (0..Advice::ALL.len(), span(OBJECT_PAGES)).prop_map(|(at, s)| Step::Advise(Advice::ALL[at], s)),
     ];
     prop::collection::vec(one, 1..60)
 }

@@ -84,6 +84,8 @@ pub struct Body {
     pub store: Store,
     pub random: Random,
     pub now: Nanos,
+    /// The most pages of one read or write.
+    pub transfer_max: u32,
     /// Pages of each memory object.
     pub object_pages: u64,
     /// That no frame can be had was reported since the last tick.
@@ -115,6 +117,7 @@ impl Body {
             store: Store::default(),
             random: Random(plan.seed | 1),
             now: Nanos(0),
+            transfer_max: (plan.readahead().max_window()).max(plan.pageout_params().buffer_pages),
             object_pages: OBJECT_PAGES,
             exhausted: false,
             pages: BTreeMap::new(),

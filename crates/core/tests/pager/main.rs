@@ -1,6 +1,7 @@
 //! The pager against a model body: a simulated world with real page contents.
 
 mod actions;
+mod advice;
 mod any;
 mod body;
 mod dead;

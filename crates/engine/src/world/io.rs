@@ -140,7 +140,7 @@ impl World {
             };
             if outcome == PageOutcome::Done {
                 self.stage_read(page, place);
-                if let Some(notifier) = &mut self.notifier {
+                for notifier in &mut self.notifiers {
                     notifier.paged_in(page);
                 }
             } else {

@@ -13,9 +13,10 @@ Errors are `OutpageError` and its kinds. A touch of a page whose bytes are lost 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from typing import Any, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
@@ -33,11 +34,14 @@ from ._outpage import (
 )
 from ._outpage import Pager as _Pager
 from ._outpage import Region as _Region
+from ._outpage import Subscription as _Subscription
 
 __all__ = [
+    "ArrayStats",
     "BoundsError",
     "EndedError",
     "ForkedError",
+    "GrowingArray",
     "LostError",
     "OutpageError",
     "Pager",
@@ -45,15 +49,20 @@ __all__ = [
     "Residency",
     "SettingError",
     "Stats",
+    "Subscription",
     "SwapError",
     "UserfaultfdError",
     "parse_size",
+    "to_arrow",
 ]
 __version__ = "0.1.0"
 
 PAGE_BYTES = 4096
 
 Shape = Union[int, Sequence[int]]
+
+# By the numbers of `outpage.h`.
+_ADVICE = {"normal": 0, "sequential": 1, "random": 2, "will-need": 3, "cold": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +74,15 @@ class Residency:
     staged: int
     paged_out: int
     lost: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayStats:
+    """What is known of the memory of an array. `went_out` and `came_back` count pages since it was subscribed to; `None` where it is not."""
+
+    residency: Residency
+    went_out: Optional[int]
+    came_back: Optional[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +217,40 @@ class Pager:
         region, start, end = _span(array)
         region.prefault(start, end)
 
+    def advise(self, array: np.ndarray, advice: str) -> None:
+        """Says what will be done with a contiguous part of an array; no element depends on it. "sequential" and "random" decide what is read ahead there until
+        "normal" is said, "will-need" has it read in the background, up to half of the limit, and "cold" has it leave first."""
+        if advice not in _ADVICE:
+            raise ValueError(f"no such advice: {advice!r}; there are {', '.join(_ADVICE)}")
+        region, start, end = _span(array)
+        region.advise(start, end, _ADVICE[advice])
+
+    @contextlib.contextmanager
+    def pin(self, array: np.ndarray) -> Iterator[np.ndarray]:
+        """Brings a contiguous part of an array into RAM and keeps it there for a `with` block: half of the limit at most."""
+        region, start, end = _span(array)
+        pages = region.pin(start, end)
+        try:
+            yield array
+        finally:
+            pages.release()
+
+    def subscribe(self, array: np.ndarray) -> Subscription:
+        """From now on it can be known which elements of an array are out, before they are touched. The memory of an array has one subscription at a time."""
+        region, start, _ = _span(array)
+        return Subscription(region.subscribe(), start, array.nbytes, array.itemsize)
+
+    def array_stats(self, array: np.ndarray) -> ArrayStats:
+        """Where the pages are of the memory that an array is in, all of it, and how many went out and came back since it was subscribed to."""
+        region, _, _ = _span(array)
+        residency, traffic = region.stats()
+        went_out, came_back = traffic or (None, None)
+        return ArrayStats(Residency(*residency), went_out, came_back)
+
+    def growing(self, dtype: Any = float) -> GrowingArray:
+        """A one-dimensional array that is empty, and grows without being copied."""
+        return GrowingArray(self._there().region(0), _plain(dtype))
+
     def residency(self, array: np.ndarray) -> Residency:
         """Where the pages of a contiguous part of an array are."""
         region, start, end = _span(array)
@@ -210,6 +262,96 @@ class Pager:
 
     def __repr__(self) -> str:
         return "Pager(closed)" if self._pager is None else f"Pager(limit={self._pager.limit})"
+
+
+class Subscription:
+    """Knows which elements of an array are out: asking costs no call of the pager. It ends when it is gone."""
+
+    def __init__(self, told: _Subscription, start: int, nbytes: int, itemsize: int) -> None:
+        self._told, self._start, self._nbytes, self._itemsize = told, start, nbytes, itemsize
+
+    def is_out(self, index: int) -> bool:
+        """Whether element `index` of the flat array begins in a page that is out, so that a look waits. That may change at any moment."""
+        at = index * self._itemsize
+        if not 0 <= at < self._nbytes:
+            raise IndexError(index)
+        return self._told.is_out(self._start + at)
+
+    def changes(self) -> dict[int, bool]:
+        """The pages of the array that went out or came in since the last time, each by its first element that begins there, and whether it is out now.
+        The first time tells of what is out already."""
+        changed: dict[int, bool] = {}
+        for page, out in self._told.drain():
+            first = -(-max(0, page - self._start) // self._itemsize)
+            if page + PAGE_BYTES > self._start and first * self._itemsize < self._nbytes:
+                changed[first] = out
+        return changed
+
+
+class GrowingArray:
+    """A one-dimensional array that grows: `append`, `extend`, `resize`. `view()` is a numpy array of what is there.
+
+    Nothing is copied when it grows, and room that is not used yet takes no RAM. While an array of it is left, growing beyond that room raises
+    `BufferError`, for the memory may lie elsewhere afterwards.
+    """
+
+    def __init__(self, region: _Region, dtype: np.dtype) -> None:
+        self._region, self._dtype, self._length = region, dtype, 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its elements."""
+        return self._dtype
+
+    def view(self) -> np.ndarray:
+        """What is there, as an array of that memory."""
+        return np.frombuffer(self._region, dtype=self._dtype, count=self._length)
+
+    def append(self, value: Any) -> None:
+        """Adds one element."""
+        self.extend(np.asarray(value, dtype=self._dtype).reshape(1))
+
+    def extend(self, values: Any) -> None:
+        """Adds elements."""
+        values = np.asarray(values, dtype=self._dtype).reshape(-1)
+        end = self._length + values.size
+        self._have_room(end)
+        np.frombuffer(self._region, dtype=self._dtype, count=end)[self._length :] = values
+        self._length = end
+
+    def resize(self, length: int) -> None:
+        """Makes it `length` elements long: new ones are zero, those beyond are gone, RAM and disk of theirs too."""
+        if length < 0:
+            raise ValueError("negative lengths are not allowed")
+        if length < self._length:
+            self._region.resize(length * self._dtype.itemsize)
+        self._have_room(length)
+        self._length = length
+
+    def _have_room(self, length: int) -> None:
+        bytes_needed = length * self._dtype.itemsize
+        if bytes_needed > len(self._region):
+            # Half as much again: address space alone.
+            self._region.resize(max(bytes_needed, len(self._region) * 3 // 2))
+
+    def __repr__(self) -> str:
+        return f"GrowingArray({self._length}, dtype={self._dtype})"
+
+
+def to_arrow(array: np.ndarray) -> Any:
+    """A one-dimensional array of numbers as a `pyarrow.Array` of the same memory: nothing is copied, and what is written later shows. Of it polars makes series, and
+    pyarrow tables, without a copy."""
+    import pyarrow
+
+    if array.ndim != 1 or not array.flags.c_contiguous:
+        raise ValueError("Arrow's arrays have one dimension and no gaps")
+    kind = pyarrow.from_numpy_dtype(array.dtype)
+    if kind.bit_width != 8 * array.itemsize:
+        raise TypeError(f"Arrow has no values like those of {array.dtype}")
+    return pyarrow.Array.from_buffers(kind, array.size, [None, pyarrow.py_buffer(array)])
 
 
 def _plain(dtype: Any) -> np.dtype:

@@ -194,6 +194,25 @@ fn in_stream(pages: &Pages, id: PageId) -> bool {
     pages.state(id) == State::Staged && pages.has(id, READ_AHEAD) && !pages.has(id, COLLECTED)
 }
 
+/// Maps staged pages, in their order, which somebody needs soon.
+pub(super) fn map_staged(ledger: &mut Ledger, ids: &[PageId]) {
+    let mut run: Option<PageRange> = None;
+    for &id in ids {
+        let page = ledger.pages.number(id);
+        if ledger.pages.has(id, READ_AHEAD) {
+            ledger.stats.read_ahead_mapped += 1;
+            ledger.objects.of(page).mapped += 1;
+        }
+        take_for_map(ledger, id);
+        if let Some(full) = extend(&mut run, page) {
+            map(ledger, full);
+        }
+    }
+    if let Some(last) = run {
+        map(ledger, last);
+    }
+}
+
 fn take_for_map(ledger: &mut Ledger, id: PageId) {
     ledger.stats.given_back += u64::from(is_discardable(ledger, id));
     let pages = &mut ledger.pages;

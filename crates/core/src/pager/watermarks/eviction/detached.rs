@@ -6,6 +6,7 @@ use crate::page::{Bit, ContentHash, DIRTY, PageId, Pages, Queue, READ_AHEAD, Sta
 use crate::pager::drops::{is_discardable, leaves_first, lose, settled, take_back};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
+use crate::pager::watermarks::advice::cold_first;
 use crate::pager::watermarks::faults::Faults;
 use crate::pager::watermarks::rescue::Rescue;
 use crate::readahead::Arrival;
@@ -23,7 +24,8 @@ impl Eviction {
         outcomes: &[PageOutcome],
     ) {
         let run = ledger.ops[op].run;
-        let flushed = ledger.ops[op].kind == Kind::Flush;
+        let kind = ledger.ops[op].kind;
+        let flushed = kind == Kind::Flush;
         ledger.discarding.flushing -= usize::from(flushed);
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         let mut zeroes = None;
@@ -74,6 +76,9 @@ impl Eviction {
         }
         ledger.slots.release_run(stale);
         ledger.release(zeroes);
+        if kind == Kind::Cold {
+            cold_first(ledger, run);
+        }
     }
 
     /// A drop was answered: what is still there is in use again, and is not asked for before it is freed again.

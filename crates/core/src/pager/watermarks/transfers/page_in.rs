@@ -1,5 +1,7 @@
 //! Pages come back from their slots: the one that is awaited, and those that read-ahead names.
 
+use alloc::vec::Vec;
+
 use super::Transfers;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
@@ -8,8 +10,9 @@ use crate::pager::ops::Kind;
 use crate::pager::room;
 use crate::pager::view::all_paged_out;
 use crate::pager::waits::Demand;
+use crate::pager::watermarks::advice::{advised_behind, advised_window};
 use crate::pager::watermarks::eviction::Eviction;
-use crate::pager::watermarks::rescue::Rescue;
+use crate::pager::watermarks::rescue::{Rescue, map_staged};
 use crate::readahead::{Arrival, clip};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -34,9 +37,15 @@ impl Transfers {
         }
         let verdict = ledger.ahead.missed(demand.page);
         ledger.judge(verdict);
-        let window = ledger.ahead.window(&fault, &ledger.pages);
-        ledger.stats.windows.count(window.size);
-        let window = ledger.ahead.cut(window, &fault, &ledger.pages);
+        let window = if let Some(pattern) = ledger.advised.pattern(demand.page) {
+            let window = advised_window(ledger, &fault, pattern, self.read_max(ledger));
+            ledger.stats.windows.count(window.size);
+            window
+        } else {
+            let window = ledger.ahead.window(&fault, &ledger.pages);
+            ledger.stats.windows.count(window.size);
+            ledger.ahead.cut(window, &fault, &ledger.pages)
+        };
         let frames = eviction.room_to_spare(ledger, window.now.slots as usize);
         let frames = frames.max(1) as u32;
         ledger.waits.for_page(demand.page, demand.waiter);
@@ -86,8 +95,12 @@ impl Transfers {
         };
         let verdict = ledger.ahead.hit(&touch);
         ledger.judge(verdict);
-        let next = ledger.ahead.behind(&touch, &ledger.pages);
-        let next = next.and_then(|next| ledger.ahead.cut_behind(next, touch.page, &ledger.pages));
+        let next = if let Some(pattern) = ledger.advised.pattern(touch.page) {
+            advised_behind(ledger, &touch, pattern, self.read_max(ledger))
+        } else {
+            let next = ledger.ahead.behind(&touch, &ledger.pages);
+            next.and_then(|next| ledger.ahead.cut_behind(next, touch.page, &ledger.pages))
+        };
         if let Some(next) = next {
             read_behind(ledger, eviction, next);
         }
@@ -133,6 +146,14 @@ impl Transfers {
                 // A demanded page whose waiter left is a page like any other.
                 eviction.park(ledger, id, true);
             }
+        }
+        if ledger.ops[op].kind == Kind::Needed {
+            let ids = ledger.ops[op].lend_ids();
+            // A damaged one is read again.
+            let there = |id: &&PageId| ledger.pages.state(**id) == State::Staged;
+            let found: Vec<PageId> = ids.iter().filter(there).copied().collect();
+            ledger.ops[op].return_ids(ids);
+            return map_staged(ledger, &found);
         }
         if awaited < count
             && let Some(governor) = &mut ledger.ahead.governor
@@ -205,8 +226,10 @@ fn read(
     let ahead = slots.slots - u32::from(demanded.is_some());
     ledger.stats.page_ins += u64::from(slots.slots);
     ledger.stats.read_ahead += u64::from(ahead);
-    if let Some(governor) = &mut ledger.ahead.governor {
-        let (_, first) = ledger.ops[op].page(0);
+    let (_, first) = ledger.ops[op].page(0);
+    // What the program asked for says nothing of what read-ahead is good for.
+    let own = ledger.advised.pattern(first).is_none();
+    if let Some(governor) = ledger.ahead.governor.as_mut().filter(|_| own) {
         governor.reads(first, slots, ahead);
     }
 }
