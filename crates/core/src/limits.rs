@@ -19,6 +19,9 @@ pub struct Limits {
 /// size in flight, and as much again resident.
 pub const FRAMES_MIN: usize = 256;
 
+/// Of a thousand frames, those that are free or hold staged pages: an eighth, for the reason that [`Limits::new`] gives.
+pub const STAGED_PERMILLE: u32 = 125;
+
 impl Limits {
     /// The watermarks for `frames` frames and chunks of `chunk` pages.
     ///

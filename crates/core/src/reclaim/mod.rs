@@ -10,6 +10,7 @@ use core::fmt;
 
 use crate::choice;
 use crate::contract::Body;
+use crate::limits::Limits;
 use crate::page::{DIRTY, PageId, Pages, Queue};
 use crate::settings::{Setting, Values};
 use marks::Marks;
@@ -70,6 +71,11 @@ pub trait Reclaim: Send {
 
     /// The next victim to detach, taken off its queue.
     fn victim(&mut self, pages: &mut Pages) -> Option<PageId>;
+
+    /// Frames that are to be free or to hold staged pages.
+    fn staged_low(&self, limits: &Limits) -> usize {
+        limits.staged_low
+    }
 
     /// How many pages [`Self::victim`] could name.
     fn victims(&self, pages: &Pages) -> usize {

@@ -130,12 +130,19 @@ fn tiers() -> Vec<&'static str> {
     pooling.map(|entry| entry.name).collect()
 }
 
+/// Reclaim policies, the default with more pages staged too.
+fn reclaims() -> Vec<&'static str> {
+    let names = reclaim::offered(Offered::default()).map(|entry| entry.name);
+    let staged = ["second-chance:staged=333", "second-chance:staged=500"];
+    names.chain(staged).collect()
+}
+
 pub fn plan() -> impl Strategy<Value = Plan> {
     let policies = (
         0..pageout::REGISTRY.len(),
         0..readahead::REGISTRY.len(),
         0..slots::REGISTRY.len(),
-        0..reclaim::offered(Offered::default()).count(),
+        0..reclaims().len(),
         prop::sample::select(DISCARDS),
     );
     let tier = prop_oneof![
@@ -173,10 +180,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
             |((policies, tier), sizes, slots_max, around, answers, failures, seed)| Plan {
                 tier,
                 discard: policies.4,
-                reclaim: reclaim::offered(Offered::default())
-                    .nth(policies.3)
-                    .unwrap()
-                    .name,
+                reclaim: reclaims()[policies.3],
                 pageout: policies.0,
                 readahead: policies.1,
                 slots: policies.2,

@@ -116,6 +116,35 @@ fn a_rescue_needs_no_io() {
 }
 
 #[test]
+fn as_many_pages_are_staged_as_the_setting_says() {
+    let staged = |reclaim| {
+        let mut body = body(&Plan {
+            reclaim,
+            ..Plan::calm("mclustering", "stream", 4 * FRAMES)
+        });
+        sweep(&mut body, true);
+        sweep(&mut body, false);
+        body.settle();
+        let all = PageRange::new(page(1, 0), body.object_pages);
+        let mapped = all
+            .iter()
+            .filter(|&page| body.pager.state(page) == State::Resident);
+        1000 - 1000 * mapped.count() / (4 * FRAMES)
+    };
+    // What is not mapped is free or staged; a batch more or less is 62.
+    let [eighth, third, half] = [
+        "second-chance",
+        "second-chance:staged=333",
+        "second-chance:staged=500",
+    ]
+    .map(staged);
+    assert!((125..=187).contains(&eighth), "{eighth}");
+    assert!((333..=395).contains(&third), "{third}");
+    assert!((500..=562).contains(&half), "{half}");
+    assert_eq!(staged("second-chance:staged=125"), eighth);
+}
+
+#[test]
 fn a_write_takes_a_full_chunk_where_memory_allows() {
     for chunk in [16, 64, 128] {
         let frames = 12 * chunk as usize;
@@ -135,10 +164,11 @@ fn a_write_takes_a_full_chunk_where_memory_allows() {
 
 #[test]
 fn the_smallest_limit_works_with_every_order_of_victims() {
-    for entry in reclaim::offered(Offered::default()) {
+    let names = reclaim::offered(Offered::default()).map(|entry| entry.name);
+    for reclaim in names.chain(["second-chance:staged=500"]) {
         for answers in [Answers::AtOnce, Answers::TransfersLate, Answers::Late] {
             let mut body = body(&Plan {
-                reclaim: entry.name,
+                reclaim,
                 answers,
                 ..Plan::calm("bsd", "stream", FRAMES_MIN)
             });

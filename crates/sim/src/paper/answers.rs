@@ -2,7 +2,7 @@
 
 use super::claims::{Claim, Published};
 use super::ensemble::COMPARED;
-use super::evaluation::{Nearest, Ours, Row, deviation};
+use super::evaluation::{Moves, Nearest, Ours, Row, deviation};
 use super::runs::{Runs, Variation};
 use super::table::{Table, short};
 use super::verdict::{Class, Verdict};
@@ -105,22 +105,24 @@ impl Answers<'_> {
             verdict,
             deviation,
             points,
+            remark: "",
             note: String::new(),
+            moves: None,
             nearest: None,
         };
         if matches!(verdict, Verdict::Missed | Verdict::Undetermined) {
-            (row.note, row.nearest) = self.note(&row, joint);
+            self.explain(&mut row, joint);
         }
         row
     }
 
-    /// The remark, then what each varied cause makes of our figure; and the variation that comes nearest to the published one.
-    fn note(&self, row: &Row, joint: &[Joint]) -> (String, Option<Nearest>) {
+    /// Fills in the remark, what each varied cause makes of our figure, and the variation that comes nearest to the published one.
+    fn explain(&self, row: &mut Row, joint: &[Joint]) {
         let keys = row.claim.keys();
         let mut parts: Vec<String> = Vec::new();
-        let remark = (self.remark)(&keys);
-        if !remark.is_empty() {
-            parts.push(remark.to_owned());
+        row.remark = (self.remark)(&keys);
+        if !row.remark.is_empty() {
+            parts.push(row.remark.to_owned());
         }
         let mut causes: Vec<(&str, Vec<String>)> = Vec::new();
         let (mut numbers, mut idle) = (Vec::new(), Vec::new());
@@ -155,9 +157,13 @@ impl Answers<'_> {
         if !idle.is_empty() {
             parts.push(format!("Without effect: {}.", idle.join("; ")));
         }
-        let nearest = published(&row.claim, &row.ours).zip(compared.number());
-        let nearest = nearest.and_then(|(p, base)| nearest_of(p, base, &numbers, joint));
-        (parts.join(" "), nearest)
+        row.note = parts.join(" ");
+        let Some(base) = compared.number() else {
+            return;
+        };
+        row.nearest = published(&row.claim, &row.ours)
+            .and_then(|published| nearest_of(published, base, &numbers, joint));
+        row.moves = Some(moves_of(base, &numbers));
     }
 }
 
@@ -172,6 +178,22 @@ const fn published(claim: &Claim, ours: &Ours) -> Option<f64> {
 
 fn points(claim: &Claim) -> bool {
     claim.path.iter().any(|key| key.contains("percent"))
+}
+
+/// Variations that a page names of a row: more are a wall of words.
+const NAMED: usize = 4;
+
+/// Those that move our figure furthest; of equal ones the first.
+fn moves_of(base: f64, varied: &[(&Variation, f64)]) -> Moves {
+    let by = |ours: f64| (ours - base).abs();
+    let mut order = varied.to_vec();
+    order.sort_by(|a, b| by(b.1).total_cmp(&by(a.1)));
+    let most = order.iter().take(NAMED);
+    Moves {
+        from: base,
+        most: most.map(|(varied, ours)| (varied.name(), *ours)).collect(),
+        others: order.len().saturating_sub(NAMED),
+    }
 }
 
 /// The variation that comes nearest to the published figure; none where nothing that was varied comes nearer than the runs without.
@@ -219,5 +241,26 @@ mod tests {
         );
         assert_eq!(nearest(&[(&b, 20.0)]), None);
         assert_eq!(nearest(&[]), None);
+    }
+
+    #[test]
+    fn what_moves_a_row_furthest_is_named_first_and_the_rest_is_counted() {
+        let variation = |value| Variation {
+            cause: "cause",
+            value,
+            workloads: &[],
+            apply: |_| {},
+        };
+        let all = ["a", "b", "c", "d", "e", "f"].map(variation);
+        let figures = [11.0, 40.0, -30.0, 10.5, 9.0, 12.0];
+        let varied: Vec<_> = all.iter().zip(figures).collect();
+        let moves = moves_of(10.0, &varied);
+        let names: Vec<_> = moves.most.iter().map(|most| most.0.as_str()).collect();
+        assert_eq!(names, ["cause: c", "cause: b", "cause: f", "cause: a"]);
+        assert_eq!(
+            (moves.from, moves.most[0].1, moves.others),
+            (10.0, -30.0, 2)
+        );
+        assert_eq!(moves_of(10.0, &varied[..1]).others, 0);
     }
 }

@@ -88,7 +88,7 @@ impl Chart {
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 y + 4.0,
-                short(value),
+                axis.label(value),
             );
         }
         let _ = writeln!(
@@ -233,6 +233,16 @@ impl Axis {
         Self { low, high, step }
     }
 
+    /// What is written at a line: as many decimals as tell it from the next.
+    fn label(self, value: f64) -> String {
+        if self.step.fract() == 0.0 {
+            return short(value);
+        }
+        let told = |digits: &i32| (self.step * 10_f64.powi(*digits)).fract() < 1e-6;
+        let digits = (2..4).find(told).unwrap_or(4) as usize;
+        format!("{value:.digits$}")
+    }
+
     fn lines(self) -> impl Iterator<Item = f64> {
         let steps = ((self.high - self.low) / self.step).round() as u32;
         (0..=steps).map(move |nth| self.low + self.step * f64::from(nth))
@@ -336,6 +346,16 @@ mod tests {
         assert!(!svg.contains("nothing"));
         chart.whole = true;
         assert!(chart.svg().contains(">10,000</text>") && !chart.svg().contains(">to "));
+    }
+
+    #[test]
+    fn the_lines_of_an_axis_are_told_apart() {
+        let axis = Axis::of([0.9].into_iter(), false);
+        let labels: Vec<_> = axis.lines().map(|line| axis.label(line)).collect();
+        assert_eq!(labels, ["0.00", "0.25", "0.50", "0.75", "1.00"]);
+        let small = Axis::of([0.045].into_iter(), false);
+        assert_eq!(small.label(0.0125), "0.0125");
+        assert_eq!(Axis::of([90.0].into_iter(), false).label(25.0), "25");
     }
 
     #[test]

@@ -75,6 +75,17 @@ pub struct Nearest {
     pub joint: (usize, usize),
 }
 
+/// What the variations make of a row, those that move it furthest first.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Moves {
+    /// Our figure without variation, at the same draws.
+    pub from: f64,
+    /// A few variations by their names, and our figure under each.
+    pub most: Vec<(String, f64)>,
+    /// How many others have a figure too.
+    pub others: usize,
+}
+
 /// One claim, ours, and why they differ.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
@@ -90,8 +101,12 @@ pub struct Row {
     pub deviation: Option<f64>,
     /// Whether the claim is a percentage.
     pub points: bool,
-    /// What was varied, with the runs that show it, where the row is not met.
+    /// What is said besides the variations, where the row is not met.
+    pub remark: &'static str,
+    /// What was varied, with the runs that show it, where the row is not met: all of it, for machines.
     pub note: String,
+    /// The variations that move it furthest, where the row is not met and is a number.
+    pub moves: Option<Moves>,
     /// The variation that comes nearest to the published figure, where the row is not met.
     pub nearest: Option<Nearest>,
 }

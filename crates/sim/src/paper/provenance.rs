@@ -254,6 +254,14 @@ pub(super) const ASP: &[Constant] = &[
         "nothing",
     ],
     [
+        "inactive pages",
+        "an eighth of the frames",
+        "this project's pager, not the kernel's",
+        "an eighth to half: Linux keeps its two lists level below 1 GB",
+        "with the first report",
+        "nothing",
+    ],
+    [
         "swap space",
         "4 GB",
         "chosen, so that slots are found in order",

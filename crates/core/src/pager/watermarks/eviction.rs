@@ -75,7 +75,8 @@ impl Eviction {
 
     /// So many frames were taken, by zeroes or page-ins.
     pub fn took_frames(&mut self, ledger: &mut Ledger, frames: usize) {
-        self.pace.taken(frames, ledger.limits.staged_low);
+        let most = self.reclaim.staged_low(&ledger.limits);
+        self.pace.taken(frames, most);
         ledger.took_frames(frames);
     }
 
@@ -116,6 +117,11 @@ impl Eviction {
         self.reclaim.release(&mut ledger.pages)
     }
 
+    /// So many frames are to be free or hold staged pages. Those that are watched are not to be had.
+    fn staged_low(&self, ledger: &Ledger) -> usize {
+        self.reclaim.staged_low(&ledger.limits) + ledger.pages.queued(Queue::Watched)
+    }
+
     /// Victims of one scan.
     fn batch(&self, ledger: &Ledger) -> usize {
         let half = self.reclaim.victims(&ledger.pages) / 2;
@@ -132,7 +138,7 @@ impl Eviction {
         let clean = free + ledger.pages.queued(Queue::Cache);
         ledger.waits.frames() == 0
             && !first_is_due(ledger)
-            && (staged >= staged_low(ledger) || self.pace.victims < self.batch(ledger))
+            && (staged >= self.staged_low(ledger) || self.pace.victims < self.batch(ledger))
             && (clean >= ledger.limits.clean_low
                 || self.pace.writes < write_due(ledger, transfers) && !transfers.wants_room(ledger))
     }
@@ -249,7 +255,9 @@ impl Eviction {
         let held = ledger.pages.queued(Queue::Refused)
             + ledger.pages.count(State::Reading)
             + ledger.tier.charged();
-        let low = staged_low(ledger).min(ledger.frames_max().saturating_sub(held) / 2);
+        let low = self
+            .staged_low(ledger)
+            .min(ledger.frames_max().saturating_sub(held) / 2);
         let wanted = ledger.frames_used() + low + ledger.waits.frames();
         if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
             return;
@@ -363,11 +371,6 @@ impl Eviction {
 /// Whether there is a place for a page that leaves.
 fn pages_can_leave(ledger: &Ledger) -> bool {
     ledger.slots.available() > 0 || room::may_compress(ledger)
-}
-
-/// So many frames are to be free or hold staged pages. Those that are watched are not to be had.
-fn staged_low(ledger: &Ledger) -> usize {
-    ledger.limits.staged_low + ledger.pages.queued(Queue::Watched)
 }
 
 /// Frames are needed, whatever would be seen: watched pages may leave as others do. Whether there were any.

@@ -310,6 +310,15 @@ fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|&n| n.to_owned()).collect()
 }
 
+/// Runs of small guests, for tests: at every point, two draws each.
+#[cfg(test)]
+pub(in crate::paper) fn small_runs() -> Runs {
+    Runs::run(
+        setups::setups_of(tests::small(), 2),
+        super::runs::testing::quietly(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,7 +332,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// Small guests with little beside the heap, so that they page at 80 % too.
-    fn small() -> JvmParams {
+    pub(super) fn small() -> JvmParams {
         JvmParams {
             memory_pages: 1_200,
             heap_pages: 1_152,
@@ -337,7 +346,7 @@ mod tests {
 
     #[test]
     fn every_published_figure_has_an_answer() {
-        let runs = Runs::run(setups_of(small(), 2), quietly());
+        let runs = small_runs();
         assert_eq!(runs.failures().next(), None);
         let target = OF_ASP[0].0.name();
         for claim in section("asp", &[]) {

@@ -205,6 +205,12 @@ const CHANGES: &[Variation] = &[
         apply: |s| "linux".clone_into(&mut s.policies.slots),
     },
     Variation {
+        cause: "reclaim (an eighth of the frames is staged)",
+        value: "as many inactive pages as active ones, the two lists of Linux below 1 GB",
+        workloads: ALL,
+        apply: |s| "second-chance:staged=500".clone_into(&mut s.policies.reclaim),
+    },
+    Variation {
         cause: "page-out (linux: 32 pages in access order)",
         value: "packed",
         workloads: ALL,

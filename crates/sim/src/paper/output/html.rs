@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Class, Evaluation, RULE, Row, Verdict};
+use super::{Class, Evaluation, MORE, RULE, Row, Verdict};
 use crate::paper::chart::escape;
 use crate::paper::table::Table;
 
@@ -13,7 +13,9 @@ td:first-child,th:first-child,table.words td{text-align:left}table.verdicts{font
 td.met{color:#1a6b1a}td.missed{color:#a01818;font-weight:bold}td.undetermined{color:#8a5a00}\
 details{margin:.5rem 0}summary{cursor:pointer;font-weight:bold}details table{font-size:.85em}div.wide{overflow-x:auto}\
 figure{margin:1.2rem 0;break-inside:avoid}figcaption{font-size:.9em;color:#555}svg{width:100%;height:auto}\
-@media print{body{max-width:none;margin:0;font-size:10pt}details::details-content{content-visibility:visible;display:block}tr{break-inside:avoid}}";
+h1,h2,h3{line-height:1.2;break-after:avoid}\
+@media print{body{max-width:none;margin:0;font-size:10pt}div.wide{overflow:visible}figure{margin:.6rem 0}\
+details table{font-size:6.5pt}td,th{padding:.05rem .25rem;overflow-wrap:anywhere}table.verdicts td:last-child,table.verdicts th{white-space:nowrap}details::details-content{content-visibility:visible;display:block}tr{break-inside:avoid}}";
 
 impl Evaluation {
     /// A self-contained page: verdicts, figures, and folded what they rest on.
@@ -45,12 +47,12 @@ impl Evaluation {
                 fold(&mut out, &format!("Rows: {}", class.name()), &rows);
             }
         }
+        self.charts(&mut out);
         fold(
             &mut out,
-            "What is not met, and what was varied",
+            "What is not met, and what moves it",
             &self.notes(),
         );
-        self.charts(&mut out);
         let constants = self
             .constants
             .iter()
@@ -93,16 +95,19 @@ impl Evaluation {
         let open = self.rows.iter().filter(|row| row.is_open());
         let notes = open.map(|row| {
             format!(
-                "<p><b>{}</b> ({}): {} published, {} here. {} {}</p>\n",
-                escape(&row.name()),
+                "<p><b>{}</b> ({}): {} published, {} here. {}</p>\n",
+                escape(&row.words()),
                 row.verdict.name(),
                 escape(&row.published()),
                 escape(&row.ours()),
-                escape(&row.nearest()),
-                escape(&row.note)
+                escape(&row.why())
             )
         });
-        notes.collect()
+        let notes: String = notes.collect();
+        match notes.as_str() {
+            "" => notes,
+            _ => notes + &format!("<p>{MORE}</p>\n"),
+        }
     }
 }
 
@@ -117,7 +122,7 @@ fn verdicts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
         };
         format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>\n",
-            escape(&row.name()),
+            escape(&row.words()),
             escape(&row.published()),
             escape(&row.ours()),
             escape(&row.interval()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Class, Evaluation, RULE};
+use super::{Class, Evaluation, MORE, RULE};
 use crate::paper::table::Table;
 
 impl Evaluation {
@@ -18,19 +18,19 @@ impl Evaluation {
                 self.rows_of(&mut out, class);
             }
         }
-        out += "\n## What is not met, and what was varied\n\n";
+        out += "\n## What is not met, and what moves it\n\n";
         for row in self.rows.iter().filter(|row| row.is_open()) {
             let _ = writeln!(
                 out,
-                "- **{}** ({}): {} published, {} here. {} {}",
-                row.name(),
+                "- **{}** ({}): {} published, {} here. {}",
+                row.words(),
                 row.verdict.name(),
                 row.published(),
                 row.ours(),
-                row.nearest(),
-                row.note
+                row.why()
             );
         }
+        let _ = writeln!(out, "\n{MORE}");
         out += "\n## Constants of all runs\n\n";
         for line in &self.constants {
             let _ = writeln!(out, "- {line}");
@@ -58,7 +58,7 @@ impl Evaluation {
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} |",
-                row.name(),
+                row.words(),
                 row.published(),
                 row.ours(),
                 row.interval(),

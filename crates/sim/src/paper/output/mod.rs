@@ -3,6 +3,8 @@
 mod csv;
 mod html;
 mod markdown;
+#[cfg(test)]
+mod picture;
 
 use super::claims::Published;
 use super::evaluation::{Evaluation, Nearest, Ours, Row, Tally};
@@ -12,6 +14,22 @@ use super::verdict::{Class, Verdict};
 impl Row {
     fn name(&self) -> String {
         self.claim.path.join(" / ")
+    }
+
+    /// The claim with its unit, and where the paper makes it: `elapsed, s / 512 MB / sor / bsd (Table 1)`.
+    fn words(&self) -> String {
+        let word = |key: &String| match key.as_str() {
+            "elapsed" => "elapsed, s".to_owned(),
+            "memory_512mb" => "512 MB".to_owned(),
+            "memory_1gb" => "1 GB".to_owned(),
+            key => key.replace("_percent", ", %").replace('_', " "),
+        };
+        let words: Vec<String> = self.claim.path.iter().map(word).collect();
+        let place = match self.claim.place.as_str() {
+            "" => String::new(),
+            place => format!(" ({place})"),
+        };
+        words.join(" / ") + &place
     }
 
     fn published(&self) -> String {
@@ -61,12 +79,29 @@ impl Row {
             return String::new();
         };
         let (met, of) = joint;
-        let value = if ours.abs() < 10.0 {
-            format!("{ours:.2}")
-        } else {
-            short(*ours)
-        };
+        let value = precise(*ours);
         format!("Nearest: {name} gives {value}, and meets {met} of {of} independent rows together.")
+    }
+
+    /// The remark, what comes nearest and what moves the row most.
+    fn why(&self) -> String {
+        let mut parts = vec![self.remark.to_owned(), self.nearest()];
+        if let Some(moves) = self.moves.as_ref().filter(|moves| !moves.most.is_empty()) {
+            let most = moves.most.iter();
+            let most = most.map(|(name, ours)| format!("{name} gives {}", precise(*ours)));
+            let most: Vec<_> = most.collect();
+            let others = match moves.others {
+                0 => String::new(),
+                n => format!("; {n} others move it less"),
+            };
+            let from = precise(moves.from);
+            parts.push(format!(
+                "What moves it most, from {from}: {}{others}.",
+                most.join("; ")
+            ));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" ")
     }
 }
 
@@ -80,6 +115,18 @@ impl Tally {
         )
     }
 }
+
+/// With two decimals below 10, for ratios.
+fn precise(value: f64) -> String {
+    if value.abs() < 10.0 {
+        format!("{value:.2}")
+    } else {
+        short(value)
+    }
+}
+
+/// Below the notes of a page.
+const MORE: &str = "What every variation makes of each row is in the CSV file.";
 
 /// What the verdicts mean.
 const RULE: &str = "A row is met when the interval that holds 95 % of its runs lies within tolerance, missed when all of it lies outside, else \

@@ -23,7 +23,7 @@ use crate::units::{PageNo, PageRange};
 pub use crate::pager::ledger::tests::*;
 
 fn eviction() -> Eviction {
-    Eviction::new(Box::new(SecondChance))
+    Eviction::new(Box::new(SecondChance::default()))
 }
 
 fn faults(zeroes: u32, rescued: u32) -> Faults {
