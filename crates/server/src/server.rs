@@ -451,12 +451,10 @@ impl Server {
         self.ticks += 1;
         let audit = self.ticks.is_multiple_of(AUDIT_TICKS);
         for place in 0..self.clients.len() {
-            let Some(client) = self.clients[place]
-                .as_ref()
-                .filter(|client| !client.leaving)
-            else {
+            let here = self.clients[place].as_ref();
+            if here.is_none_or(|client| client.leaving) {
                 continue;
-            };
+            }
             let mut untold = 0;
             if let Some((body, common)) = self.body(place) {
                 body.tick(common);
