@@ -62,4 +62,7 @@ pub enum Command {
     /// Run one of the bundled programs
     #[command(hide = true)]
     Workload(workload::Args),
+    /// A program of `paper discard --live`
+    #[command(hide = true)]
+    PaperClient(paper::discard::client::Args),
 }

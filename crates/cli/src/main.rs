@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         Command::Man(args) => pages::man(&args, Cli::command()),
         Command::Completions(args) => pages::completions(&args, &Cli::command()),
         Command::Tables(args) => tables::run(&args),
+        Command::PaperClient(args) => paper::discard::client::run(&args),
         Command::Workload(args) => workload::run(&args)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CliError::from),

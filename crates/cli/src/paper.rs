@@ -1,5 +1,6 @@
 //! `outpage paper`: a paper's evaluation, run again.
 
+pub mod discard;
 mod kept;
 mod live;
 
@@ -24,9 +25,16 @@ pub struct Args {
     /// The runs of one workload only, and what they answer
     #[arg(long, value_name = "WORKLOAD")]
     only: Option<String>,
-    /// hsn: the runs of a real guest that `guest/vm.py compare --json FILE` wrote, beside the simulated ones
-    #[arg(long, value_name = "FILE")]
-    live: Option<PathBuf>,
+    /// Live runs beside the simulated ones. hsn: those of a real guest that `guest/vm.py compare --json FILE` wrote.
+    /// discard, without FILE: the programs run on this machine, through a server and, with root, in kernel swap
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    live: Option<Option<PathBuf>>,
+    /// discard --live: how often each configuration has its turn
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// discard --live: directory of the swap files
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    swap: PathBuf,
     /// Keep each finished run in DIR, and do not run again what is there: for a report that takes long, or was cut short. A run is believed
     /// only if its whole set-up and the simulator are the same. Not for hsn
     #[arg(long, value_name = "DIR")]
@@ -59,6 +67,23 @@ fn parse(name: &str) -> Result<Named, String> {
             "papers are {}",
             known.collect::<Vec<_>>().join(", ")
         )),
+    }
+}
+
+impl Args {
+    /// Whether the paper has live runs, from a file or on this machine.
+    fn check_live(&self) -> Result<(), CliError> {
+        let text = match (self.paper.paper, &self.live) {
+            (Paper::Hsn, Some(None)) => {
+                "--live FILE: hsn's runs are those of a real guest, which vm.py wrote to a file"
+            }
+            (Paper::Discard, Some(Some(_))) => {
+                "--live is without a file for discard: its programs are run here"
+            }
+            (Paper::Hsn | Paper::Discard, _) | (_, None) => return Ok(()),
+            _ => "--live is for hsn and discard: no other paper has live runs",
+        };
+        Err(CliError::new(code::USAGE, text))
     }
 }
 
@@ -97,18 +122,27 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         let text = format!("workloads of {name} are {}", paper.workloads().join(", "));
         return Err(CliError::new(code::USAGE, text));
     }
-    if args.live.is_some() && *paper != Paper::Hsn {
-        let text = "--live is for hsn: no other paper has runs of a real guest";
-        return Err(CliError::new(code::USAGE, text));
-    }
+    args.check_live()?;
     if args.resume.is_some() && *paper == Paper::Hsn {
         let text = "--resume is not for hsn: runs with guests are not kept";
         return Err(CliError::new(code::USAGE, text));
     }
-    let live = args.live.as_deref().map(live::table).transpose()?;
+    let guest = args.live.iter().flatten().next();
+    let guest = guest.map(|file| live::table(file)).transpose()?;
     std::fs::create_dir_all(&args.out).map_err(|e| CliError::unwritten(&args.out, e))?;
+    let live = match paper {
+        Paper::Discard if args.live.is_some() => Some(discard::live(discard::How {
+            rounds: args.rounds,
+            swap_dir: &args.swap,
+            only,
+        })?),
+        _ => None,
+    };
     let mut evaluation = evaluate(args)?;
-    evaluation.tables.extend(live);
+    evaluation.tables.extend(guest);
+    if let Some(live) = live {
+        evaluation.add_live(&live);
+    }
     let files = [
         (".html", evaluation.html()),
         (".md", evaluation.markdown()),

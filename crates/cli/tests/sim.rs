@@ -59,6 +59,13 @@ fn what_there_is_not_is_named() {
     refused(&["paper", "acm"], 64, &["moc", "mclustering"]);
     refused(&["paper", "moc", "--only", "su"], 64, &["sor", "micro 16"]);
     refused(&["paper", "hsn", "--resume", "x"], 64, &["hsn", "--resume"]);
+    refused(&["paper", "hsn", "--live"], 64, &["--live FILE", "vm.py"]);
+    refused(
+        &["paper", "discard", "--live", "x"],
+        64,
+        &["without a file"],
+    );
+    refused(&["paper", "moc", "--live"], 64, &["hsn and discard"]);
     refused(
         &["disk", "measure", "--swap", "/no/such"],
         66,

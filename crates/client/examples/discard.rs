@@ -13,7 +13,8 @@ const fn content(page: u64) -> u64 {
     page.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1
 }
 
-fn run(socket: &str) -> Result<u64, Error> {
+/// Fills the buffer and looks at it. Pages that were dropped.
+pub fn run(socket: &str) -> Result<u64, Error> {
     let client = Client::connect(socket, Share::default())?;
     let object = client.create(PAGES * 4096)?;
     let word = |page: u64| &object.words()[page as usize * WORDS];
@@ -37,6 +38,7 @@ fn run(socket: &str) -> Result<u64, Error> {
     Ok(lost.count())
 }
 
+#[allow(dead_code)] // a test runs the rest
 fn main() -> ExitCode {
     let Some(socket) = std::env::args().nth(1) else {
         eprintln!("usage: discard SOCKET");

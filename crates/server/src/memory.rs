@@ -162,6 +162,8 @@ impl Memory {
             Stop::Gone => self.fail(Fatal::Gone),
             // The touch comes again, and with it another try.
             Stop::NoMemory => {}
+            // The client unmaps an object before it has it destroyed: nobody touches it there any more.
+            Stop::NoSource => {}
             _ => self.fail(Fatal::Violation(
                 "its mapping is gone, or not the one that it said",
             )),
@@ -251,6 +253,10 @@ impl Memory {
             let Some(stop) = outcome.stop else {
                 return PageOutcome::Done;
             };
+            // No page tables are left through which it could be written: it leaves as it is, until the object is destroyed.
+            if on && stop == Stop::NoSource {
+                return PageOutcome::Done;
+            }
             if let Some(refused) = self.refusal(stop, &mut changes) {
                 return refused;
             }
@@ -295,7 +301,7 @@ impl Memory {
         };
         object.punch(page.index(), 1);
         match self.uffd.poison(address).stop {
-            None | Some(Stop::Exists) => {}
+            None | Some(Stop::Exists | Stop::NoSource) => {}
             Some(Stop::Gone) => self.fail(Fatal::Gone),
             Some(_) => self.fail(Fatal::Violation("its page was lost, and cannot be told so")),
         }

@@ -31,7 +31,7 @@ const TICK: Nanos = Nanos(100_000_000);
 const AUDIT_TICKS: u64 = 10;
 /// Frames that a client's files may have beyond what it was given, for pages that the kernel has not let go of yet: a transfer of the largest size.
 const UNTOLD_MAX: u64 = 1024;
-/// A connection that says nothing ends after this time. A choice.
+/// A connection that says nothing may lose its place after this time. A choice.
 const GREETING_MAX: Nanos = Nanos(5_000_000_000);
 /// Connections that the kernel holds until they are taken: `SOMAXCONN` before Linux 5.4.
 const BACKLOG: u32 = 128;
@@ -265,19 +265,34 @@ impl Server {
         Some((client.body.as_mut()?, &mut self.common))
     }
 
+    /// A place for another client. Where all are taken, one that has said nothing for long loses its own: not before, for on a machine that has much to do an honest
+    /// client may come to no more for seconds.
+    fn place(&mut self) -> Option<usize> {
+        let free = self.clients.iter().position(Option::is_none);
+        let free = free.unwrap_or(self.clients.len());
+        if free < self.options.clients_max {
+            return Some(free);
+        }
+        let now = clock::now();
+        let silent = self.clients.iter().position(|client| {
+            client.as_ref().is_some_and(|client| {
+                let waited = now.0 - client.since.0;
+                client.body.is_none() && !client.leaving && waited > GREETING_MAX.0
+            })
+        });
+        let place = silent?;
+        self.end(place, "it connected and said nothing");
+        self.clients[place].is_none().then_some(place)
+    }
+
     fn accept(&mut self) {
         while let Ok(Some(socket)) = socket::accept(self.listener.number()) {
             let own = socket::user();
             let peer = socket::peer(socket.number());
             let allowed = peer.is_ok_and(|peer| peer.uid == own || peer.uid == 0);
-            let place = self
-                .clients
-                .iter()
-                .position(Option::is_none)
-                .unwrap_or(self.clients.len());
-            if !allowed || place >= self.options.clients_max {
+            let Some(place) = allowed.then(|| self.place()).flatten() else {
                 continue;
-            }
+            };
             self.connections += 1;
             let name = name(Kind::Socket, place, self.connections);
             if self.watch.add(socket.number(), name).is_err() {
@@ -435,16 +450,9 @@ impl Server {
     fn tick(&mut self) {
         self.ticks += 1;
         let audit = self.ticks.is_multiple_of(AUDIT_TICKS);
-        let now = clock::now();
         for place in 0..self.clients.len() {
-            let Some(client) = self.clients[place]
-                .as_ref()
-                .filter(|client| !client.leaving)
-            else {
-                continue;
-            };
-            if client.body.is_none() && now.0 - client.since.0 > GREETING_MAX.0 {
-                self.end(place, "it connected and said nothing");
+            let here = self.clients[place].as_ref();
+            if here.is_none_or(|client| client.leaving) {
                 continue;
             }
             let mut untold = 0;

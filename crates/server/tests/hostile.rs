@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use outpage_client::{Client, Share};
 use outpage_server::Server;
-use outpage_sys::fd::{self, Fd};
+use outpage_sys::fd;
 use outpage_sys::shared::Whole;
 use outpage_sys::socket;
-use outpage_sys::uffd::{REMOTE_FEATURES, Uffd, Wanted};
+use outpage_sys::uffd::Uffd;
 use outpage_wire::{Hello, MESSAGE_BYTES_MAX, Refusal, Reply, Request};
 
 mod common;
-use common::{Random, Served, alone, can_be_served, check, own, write};
+use common::raw::Raw;
+use common::{Random, Served, alone, can_be_served, check, own, survives, write};
 
 /// What a child is to do, and where.
 const ROLE: &str = "OUTPAGE_TEST_ROLE";
@@ -61,74 +62,6 @@ fn a_child_of_another_test() {
     }
 }
 
-/// A connection that speaks for itself.
-struct Raw(Fd);
-
-impl Raw {
-    fn connect(served: &Served) -> Self {
-        let path = served.socket();
-        Self(socket::connect(path.to_str().unwrap().as_bytes()).unwrap())
-    }
-
-    fn send(&self, request: Request, along: &[i32]) {
-        let mut bytes = Vec::new();
-        request.encode(1, &mut bytes);
-        // The server may have closed the connection.
-        let _ = socket::send(self.0.number(), &bytes, along);
-    }
-
-    /// The next reply, and its descriptors; `None` at the end.
-    fn receive(&self) -> Option<(Reply, Vec<Fd>)> {
-        let mut buffer = [0; MESSAGE_BYTES_MAX];
-        let arrived = socket::receive(self.0.number(), &mut buffer).ok()?;
-        if arrived.bytes == 0 {
-            return None;
-        }
-        let files: Vec<Fd> = arrived.descriptors.into_iter().flatten().collect();
-        let reply = Reply::decode(&buffer[..arrived.bytes], files.len())
-            .unwrap()
-            .1;
-        Some((reply, files))
-    }
-
-    fn hello(&self) -> Uffd {
-        let uffd = uffd();
-        let hello = Hello {
-            minimum_pages: 0,
-            weight: 100,
-        };
-        self.send(Request::Hello(hello), &[uffd.fd()]);
-        assert!(matches!(self.receive(), Some((Reply::Welcome { .. }, _))));
-        uffd
-    }
-
-    fn ends_refused(&self) {
-        let refused = Reply::Refused(Refusal::Malformed);
-        assert_eq!(self.receive().map(|answer| answer.0), Some(refused));
-        assert!(self.receive().is_none());
-    }
-}
-
-fn uffd() -> Uffd {
-    let wanted = Wanted {
-        required: REMOTE_FEATURES,
-        ..Wanted::default()
-    };
-    Uffd::open(&wanted).unwrap()
-}
-
-/// A client that reads and writes what is its own while `others` do what they do; then nothing is left but it.
-fn survives(served: Served, others: impl FnOnce(&Served)) {
-    let client = served.connect();
-    let object = client.create(PAGES * 4096).unwrap();
-    (0..PAGES).for_each(|page| write(&object, 5, page));
-    others(&served);
-    (0..PAGES).for_each(|page| check(&object, 5, page));
-    client.check().unwrap();
-    drop((object, client));
-    served.end_empty();
-}
-
 #[test]
 fn garbage_ends_the_connection_that_it_came_by() {
     let _alone = alone();
@@ -136,10 +69,10 @@ fn garbage_ends_the_connection_that_it_came_by() {
         return;
     }
     let before = own();
-    survives(Served::start(1024, |_| {}), |served| {
+    survives(Served::start(1024, |_| {}), PAGES, |served| {
         let mut random = Random(3);
         for round in 0..200 {
-            let raw = Raw::connect(served);
+            let raw = Raw::connect(&served.socket());
             let length = 1 + random.below(MESSAGE_BYTES_MAX as u64 + 100) as usize;
             let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
             let _uffd = (round % 2 == 0).then(|| raw.hello());
@@ -160,7 +93,7 @@ fn garbage_ends_the_connection_that_it_came_by() {
             let mut bytes = Vec::new();
             request.encode(1, &mut bytes);
             for length in [1, bytes.len() - 1] {
-                let raw = Raw::connect(served);
+                let raw = Raw::connect(&served.socket());
                 let _uffd = raw.hello();
                 socket::send(raw.0.number(), &bytes[..length], &[]).unwrap();
                 raw.ends_refused();
@@ -173,11 +106,11 @@ fn garbage_ends_the_connection_that_it_came_by() {
             weight: 1,
         });
         for along in [&[event.number()][..], &[event.number(); 4], &[]] {
-            let raw = Raw::connect(served);
+            let raw = Raw::connect(&served.socket());
             raw.send(hello, along);
             raw.ends_refused();
         }
-        let raw = Raw::connect(served);
+        let raw = Raw::connect(&served.socket());
         let uffd = raw.hello();
         raw.send(hello, &[uffd.fd()]);
         raw.ends_refused();
@@ -191,8 +124,8 @@ fn who_floods_or_never_reads_holds_nobody_up() {
     if !can_be_served() {
         return;
     }
-    survives(Served::start(8192, |_| {}), |served| {
-        let floods: Vec<Raw> = (0..8).map(|_| Raw::connect(served)).collect();
+    survives(Served::start(8192, |_| {}), PAGES, |served| {
+        let floods: Vec<Raw> = (0..8).map(|_| Raw::connect(&served.socket())).collect();
         let _kept: Vec<Uffd> = floods.iter().map(Raw::hello).collect();
         for raw in &floods {
             socket::set_nonblocking(raw.0.number()).unwrap();
@@ -212,9 +145,30 @@ fn who_floods_or_never_reads_holds_nobody_up() {
         assert!(other.stats().is_ok());
         println!("an answer beside the flood took {:?}", began.elapsed());
         // Silent ones, too.
-        let _silent: Vec<Raw> = (0..50).map(|_| Raw::connect(served)).collect();
+        let _silent: Vec<Raw> = (0..50).map(|_| Raw::connect(&served.socket())).collect();
         assert!(served.connect().stats().is_ok());
     });
+}
+
+#[test]
+fn who_says_nothing_loses_its_place_only_to_somebody_else() {
+    let _alone = alone();
+    if !can_be_served() {
+        return;
+    }
+    let served = Served::start(1024, |options| options.clients_max = 3);
+    let silent: Vec<Raw> = (0..2).map(|_| Raw::connect(&served.socket())).collect();
+    let client = served.connect();
+    // All places are taken, and nobody has been silent for long.
+    assert!(Client::connect(served.socket(), Share::default()).is_err());
+    std::thread::sleep(Duration::from_millis(5500));
+    let other = served.connect();
+    assert!(client.stats().is_ok() && other.stats().is_ok());
+    // One of the two had to go; the other is welcome still.
+    let uffd = silent[1].hello();
+    assert!(silent[0].receive().is_none());
+    drop((silent, uffd, client, other));
+    served.end_empty();
 }
 
 /// It says that its object is mapped where other memory is, and has frames that it was not given.
@@ -224,8 +178,8 @@ fn a_client_that_lies_harms_itself_alone() {
     if !can_be_served() {
         return;
     }
-    survives(Served::start(1024, |_| {}), |served| {
-        let raw = Raw::connect(served);
+    survives(Served::start(1024, |_| {}), PAGES, |served| {
+        let raw = Raw::connect(&served.socket());
         let uffd = raw.hello();
         raw.send(Request::Create { pages: 4096 }, &[]);
         let Some((Reply::Created { object, .. }, files)) = raw.receive() else {
@@ -269,7 +223,7 @@ fn killed_clients_leave_nothing_behind() {
         return;
     }
     let before = own();
-    survives(Served::start(4096, |_| {}), |served| {
+    survives(Served::start(4096, |_| {}), PAGES, |served| {
         let mut random = Random(17);
         let mut children = Vec::new();
         for round in 0..12 {
@@ -345,67 +299,4 @@ fn a_second_server_at_a_path_is_refused_and_a_dead_ones_socket_is_not() {
         error.contains("sometimes") && error.contains("on-demand"),
         "{error}"
     );
-}
-
-/// Clients that come, work, are killed and lie, for as long as `OUTPAGE_STRESS_SECONDS` says; three seconds without.
-#[test]
-fn survivors_of_a_crowd_read_what_they_wrote() {
-    let _alone = alone();
-    if !can_be_served() {
-        return;
-    }
-    let seconds = std::env::var("OUTPAGE_STRESS_SECONDS").ok();
-    let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(3);
-    let most = std::env::var("OUTPAGE_STRESS_CLIENTS").ok();
-    let most: usize = most.and_then(|text| text.parse().ok()).unwrap_or(6);
-    let before = own();
-    let frames = 1024 + 512 * most as u64;
-    survives(
-        Served::start(frames, |options| options.clients_max = 4 * most),
-        |served| {
-            let (mut random, end) = (Random(29), Instant::now() + Duration::from_secs(seconds));
-            let (mut children, mut rounds, mut done) = (Vec::new(), 0u64, 0u64);
-            while Instant::now() < end {
-                rounds += 1;
-                if children.len() < most {
-                    children.push(child(
-                        served,
-                        ["reads", "marks", "ends"][random.below(3) as usize],
-                    ));
-                }
-                let raw = Raw::connect(served);
-                match random.below(4) {
-                    0 => socket::send(raw.0.number(), &[1, 0, 0, 0, 9], &[]).unwrap(),
-                    1 => {
-                        let uffd = raw.hello();
-                        drop(uffd);
-                        (0..50).for_each(|_| raw.send(Request::Create { pages: 1 }, &[]));
-                    }
-                    2 => drop(raw.hello()),
-                    _ => {}
-                }
-                std::thread::sleep(Duration::from_millis(random.below(60)));
-                children.retain_mut(|child| {
-                    let status = child.try_wait().unwrap();
-                    assert!(
-                        status.is_none_or(|status| status.success()),
-                        "a client failed: {status:?}"
-                    );
-                    if status.is_none() && random.below(12) == 0 {
-                        let _ = child.kill();
-                        child.wait().unwrap();
-                        return false;
-                    }
-                    done += u64::from(status.is_some());
-                    status.is_none()
-                });
-            }
-            println!("{rounds} rounds, {done} clients ended by themselves");
-            for mut child in children {
-                let _ = child.kill();
-                child.wait().unwrap();
-            }
-        },
-    );
-    assert_eq!(own(), before, "descriptors and threads");
 }

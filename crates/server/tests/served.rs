@@ -292,3 +292,36 @@ fn bounds_are_told_and_the_connection_lives_on() {
     drop((whole, client));
     served.end_empty();
 }
+
+/// The library unmaps an object before it has it destroyed, and meanwhile its pages are in the middle of leaving.
+#[test]
+fn objects_go_while_their_pages_leave() {
+    if !can_be_served() {
+        return;
+    }
+    let served = Served::start(FRAMES, |_| {});
+    let client = served.connect();
+    let stays = client.create(PAGES * 4096).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random(4);
+            (0..PAGES).for_each(|page| write(&stays, 1, page));
+            while !done.load(Ordering::Relaxed) {
+                let page = random.below(PAGES);
+                check(&stays, 1, page);
+                write(&stays, 1, page);
+            }
+        });
+        for seed in 2..42 {
+            let goes = client.create(FRAMES * 4096).unwrap();
+            (0..FRAMES).for_each(|page| write(&goes, seed, page));
+            drop(goes);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    client.check().unwrap();
+    (0..PAGES).for_each(|page| check(&stays, 1, page));
+    drop((stays, client));
+    served.end_empty();
+}

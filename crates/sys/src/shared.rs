@@ -117,7 +117,7 @@ pub fn map<T: Shareable>(file: i32) -> Result<Mapped<T>, Errno> {
     start.map(Mapped).ok_or(Errno::EINVAL)
 }
 
-/// A whole memory file, mapped as words that every process with the file may change at any time; unmapped when dropped.
+/// A whole memory file, mapped as words that every process with the file may change at any time, or memory without a file; unmapped when dropped.
 #[derive(Debug)]
 pub struct Whole {
     start: usize,
@@ -135,6 +135,20 @@ impl Whole {
         }
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let start = map::mmap(0, bytes, prot, libc::MAP_SHARED, file, 0)?;
+        let whole = Self { start, bytes };
+        map::no_huge_pages(start, bytes)?;
+        Ok(whole)
+    }
+
+    /// Memory of this process alone, all zero, in the place of a file: `bytes` bytes, whole pages, without huge pages. A forked child has a copy.
+    ///
+    /// # Errors
+    /// Those of mmap(2); `EINVAL` when there are none.
+    pub fn anonymous(bytes: usize) -> Result<Self, Errno> {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(Errno::EINVAL);
+        }
+        let start = map::anonymous(bytes)?;
         let whole = Self { start, bytes };
         map::no_huge_pages(start, bytes)?;
         Ok(whole)
@@ -341,6 +355,16 @@ mod tests {
         here.rest[2].store(7, Ordering::Relaxed);
         assert_eq!(there.rest[2].load(Ordering::Relaxed), 7);
         assert_eq!(there.first.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn memory_without_a_file_is_zero_and_written_like_any_other() {
+        let whole = Whole::anonymous(2 * PAGE_BYTES).unwrap();
+        assert_eq!((whole.bytes(), whole.words().len()), (2 * PAGE_BYTES, 1024));
+        assert!(whole.words().iter().all(|w| w.load(Ordering::Relaxed) == 0));
+        whole.words()[1023].store(7, Ordering::Relaxed);
+        assert_eq!(whole.words()[1023].load(Ordering::Relaxed), 7);
+        assert!(Whole::anonymous(0).is_err() && Whole::anonymous(100).is_err());
     }
 
     #[test]

@@ -116,7 +116,10 @@ impl Spec {
 }
 
 /// This program's own file.
-fn this_program() -> Result<PathBuf, BenchError> {
+///
+/// # Errors
+/// When it cannot be found.
+pub fn this_program() -> Result<PathBuf, BenchError> {
     std::env::current_exe().map_err(|error| {
         BenchError::Failed(format!("cannot find this program's own file: {error}"))
     })

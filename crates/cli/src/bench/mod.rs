@@ -6,16 +6,16 @@
 //! machine is undone by [`guard`], however it ends.
 
 mod adversaries;
-mod cgroup;
+pub mod cgroup;
 mod encrypt;
 mod events;
 mod faults;
 mod fit;
-mod guard;
+pub mod guard;
 mod kernel;
 mod kernel_report;
-mod kernel_swap;
-mod launch;
+pub mod kernel_swap;
+pub mod launch;
 mod machine;
 mod pageout;
 mod pairs;

@@ -1,8 +1,11 @@
 //! A server in the test's process, and contents that tell pages apart.
 #![allow(dead_code)] // each test binary uses a part
 
+pub mod raw;
+
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +31,10 @@ pub struct Served {
     directory: tempfile::TempDir,
     stop: Arc<AtomicBool>,
     pause: Arc<AtomicBool>,
+    /// It is paused, and knows it.
+    paused: Arc<AtomicBool>,
+    /// Clients and extents that it has, after its last round.
+    held: Arc<[AtomicUsize; 2]>,
     thread: Option<JoinHandle<(usize, usize)>>,
 }
 
@@ -37,15 +44,22 @@ impl Served {
         let mut options = Options::new(limit_pages);
         change(&mut options);
         let listener = listen(&directory.path().join("socket")).unwrap();
-        let (stop, pause) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
-        let (stopped, paused) = (stop.clone(), pause.clone());
+        let [stop, pause, paused] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+        let held = Arc::<[AtomicUsize; 2]>::default();
+        let (stopped, to_pause, is_paused) = (stop.clone(), pause.clone(), paused.clone());
+        let says = held.clone();
         let mut server = Server::new(options, listener).unwrap();
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                if paused.load(Ordering::Relaxed) {
+                let pause = to_pause.load(Ordering::Acquire);
+                is_paused.store(pause, Ordering::Release);
+                if pause {
                     std::thread::sleep(Duration::from_millis(1));
                 } else {
                     server.round().unwrap();
+                    let (clients, extents) = server.held();
+                    says[0].store(clients, Ordering::Relaxed);
+                    says[1].store(extents, Ordering::Relaxed);
                 }
             }
             server.held()
@@ -54,6 +68,8 @@ impl Served {
             directory,
             stop,
             pause,
+            paused,
+            held,
             thread: Some(thread),
         }
     }
@@ -72,7 +88,17 @@ impl Served {
 
     /// It serves nobody from now on, and does not end.
     pub fn pause(&self) {
-        self.pause.store(true, Ordering::Relaxed);
+        self.pause.store(true, Ordering::Release);
+    }
+
+    /// Frames that all objects have at a moment in which the server serves nobody.
+    pub fn frames(&self) -> u64 {
+        self.paused.store(false, Ordering::Relaxed);
+        self.pause();
+        wait_until("the server pauses", || self.paused.load(Ordering::Acquire));
+        let frames = frames_of_objects();
+        self.pause.store(false, Ordering::Relaxed);
+        frames
     }
 
     /// Clients and extents that it has at its end.
@@ -83,10 +109,38 @@ impl Served {
 
     /// Ends once nobody is connected any more: nothing is left behind.
     pub fn end_empty(self) {
-        // The server hears of the last end within a tick; there is nothing else to wait for.
-        std::thread::sleep(Duration::from_millis(500));
+        wait_until("the last client is forgotten", || {
+            self.held[0].load(Ordering::Relaxed) == 0
+        });
         assert_eq!(self.end(), (0, 0), "clients and extents");
     }
+}
+
+/// Pages that the primary objects of a server in this process have.
+fn frames_of_objects() -> u64 {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let objects = descriptors.filter(|entry| {
+        let name = std::fs::read_link(entry.path()).unwrap_or_default();
+        name.to_string_lossy().contains("outpage-object")
+    });
+    let pages = objects.map(|entry| {
+        let file = std::fs::metadata(entry.path());
+        // Blocks of 512 bytes (stat(2)).
+        file.map_or(0, |file| file.blocks() / 8)
+    });
+    pages.sum()
+}
+
+/// A client that reads and writes what is its own while `others` do what they do; then nothing is left but it.
+pub fn survives(served: Served, pages: u64, others: impl FnOnce(&Served)) {
+    let client = served.connect();
+    let object = client.create(pages * 4096).unwrap();
+    (0..pages).for_each(|page| write(&object, 5, page));
+    others(&served);
+    (0..pages).for_each(|page| check(&object, 5, page));
+    client.check().unwrap();
+    drop((object, client));
+    served.end_empty();
 }
 
 pub fn content(seed: u64, page: u64, word: u64) -> u64 {

@@ -28,6 +28,7 @@ mod verdict;
 pub use chart::{Chart, Series};
 pub use claims::{Claim, Published};
 pub use curves::{Curve, Curves};
+pub use discard::{LAZY, LIVE_PAGES, Live, LiveRun, SWAP, live_configurations, live_workloads};
 pub use evaluation::{Against, Evaluation, Figure, Nearest, Ours, Row, Tally};
 pub use kept::{How, Keep};
 pub use runs::{Line, Measure, RunKey, Runs, Variation};

@@ -1,7 +1,9 @@
 //! The paper on discardable pages: Mach 2.5 on 24 MB, a compiler and a sort in ML under four configurations, and what it calls future work.
 
+mod live;
 mod setups;
 
+pub use live::{LAZY, LIVE_PAGES, Live, LiveRun, SWAP, live_configurations, live_workloads};
 pub(in crate::paper) use setups::setups;
 
 use super::answers::Answers;
@@ -236,6 +238,11 @@ fn remark(keys: &[&str]) -> &'static str {
     }
 }
 
+fn title(workload: &str) -> String {
+    let number = if workload == "compile" { "3-3" } else { "3-4" };
+    format!("Table {number}: {workload}; times in seconds, all else in pages")
+}
+
 /// Table 3-3 or 3-4, every row and column.
 fn table(runs: &Runs, workload: &str) -> Table {
     let mut head = vec!["configuration".to_owned()];
@@ -258,13 +265,15 @@ fn table(runs: &Runs, workload: &str) -> Table {
             rows.push(theirs);
         }
     }
-    let number = if workload == "compile" { "3-3" } else { "3-4" };
     Table {
-        title: format!("Table {number}: {workload}; times in seconds, all else in pages"),
+        title: title(workload),
         head,
         rows,
     }
 }
+
+const TEXTURE_TITLE: &str =
+    "Texture synthesis (section 1), 27 matrices of 2 MB: not measured in the paper";
 
 /// The texture synthesis, of which the paper has no figures.
 fn texture(runs: &Runs) -> Table {
@@ -287,8 +296,7 @@ fn texture(runs: &Runs) -> Table {
     }
     let head = ["configuration", "elapsed, s", "read", "written", "dropped"];
     Table {
-        title: "Texture synthesis (section 1), 27 matrices of 2 MB: not measured in the paper"
-            .to_owned(),
+        title: TEXTURE_TITLE.to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows,
     }
