@@ -49,3 +49,14 @@ fn locked_unseen() {
     cases("move", &["locks/mlock-raw"]);
     cases("write-protect", &["locks/mlock-raw"]);
 }
+
+/// What a child is not to have stays free in its own children too; one that gets no pager, or is out of the session's reach, says so.
+#[test]
+fn of_children() {
+    let which = [
+        "dontfork/again",
+        "seccomp/strict-fork",
+        "confined/chroot-before",
+    ];
+    cases("move", &which);
+}
