@@ -113,7 +113,7 @@ pub struct Steps<R> {
 }
 
 impl<R: Read> Steps<R> {
-    /// Those that [`write`] wrote.
+    /// Those that [`write()`] wrote.
     ///
     /// # Errors
     /// Those of reading.
