@@ -233,6 +233,7 @@ impl<'a> Maker<'a> {
         let unheard = match event {
             Event::Adopt(range) => range.pages > 4096,
             Event::Fault { page, .. } => page.raw() == u64::MAX,
+            Event::Limit(frames) => frames > 1 << 48,
             _ => false,
         };
         if unheard || !self.pager.admits(&event) {

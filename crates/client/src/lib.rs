@@ -22,11 +22,10 @@
 //!
 //! **The end of the server.** When the connection ends, a thread of this library replaces all objects by memory whose touch is SIGBUS, and every call says
 //! [`Error::Gone`]: contents that nobody has any more are never zeroes.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod client;
 mod error;
-mod ffi;
 mod watcher;
 
 pub use client::{Client, Object, Share};

@@ -39,7 +39,7 @@ fn library() -> PathBuf {
         "build",
         "--quiet",
         "--package",
-        "outpage-client",
+        "outpage-client-c",
         "--lib",
         "--target-dir",
     ]);

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("preload", &["core", "sys", "engine"]),
     ("wire", &[]),
     ("client", &["sys", "wire"]),
+    ("client-c", &["client"]),
     (
         "cli",
         &[

@@ -1,11 +1,11 @@
-//! The interface for C: `include/outpage_client.h` says what each function does.
+//! The client library of `outpage serve` for C: `crates/client/include/outpage_client.h` says what each function does.
 #![expect(unsafe_code)] // C names the functions and owns the handles
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use crate::{Client, Error, Object, Refusal, Share};
+use client::{Client, Error, Object, Refusal, Share};
 
 /// Codes of `include/outpage_client.h`, which change together with these; 0 is success.
 const OK: c_int = 0;
@@ -28,7 +28,8 @@ const fn code(error: Error) -> c_int {
         Error::Refused(Refusal::NoMemory) => NO_MEMORY,
         Error::Refused(Refusal::Malformed | Refusal::NoObject) | Error::Malformed(_) => PROTOCOL,
         Error::Uffd(_) => UFFD,
-        Error::Os(..) => OS,
+        // What the kernel refuses, and what else the library may come to say.
+        _ => OS,
     }
 }
 
