@@ -7,7 +7,7 @@ use outpage_engine::scope;
 /// Knows which pages of a region are out, before they are touched: asking costs no call, for the pager writes it down as pages leave and come.
 ///
 /// Positions are bytes from the region's start. A region has one subscription at a time, and a pager 64 at most. It covers the bytes that the region had when it
-/// was made: none that were added later, none that were taken away since, and nothing once the region is dropped.
+/// was made: none that were added later, none that were taken away since, and nothing once the region is dropped, from the next call of the pager's on at the latest.
 ///
 /// ```no_run
 /// let pager = outpage::Pager::new(64 << 20)?;
