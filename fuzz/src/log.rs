@@ -208,10 +208,11 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What a log can hold: a range with an end.
+    /// What a log can hold: a range with an end, whose first page has one too.
     fn range(&mut self) -> PageRange {
         let (start, pages) = (self.page(), self.choices.number());
-        PageRange::checked(start, pages).unwrap_or(PageRange::new(PageNo::from_raw(0), pages))
+        let held = PageRange::checked(start, 1).and(PageRange::checked(start, pages));
+        held.unwrap_or(PageRange::new(PageNo::from_raw(0), pages))
     }
 
     fn slots(&mut self) -> SlotRange {

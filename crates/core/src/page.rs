@@ -498,7 +498,7 @@ impl Pages {
     pub fn collect_range(&self, range: PageRange, visit: &mut dyn FnMut(PageId)) {
         let (first, last) = (
             range.start.raw() >> LEAF_SHIFT,
-            (range.start.raw() + range.pages.max(1) - 1) >> LEAF_SHIFT,
+            (range.start.raw() + (range.pages.max(1) - 1)) >> LEAF_SHIFT,
         );
         let mut in_leaf = |leaf: u32| {
             for offset in 0..LEAF_PAGES as u32 {

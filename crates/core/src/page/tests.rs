@@ -103,4 +103,6 @@ fn a_range_visits_what_it_holds() {
     });
     seen.sort_unstable();
     assert_eq!(seen, [3, 63, 64, 65, 500]);
+    let nothing = PageRange::new(PageNo::from_raw(u64::MAX), 0);
+    pages.collect_range(nothing, &mut |id| panic!("{:?}", pages.number(id)));
 }
