@@ -59,10 +59,10 @@ fn memory_that_libc_asks_for_itself_is_seen() {
     assert!(number(trace, "brk") >= 10, "{trace:?}");
     assert!(number(trace, "mremap") >= 6, "{trace:?}");
     assert!(number(trace, "mprotect") >= 100, "{trace:?}");
-    assert!(
-        number(trace, "counted_bytes") >= number(trace, "mapped_bytes") / 2,
-        "{trace:?}"
-    );
+    // What it still holds: ten large blocks, the small ones, and the one that grew to 64 MiB.
+    // How much is reserved beside it depends on how many arenas the threads met in.
+    const HELD_BYTES: u64 = (10 << 20) + 3000 * 1000 + (64 << 20);
+    assert!(number(trace, "counted_bytes") >= HELD_BYTES, "{trace:?}");
 }
 
 #[test]
