@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
         ;;
     --mechanism) mechanisms+=("${2?}") && shift ;;
     --memory) memory=${2?} && shift ;;
-    --swap) swap=${2?} && shift ;;
+    --swap) swap=$(realpath "${2?}") && shift ;;
     --outpage) outpage=$(realpath "${2?}") && shift ;;
     --quiet) quiet=1 ;;
     --first) first=1 ;;

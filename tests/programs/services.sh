@@ -26,7 +26,8 @@ Programs (all of them when none is named):
   asan-gcc-overflow, asan-clang-after-free   and one with an error that the sanitizer finds
 
 Each runs natively, under outpage with half of what it took natively, where pages must have come back from
-the swap file, and with 4 GiB. Servers listen on sockets in directories of their own only.
+the swap file, and with 4 GiB. Programs with AddressSanitizer are refused in one line; what becomes another user or
+enters namespaces before it pages runs without a limit, and says so. Servers listen on sockets in directories of their own only.
 
 Options:
   --limit WHICH     only half or only fits
@@ -53,6 +54,14 @@ fault() {
     elif [ "$limit" = half ] && [ "$(counter page_ins)" = 0 ]; then
         echo "$((native_peak_kib >> 10)) MiB natively, but nothing was paged in"
     fi
+}
+
+# Words of the line by which Outpage says what docs/compatibility.md promises of the program.
+promised() {
+    case $name in
+    asan-*) echo 'its memory cannot be managed' ;;
+    postgres-cluster.* | chromium-sandbox.*) echo 'this process runs without a limit' ;;
+    esac
 }
 
 parse "$@"

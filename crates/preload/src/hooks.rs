@@ -14,7 +14,7 @@ mod by_number;
 use by_number::syscall;
 
 use crate::threads::{self, Unbound};
-use crate::{exec, fork, memory, pins, raw, refs, target};
+use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
 
 /// Address of the trampoline to libc's `_Fork`.
 static FORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads, and what a process writes to itself, are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 38] {
+pub fn entries() -> [Entry; 39] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -84,6 +84,7 @@ pub fn entries() -> [Entry; 38] {
         entry!(c"munlock", munlock, false),
         entry!(c"mlockall", mlockall, false),
         entry!(c"munlockall", munlockall, false),
+        entry!(c"fstatat64", fstatat, false),
         entry!(c"read", read, false, Some(&READ_ORIGINAL)),
         entry!(c"pread64", pread, false, Some(&PREAD_ORIGINAL)),
         entry!(c"readv", readv, false, Some(&READV_ORIGINAL)),
@@ -360,6 +361,15 @@ extern "C" fn setsockopt(
     len: u32,
 ) -> c_int {
     c_result(refs::setsockopt(fd, level, name, value.cast(), len)) as c_int
+}
+
+extern "C" fn fstatat(
+    dir: c_int,
+    path: *const c_char,
+    stat: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    c_result(tasks::fstatat(dir, path.cast(), stat, flags)) as c_int
 }
 
 /// A hook of a read: straight to libc unless reads are looked at and this is a device's.

@@ -42,6 +42,7 @@ mod refs;
 mod sanitizer;
 mod share;
 mod target;
+mod tasks;
 mod threads;
 mod trace;
 

@@ -139,14 +139,22 @@ pub fn each_thread(visit: impl FnMut(Tid)) -> Result<(), Errno> {
 }
 
 /// Calls `visit` with every task that has an entry in a directory of /proc.
-fn each_numbered(path: &CStr, mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+fn each_numbered(path: &CStr, visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    let directory = proc::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    each_in(directory.number(), visit)
+}
+
+/// Calls `visit` with every task that has an entry in the open directory of that number, from where it stands.
+///
+/// # Errors
+/// Those of getdents64(2).
+pub fn each_in(directory: i32, mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     // From `struct linux_dirent64` of getdents64(2): its length, and its name behind a type.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
-    let directory = proc::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
     let mut entries = [0u8; 4096];
     loop {
-        let (fd, at) = (directory.number() as usize, entries.as_mut_ptr() as usize);
+        let (fd, at) = (directory as usize, entries.as_mut_ptr() as usize);
         // SAFETY: the kernel writes at most the length of the buffer.
         let got = unsafe { syscall3(libc::SYS_getdents64, fd, at, entries.len()) }?;
         let mut rest = &entries[..got];

@@ -4,10 +4,12 @@
 // thp: PR_SET_THP_DISABLE. merge: PR_SET_MEMORY_MERGE and MADV_MERGEABLE. personality: READ_IMPLIES_EXEC, then new
 // memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
 // altstack: signals on a stack that is paged. futex: a futex in a page that is paged. soft-dirty: clear_refs.
+// tasks: the number of threads by the links of /proc/self/task.
 #include "hostile.h"
 #include <linux/futex.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #ifndef PR_SET_MEMORY_MERGE
 #define PR_SET_MEMORY_MERGE 67
@@ -124,6 +126,35 @@ static void clear_references(void) {
     close(file);
 }
 
+static void *wait_for_end(void *argument) {
+    NEED(!pthread_mutex_lock(argument) && !pthread_mutex_unlock(argument));
+    return 0;
+}
+
+// Two links and one for each thread, whichever way they are asked for.
+static void need_threads(nlink_t threads) {
+    struct stat found;
+    int proc = open("/proc", O_PATH | O_CLOEXEC), task = open("/proc/self/task", O_RDONLY | O_CLOEXEC);
+    NEED(proc >= 0 && task >= 0);
+    NEED(!fstatat(proc, "self/task/", &found, 0) && found.st_nlink == 2 + threads);
+    NEED(!stat("/proc/self/task", &found) && found.st_nlink == 2 + threads);
+    NEED(!fstat(task, &found) && found.st_nlink == 2 + threads);
+    NEED(!syscall(SYS_newfstatat, proc, "self/task", &found, 0) && found.st_nlink == 2 + threads);
+    close(proc), close(task);
+}
+
+static void count_threads(void) {
+    pthread_t threads[3];
+    pthread_mutex_t *gate = (pthread_mutex_t *)map(1);
+    need_threads(1);
+    NEED(!pthread_mutex_init(gate, 0) && !pthread_mutex_lock(gate));
+    for (int i = 0; i < 3; i++) NEED(!pthread_create(&threads[i], 0, wait_for_end, gate));
+    need_threads(4);
+    NEED(!pthread_mutex_unlock(gate));
+    for (int i = 0; i < 3; i++) NEED(!pthread_join(threads[i], 0));
+    NEED(!munmap(gate, PAGE));
+}
+
 static void act(void) {
     if (is("vm")) peek_and_poke(getpid()), verify_all("poked"), peek_from_child();
     else if (is("names")) name_parts();
@@ -137,6 +168,7 @@ static void act(void) {
     else if (is("altstack")) signal_on_stack();
     else if (is("futex")) wait_in_page();
     else if (is("soft-dirty")) clear_references();
+    else if (is("tasks")) count_threads();
     else end(2, "no such variant");
 }
 

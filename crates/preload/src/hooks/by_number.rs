@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_long};
 
 use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
 use crate::threads::{self, Unbound};
-use crate::{exec, fork, memory, pins, raw, refs, target};
+use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
 
 /// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
 ///
@@ -200,6 +200,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_execveat,
         libc::SYS_vmsplice,
         libc::SYS_setsockopt,
+        libc::SYS_newfstatat,
         libc::SYS_read,
         libc::SYS_pread64,
         libc::SYS_readv,
@@ -247,6 +248,7 @@ unsafe extern "C" fn routed(
         libc::SYS_munlockall => memory::munlockall(),
         libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
         libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
+        libc::SYS_newfstatat => tasks::fstatat(s(a), b as *const u8, c as *mut libc::stat, s(d)),
         libc::SYS_execve => {
             target::tell(libc::AT_FDCWD, a as *const c_char, 0);
             let _unbound = Unbound::caller();
