@@ -93,7 +93,12 @@ run_postgres_cluster() {
     pg_createcluster -d "$work/data/cluster" -l "$work/data/log" -s "$work/data" "$version" compared -- -A trust -N >&2 ||
         return 1
     echo "$postgres_settings" >>"$work/data/etc/$version/compared/postgresql.conf"
+    local status
     "${wrap[@]}" sh "$work/data/all.sh" "$version"
+    status=$?
+    # The server's standard error is its log.
+    grep -a '^outpage: ' "$work/data/log" >&2
+    return $status
 }
 
 prepare_redis_rewrite() {

@@ -56,9 +56,24 @@ fn keep(file: i32, swap: i32) -> u8 {
     let _ = std::env::set_current_dir("/");
     let ended = alone
         .map_err(|e| CliError::os("close the launcher's descriptors", e))
-        .and_then(|()| wait_for_end(file));
+        .and_then(|()| wait_beside(file));
     drop(streams);
     ended.map_or_else(|error| error.code, |()| 0)
+}
+
+/// Waits for the end on a thread, while this one, whose rights are the process's in /proc, gives up its capabilities.
+///
+/// Who has given up its own, as a browser's processes do, may open descriptors of a process that has none, where the user is
+/// the same (`PTRACE_MODE_READ_FSCREDS`, ptrace(2)). The thread keeps them: it looks at processes that may have them.
+fn wait_beside(file: i32) -> Result<(), CliError> {
+    let Ok(thread) = std::thread::Builder::new().spawn(move || wait_for_end(file)) else {
+        return wait_for_end(file);
+    };
+    // Without, those processes run without a limit.
+    let _ = launch::drop_capabilities();
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn wait_for_end(file: i32) -> Result<(), CliError> {

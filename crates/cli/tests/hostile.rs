@@ -57,6 +57,7 @@ fn of_children() {
         "dontfork/again",
         "seccomp/strict-fork",
         "confined/chroot-before",
+        "confined/capabilities-before",
     ];
     cases("move", &which);
 }

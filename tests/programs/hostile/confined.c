@@ -1,9 +1,11 @@
 // A program that gives up what the pager may need: directories, ids, descriptors. Its pages stay right.
 //
-// chroot, setuid, setresuid-raw, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
-// nofile-before: before paging began; there one line that says that the process has no limit is right as well.
+// chroot, setuid, setresuid-raw, capabilities, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
+// capabilities-before, nofile-before: before paging began; there one line that says that the process has no limit is right as
+// well, but for capabilities.
 // chroot needs an empty directory as the working directory; setuid and chroot need root.
 #include "hostile.h"
+#include <linux/capability.h>
 #include <sys/resource.h>
 
 enum { NOBODY = 65534 };
@@ -20,6 +22,10 @@ static void confine(void) {
     } else if (is("setresuid-raw")) {
         // Of this thread alone: the pager's keep theirs, as with every id that is set behind libc's back.
         if (raw(SYS_setresuid, NOBODY, NOBODY, NOBODY, 0, 0, 0)) missing("setresuid");
+    } else if (!strncmp(variant, "capabilities", 12)) {
+        struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+        struct __user_cap_data_struct none[2] = {0};
+        NEED(!syscall(SYS_capset, &header, none));
     } else if (!strncmp(variant, "nofile", 6)) {
         NEED(!setrlimit(RLIMIT_NOFILE, &three));
     } else if (is("pidlimit")) {
