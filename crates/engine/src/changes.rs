@@ -89,6 +89,17 @@ impl Live {
         registered && !self.world.door.is_moved_onto(part.start)
     }
 
+    /// Pages that were found to be mapped over while they were written are not wanted any more: what was written is not what they had,
+    /// and read-ahead would find them damaged.
+    pub(crate) fn attend_to_covered(&mut self) {
+        while let Some(address) = self.world.space.next_covered() {
+            // Mapped anew since, it is another page; while that cannot be seen, it is found again.
+            if self.world.is_mapped_over(address) {
+                self.unmapped(address, address + PAGE_BYTES);
+            }
+        }
+    }
+
     /// The pages of `start..end` are not wanted any more, and the range is not managed any more.
     pub(crate) fn unmapped(&mut self, start: usize, end: usize) {
         if start >= end {

@@ -238,6 +238,7 @@ impl Live {
         let messages = self.read_messages();
         let completions = self.complete_io();
         self.drive();
+        self.attend_to_covered();
         self.trim();
         messages + completions
     }

@@ -33,7 +33,12 @@ pub struct Space {
     changing: Vec<(usize, usize, Change)>,
     /// Where faults are not served for now, beside where mappings change.
     withheld: Vec<(usize, usize)>,
+    /// Pages found to be mapped over, which nobody has told of.
+    covered: Vec<usize>,
 }
+
+/// So many pages found to be mapped over are kept at most: a transfer has no more (`RUN_PAGES`), and what is not kept is found again.
+const COVERED_MAX: usize = 256;
 
 impl Deref for Space {
     type Target = Regions;
@@ -52,7 +57,20 @@ impl Space {
             parts: Vec::with_capacity(256),
             changing: Vec::with_capacity(16),
             withheld: Vec::with_capacity(4),
+            covered: Vec::with_capacity(COVERED_MAX),
         }
+    }
+
+    /// Something else was found to be mapped over the page at `address`.
+    pub(crate) fn is_covered(&mut self, address: usize) {
+        if self.covered.len() < COVERED_MAX {
+            self.covered.push(address);
+        }
+    }
+
+    /// One of the pages that were found so, and is not known to have been attended to.
+    pub(crate) fn next_covered(&mut self) -> Option<usize> {
+        self.covered.pop()
     }
 
     /// The parts of regions within `start..end`, ascending. The list is lent: [`Self::take_list`] takes it again.

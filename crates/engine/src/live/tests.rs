@@ -158,6 +158,35 @@ fn a_store_that_is_full_keeps_nobody_waiting_but_its_own() {
 }
 
 #[test]
+fn what_is_mapped_over_without_a_word_is_not_read_back() {
+    each(|mut paged| {
+        let near = |page: usize| page..page + 64;
+        for page in near(0) {
+            paged.touch(1, page, Some(7));
+        }
+        let number = paged.number(8);
+        // Written from the program's own memory, as under write-protect: other content by then.
+        let mut page = 600;
+        while paged.live.pager.state(number) == State::Resident {
+            paged.touch(1, page, Some(1));
+            page += 1;
+        }
+        paged.fake.cover(8, 8);
+        for page in page..PAGES {
+            paged.touch(1, page, Some(1));
+        }
+        // Its neighbours are read around it.
+        for page in near(0).filter(|page| !(8..16).contains(page)) {
+            assert_eq!(paged.touch(1, page, None), 7);
+        }
+        paged.settle();
+        let stats = paged.live.pager.stats();
+        assert_eq!(stats.checksum_errors, 0);
+        assert!(stats.page_ins > 0);
+    });
+}
+
+#[test]
 fn what_was_read_in_passing_is_served_before_the_loop_sleeps() {
     each(|mut paged| {
         assert_eq!(paged.fake.touch(1, at(5), Some(1)), None);

@@ -317,6 +317,16 @@ impl Fake {
         });
     }
 
+    /// A thread maps something else over `pages` pages from `first` on, of which the kernel never tells (shmat(2)).
+    pub(crate) fn cover(&self, first: usize, pages: usize) {
+        let covered = at(first)..at(first + pages);
+        let mut state = self.state();
+        state.registered.retain(|p| !covered.contains(p));
+        for (_, page) in state.pages.range_mut(covered) {
+            page.bytes.fill(0);
+        }
+    }
+
     /// A thread moves `pages` pages from `from` to `to`: done, and waits to be told.
     pub(crate) fn remap(&self, from: usize, to: usize, pages: usize) {
         self.state().remap(from, to, pages);

@@ -76,8 +76,11 @@ impl World {
     }
 
     /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
-    fn expect_absent(&self, address: usize, read: Result<usize, Errno>) {
-        if self.door.is_present(address) == Ok(false) || self.is_mapped_over(address) {
+    fn expect_absent(&mut self, address: usize, read: Result<usize, Errno>) {
+        if self.is_mapped_over(address) {
+            return self.space.is_covered(address);
+        }
+        if self.door.is_present(address) == Ok(false) {
             return;
         }
         let why = match read {
