@@ -242,8 +242,10 @@ impl Outcome {
         if times < TIMES {
             return None;
         }
-        let helps = if c.read_ahead_pages > c.page_ins / 2 {
-            "most of it ahead of the program: try --readahead none, or more with --memory"
+        let helps = if in_vain(c) > c.page_ins / 2 {
+            "most of it ahead of the program and in vain: try --readahead none, or more with --memory"
+        } else if c.read_ahead_pages > c.page_ins / 2 {
+            "most of it ahead of the program, which used it: more with --memory helps"
         } else {
             "page by page: give it more with --memory"
         };
@@ -369,14 +371,24 @@ fn page_outs(c: &Counts) -> String {
     )
 }
 
+/// Of the pages that were mapped along, how many were not used, by the sample; `None` without one.
+fn along_in_vain(c: &Counts) -> Option<u64> {
+    let along = cache(c).along()?;
+    Some(((1.0 - along.share) * c.read_ahead_mapped as f64) as u64)
+}
+
+/// Of the pages that were read ahead, how many were not used, as far as is known.
+fn in_vain(c: &Counts) -> u64 {
+    c.read_ahead_waste + along_in_vain(c).unwrap_or(0)
+}
+
 fn read_ahead(c: &Counts) -> String {
     if c.read_ahead_pages == 0 {
         return "none".into();
     }
     let cache = cache(c);
-    let unused = cache.along().map_or(String::new(), |along| {
-        let pages = (1.0 - along.share) * c.read_ahead_mapped as f64;
-        format!(" (about {} of them in vain)", grouped(pages as u64))
+    let unused = along_in_vain(c).map_or(String::new(), |pages| {
+        format!(" (about {} of them in vain)", grouped(pages))
     });
     let text = format!(
         "{} pages: {} mapped along{unused}, {} hits, {} wasted",

@@ -59,21 +59,25 @@ fn shared(mib: u64) -> Unpaged {
 
 #[test]
 fn a_run_that_reads_far_more_than_it_touches_says_what_helps() {
-    let counts = |page_ins, read_ahead_pages| Counts {
+    let counts = |page_ins, read_ahead_pages, read_ahead_waste| Counts {
         page_ins,
         read_ahead_pages,
+        read_ahead_waste,
         peak_touched_pages: 20_000,
         ..busy()
     };
     let text = |counts| outcome(counts).summary(&Config::new(256 << 20));
-    let ahead = text(counts(410_000, 400_000));
+    let ahead = text(counts(410_000, 400_000, 300_000));
     assert!(
-        ahead.contains("attention   read 20 times what the program touched, most of it ahead of the program: try --readahead none"),
+        ahead.contains("attention   read 20 times what the program touched, most of it ahead of the program and in vain: try --readahead none"),
         "{ahead}"
     );
-    let demanded = text(counts(410_000, 10_000));
+    // Where it goes through its memory again and again read-ahead helps.
+    let used = text(counts(410_000, 400_000, 10_000));
+    assert!(used.contains("touched, most of it ahead of the program, which used it: more with"));
+    let demanded = text(counts(410_000, 10_000, 5_000));
     assert!(demanded.contains("touched, page by page: give it more with --memory"));
-    assert!(!text(counts(190_000, 180_000)).contains("attention"));
+    assert!(!text(counts(190_000, 180_000, 180_000)).contains("attention"));
 }
 
 #[test]
