@@ -12,8 +12,8 @@ use outpage_core::pager::Pager;
 use outpage_core::record::Header;
 use outpage_core::{pageout, readahead};
 use outpage_store::{
-    Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, SwapFile,
-    SwapFileError, SwapStore,
+    Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, Ordered,
+    SwapFile, SwapFileError, SwapStore,
 };
 use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
@@ -307,6 +307,7 @@ fn open_store(
         None => store,
         Some(faults) => crate::workers::with_faults(store, faults),
     };
+    let store = Ordered::new(store, || clock::now().0);
     let huge = apart.clone();
     let provide = Box::new(move || huge.provide());
     let Some(cipher) = cipher else {

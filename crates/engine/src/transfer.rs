@@ -43,6 +43,7 @@ pub(crate) struct Unsent {
     direction: Direction,
     /// One for each slot.
     frames: Vec<Frame>,
+    awaited: bool,
 }
 
 impl Live {
@@ -58,8 +59,9 @@ impl Live {
         let mut places = self.transfer_of(id);
         let reading = direction == Direction::PageIn;
         let mut frames = std::mem::take(&mut self.frames);
+        let mut awaited = false;
         if reading {
-            self.world.waiting.reads(&pages);
+            awaited = self.world.waiting.reads(&pages);
             self.world.frames_to_read(&pages, &mut places);
             frames.clear();
             frames.extend(places.iter().map(|&place| self.world.frames.frame(place)));
@@ -75,12 +77,13 @@ impl Live {
         };
         // Nobody passes one of his own direction. A read does not wait for the memory that a write is encrypted in.
         let next = (self.unsent.iter()).all(|unsent| unsent.direction != direction);
-        if !next || !self.send(id, slots, direction, &frames) {
+        if !next || !self.send(id, slots, direction, &frames, awaited) {
             self.unsent.push_back(Unsent {
                 id,
                 slots,
                 direction,
                 frames: frames.clone(),
+                awaited,
             });
         }
         self.frames = frames;
@@ -93,12 +96,14 @@ impl Live {
         slots: SlotRange,
         direction: Direction,
         frames: &[Frame],
+        awaited: bool,
     ) -> bool {
         let request = Request {
             token: Token(u64::from(id.0)),
             direction,
             slots,
             frames,
+            awaited,
         };
         // It can be full only.
         self.store.submit(&request) != Err(SubmitError::Full)
@@ -117,7 +122,13 @@ impl Live {
             let Some(unsent) = self.unsent.remove(at) else {
                 return;
             };
-            if !self.send(unsent.id, unsent.slots, direction, &unsent.frames) {
+            if !self.send(
+                unsent.id,
+                unsent.slots,
+                direction,
+                &unsent.frames,
+                unsent.awaited,
+            ) {
                 full[kind] = true;
                 self.unsent.insert(at, unsent);
                 at += 1;

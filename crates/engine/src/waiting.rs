@@ -86,11 +86,15 @@ impl Waiting {
         })
     }
 
-    /// `pages` are being read.
-    pub fn reads(&mut self, pages: &[PageNo]) {
+    /// `pages` are being read; whether somebody waits for one of them.
+    pub fn reads(&mut self, pages: &[PageNo]) -> bool {
+        let mut awaited = false;
         for thread in &mut self.threads {
-            thread.major |= pages.contains(&thread.page);
+            let waits = pages.contains(&thread.page);
+            thread.major |= waits;
+            awaited |= waits;
         }
+        awaited
     }
 
     /// `pages` come out of the pool.

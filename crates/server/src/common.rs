@@ -98,6 +98,8 @@ impl Common {
             direction: unsent.direction,
             slots: unsent.slots,
             frames: &unsent.frames,
+            // Pages are read because a client touched them, with what lies beside them.
+            awaited: unsent.direction == Direction::PageIn,
         };
         self.store.submit(&request) != Err(SubmitError::Full)
     }

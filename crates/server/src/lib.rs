@@ -10,6 +10,7 @@
 mod body;
 mod client;
 mod common;
+mod complaints;
 mod extents;
 mod memory;
 mod object;

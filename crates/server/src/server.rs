@@ -9,7 +9,8 @@ use outpage_engine::Workers;
 use outpage_engine::config::StoreKind;
 use outpage_engine::hash::Hasher;
 use outpage_store::{
-    Backend, BackendError, Choice, Config as StoreConfig, SwapFile, SwapFileError,
+    Backend, BackendError, Choice, Config as StoreConfig, Ordered, SwapFile, SwapFileError,
+    SwapStore,
 };
 use outpage_sys::fd::Fd;
 use outpage_sys::raw::Errno;
@@ -20,6 +21,7 @@ use outpage_wire::MINIMUM_PAGES;
 use crate::body::Body;
 use crate::client::{Client, Context, End};
 use crate::common::{Common, Ended};
+use crate::complaints::Complaints;
 use crate::memory::Fatal;
 use crate::options::Options;
 use crate::policies::Policies;
@@ -107,6 +109,7 @@ pub struct Server {
     ticks: u64,
     next_tick: Nanos,
     ready: Vec<(u64, bool)>,
+    complaints: Complaints,
 }
 
 /// Listens at `path`; a socket that nobody listens at any more is taken away.
@@ -156,6 +159,7 @@ impl Server {
         };
         let store = outpage_store::open(file, choice, config, Box::new(Workers::default()));
         let store = store.map_err(ServeError::Store)?;
+        let store: Box<dyn SwapStore + Send> = Box::new(Ordered::new(store, || clock::now().0));
         let os = |error| ServeError::Os("wait for descriptors", error);
         let watch = Watch::new().map_err(os)?;
         watch
@@ -179,6 +183,7 @@ impl Server {
             ticks: 0,
             next_tick: Nanos(0),
             ready: Vec::new(),
+            complaints: Complaints::new(),
             options,
         })
     }
@@ -388,7 +393,9 @@ impl Server {
     fn end(&mut self, place: usize, why: &str) {
         if let Some(client) = &self.clients[place] {
             let peer = socket::peer(client.socket()).map_or(0, |peer| peer.pid);
-            eprintln!("outpage serve: process {peer} is not served any more: {why}");
+            if let Some(line) = self.complaints.line(clock::now(), peer, why) {
+                eprintln!("outpage serve: {line}");
+            }
         }
         self.leave(place);
     }

@@ -295,6 +295,7 @@ mod tests {
                     direction,
                     slots,
                     frames: &frames,
+                    awaited: true,
                 })
             };
             // Page-ins of what was never written fail at first.

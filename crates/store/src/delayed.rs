@@ -199,6 +199,7 @@ mod tests {
                 direction,
                 slots,
                 frames: &frames,
+                awaited: true,
             })
             .unwrap();
     }

@@ -246,6 +246,7 @@ mod tests {
             direction,
             slots,
             frames: &frames,
+            awaited: true,
         });
         flight
     }

@@ -4,7 +4,7 @@
 //! what has ended, in any order; neither blocks nor allocates. Making sure of room ([`Grow`]) and following forks ([`Reopen`]) are
 //! traits of their own; [`SwapStore`] is what has all three. Stores: [`UringStore`] and
 //! [`PoolStore`] over a [`SwapFile`], [`MemoryStore`]. Wrappers around any store: [`Bounced`],
-//! [`Faulty`], [`Delayed`], [`Counting`].
+//! [`Ordered`], [`Faulty`], [`Delayed`], [`Counting`].
 //!
 //! **Invariants.** No thread-local storage, no threads but those of a caller's [`Spawner`], and no
 //! allocation after construction, except in [`Reopen::reopen_after_fork`] and [`Grow::beside`]: a store runs inside
@@ -27,6 +27,7 @@ mod growth;
 mod index_ring;
 mod inside;
 mod memory;
+mod ordered;
 mod page_bits;
 mod pool;
 mod raw;
@@ -51,6 +52,7 @@ pub use filesystem::Filesystem;
 pub use frame::{Frame, FrameArea, IoVec};
 pub use growth::{Grow, Reserve, ReserveCause, ReserveError};
 pub use memory::{CopyAt, MemoryStore};
+pub use ordered::{Ordered, WRITE_DEADLINE_NS};
 pub use page_bits::PageBits;
 pub use pool::{PoolStore, Spawner, StdSpawner, TransferFn, WORKERS_DEFAULT};
 pub use reopen::{Descriptors, Reopen};
@@ -87,6 +89,8 @@ pub struct Request<'a> {
     /// One frame for each slot, in slot order. The list itself is needed during `submit` only; the
     /// memory it names until the completion.
     pub frames: &'a [Frame],
+    /// Somebody waits for it to end. [`Ordered`] has writes wait for such reads.
+    pub awaited: bool,
 }
 
 /// The end of one request, and how each of its pages fared.

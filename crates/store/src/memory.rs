@@ -241,6 +241,7 @@ mod tests {
                 direction,
                 slots: SlotRange::new(outpage_core::units::SlotNo(8), 16),
                 frames: &frames,
+                awaited: true,
             };
             store.submit(&request).unwrap();
             let mut out = Vec::with_capacity(1);

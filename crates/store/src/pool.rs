@@ -393,6 +393,7 @@ mod tests {
                 direction,
                 slots,
                 frames: &frames,
+                awaited: true,
             })
             .unwrap();
         // The worker's signal is held back here, and comes late.

@@ -462,6 +462,7 @@ mod tests {
                 direction,
                 slots,
                 frames: &[frame],
+                awaited: true,
             })
             .unwrap();
     }

@@ -205,6 +205,7 @@ fn a_request_for_the_wrong_number_of_frames_is_a_bug(mut store: Box<dyn Store>) 
             direction: Direction::PageIn,
             slots: range,
             frames,
+            awaited: true,
         };
         let submit = std::panic::AssertUnwindSafe(|| store.submit(&request));
         std::panic::catch_unwind(submit).is_err()

@@ -132,6 +132,7 @@ pub fn request(token: u64, direction: Direction, start: u32, frames: &[Frame]) -
         direction,
         slots,
         frames,
+        awaited: true,
     }
 }
 

@@ -91,6 +91,11 @@ pub fn delayed<S: Store>(store: S) -> Delayed<S, fn() -> u64> {
     Delayed::new(store, Delay::Polls(3), || 0)
 }
 
+/// The clock stands still: what is held back waits for the reads before it.
+pub fn ordered<S: Store>(store: S) -> Ordered<S, fn() -> u64> {
+    Ordered::new(store, || 0)
+}
+
 pub fn faultless<S: Store>(store: S) -> Faulty<S> {
     Faulty::new(store, 1, FaultRates::default())
 }
@@ -113,6 +118,13 @@ macro_rules! each_store {
             };
             delayed_uring: SwapStore, |slots, config| Box::new(delayed(uring(slots, config)));
             delayed_memory: SwapStore, |slots, config| Box::new(delayed(memory(slots, config)));
+            ordered_uring: SwapStore, |slots, config| Box::new(ordered(uring(slots, config)));
+            ordered_delayed_memory: SwapStore, |slots, config| {
+                Box::new(ordered(delayed(memory(slots, config))))
+            };
+            encrypted_ordered_pool: SwapStore, |slots, config| {
+                Box::new(encrypted(ordered(pool(slots, config)), 24, 64))
+            };
             faultless_faulty_pool: SwapStore, |slots, config| Box::new(faultless(pool(slots, config)));
             bounced_uring: SwapStore, |slots, config| Box::new(bounced(uring(slots, config), 512));
             // Some requests find room, others do not.
