@@ -141,6 +141,11 @@ impl State {
         (self.incoming.iter()).any(|m| !matches!(m, Message::Fault(_)))
     }
 
+    /// What lies at `page` has no frame.
+    pub(crate) fn forget_page(&mut self, page: usize) {
+        self.pages.remove(&at(page));
+    }
+
     /// A thread is about to free pages from `first` on, and waits to be told.
     pub(crate) fn begin_to_free(&mut self, first: usize, pages: usize) {
         let (start, end) = (at(first), at(first + pages));
