@@ -1,6 +1,7 @@
 //! The loop on an address space without a kernel: bytes, and who goes on while somebody waits.
 
 mod calls;
+mod failing;
 
 use outpage_core::page::State;
 use outpage_core::units::PAGE_BYTES;

@@ -141,6 +141,11 @@ impl State {
         (self.incoming.iter()).any(|m| !matches!(m, Message::Fault(_)))
     }
 
+    /// The mapping of `page` is another, without what was known of it.
+    pub(crate) fn unpoison(&mut self, page: usize) {
+        self.poisoned.remove(&at(page));
+    }
+
     /// What lies at `page` has no frame.
     pub(crate) fn forget_page(&mut self, page: usize) {
         self.pages.remove(&at(page));

@@ -8,8 +8,8 @@ use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotRange};
 use outpage_core::{discard, tier};
 use outpage_store::{
     Allocation, BackendError, Completion, Config as StoreConfig, CopyAt, Delay, Delayed,
-    Descriptors, Grow, MemoryStore, Reopen, Request, Reserve, ReserveError, Store, SubmitError,
-    SwapStore,
+    Descriptors, FaultRates, Faulty, Grow, MemoryStore, Reopen, Request, Reserve, ReserveError,
+    Store, SubmitError, SwapStore,
 };
 
 use super::fake::{Fake, Silent, at};
@@ -186,6 +186,11 @@ pub(crate) struct Paged {
 impl Paged {
     /// Of `pages` pages, none of which is there.
     pub(crate) fn new(mechanism: Mechanism, pages: usize) -> Self {
+        Self::with_faults(mechanism, pages, FaultRates::default())
+    }
+
+    /// The same, over a store that fails so often.
+    pub(crate) fn with_faults(mechanism: Mechanism, pages: usize, rates: FaultRates) -> Self {
         let fake = Fake::new();
         let gate = Gate {
             fake: fake.clone(),
@@ -204,7 +209,7 @@ impl Paged {
         let memory = MemoryStore::new(SLOTS, CopyAt::Poll, config);
         let grew_in_vain = Arc::<AtomicBool>::default();
         let store = Growing {
-            store: Delayed::new(memory, Delay::Nanos(1), clock),
+            store: Faulty::new(Delayed::new(memory, Delay::Nanos(1), clock), 5, rates),
             room: Room {
                 gate: gate.clone(),
                 in_vain: grew_in_vain.clone(),
