@@ -13,23 +13,26 @@ fn repository() -> PathBuf {
 
 /// Where the library was installed, once for all tests; `None`, said loudly, where a tool is missing.
 fn installed(tools: &[&str]) -> Option<&'static Path> {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     for tool in tools {
         if Command::new(tool).arg("--version").output().is_err() {
             eprintln!("SKIPPED: there is no {tool}");
             return None;
         }
     }
-    Some(FOLDER.get_or_init(install).path())
+    Some(FOLDER.get_or_init(install))
 }
 
-fn install() -> tempfile::TempDir {
-    let prefix = tempfile::tempdir().expect("a folder");
+/// In cargo's own folder, always the same one: a static is never dropped, and a folder of its own would stay.
+fn install() -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+    let _ = std::fs::remove_dir_all(&prefix);
+    std::fs::create_dir_all(&prefix).expect("a folder");
     let own = std::env::current_exe().expect("own path");
     let built = own.ancestors().nth(2).expect("the folder of the build");
     build(built);
     let install = Command::new(repository().join("packaging/install-library"))
-        .arg(prefix.path())
+        .arg(&prefix)
         .arg(built)
         .output()
         .expect("a shell");
