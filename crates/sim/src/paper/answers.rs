@@ -208,7 +208,7 @@ fn nearest_of(
     let name = variation.name();
     let together = joint.iter().find(|joint| joint.name == name);
     (off(*ours) < off(base)).then(|| Nearest {
-        joint: together.map_or((0, 0), |joint| (joint.met, joint.of)),
+        joint: together.map_or((0, 0, 0), |joint| (joint.met, joint.of, joint.unvaried)),
         name,
         ours: *ours,
     })
@@ -237,7 +237,7 @@ mod tests {
         let found = nearest(&[(&a, 90.0), (&b, 30.0)]).expect("a is nearer");
         assert_eq!(
             (found.name.as_str(), found.ours, found.joint),
-            ("cause: a", 90.0, (2, 6))
+            ("cause: a", 90.0, (2, 6, 4))
         );
         assert_eq!(nearest(&[(&b, 20.0)]), None);
         assert_eq!(nearest(&[]), None);

@@ -72,7 +72,7 @@ pub struct Nearest {
     /// Our figure under it.
     pub ours: f64,
     /// Independent rows that it meets together, of those it has figures for.
-    pub joint: (usize, usize),
+    pub joint: (usize, usize, usize),
 }
 
 /// What the variations make of a row, those that move it furthest first.

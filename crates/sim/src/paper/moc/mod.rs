@@ -85,7 +85,8 @@ fn constants() -> Vec<String> {
         "Kernel: the page daemon of FreeBSD 6.2 (reclaim bsd-6.2, slots blist, read-ahead bsd with the sequential \
          point moved at every fault); page-out bsd or moc, 16 pages.",
         "Memory: 120,000 pages of 512 MB and 248,000 of 1 GB. Swap: 3 GB, where the paper had 2, because the larger inputs \
-         fill 2 GB under MOC; single programs never come near 2 GB, for the programs at once 2 GB is a variation.",
+         fill 2 GB under MOC; single programs never come near 2 GB, for the programs at once 2 GB is a variation: with it MOC's run of the larger inputs does not end, and \
+         on 512 MB it saves 56 % of the requests.",
         "Disk: Barracuda 7200.9, write cache on (FreeBSD's default, hw.ata.wc), one command at a time, in ata(4)'s order.",
         "NS2: a model calibrated to the run lengths of the real program, never to page-outs; its heap grows evenly in the \
          first half, the real one's in steps, which are a variation. SOR: 7 sweeps, rows of whole pages. LU: nbench's \

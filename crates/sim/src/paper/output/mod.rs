@@ -78,9 +78,11 @@ impl Row {
         let Some(Nearest { name, ours, joint }) = &self.nearest else {
             return String::new();
         };
-        let (met, of) = joint;
+        let (met, of, without) = joint;
         let value = precise(*ours);
-        format!("Nearest: {name} gives {value}, and meets {met} of {of} independent rows together.")
+        format!(
+            "Nearest: {name} gives {value}, and meets {met} of {of} independent rows together ({without} without it, by single runs)."
+        )
     }
 
     /// The remark, what comes nearest and what moves the row most.
@@ -130,8 +132,11 @@ const MORE: &str = "What every variation makes of each row is in the CSV file.";
 
 /// What the verdicts mean.
 const RULE: &str = "A row is met when the interval that holds 95 % of its runs lies within tolerance, missed when all of it lies outside, else \
-    undetermined. Tolerance: 10 points for percentages above 10, a tenth of the published value for all else. Words have to hold in 95 % of the runs. Restated rows \
-    say in other words what others have, and are not counted.";
+    undetermined. Tolerance: 10 points for percentages above 10, a tenth of the published value for all else. Words have to hold in 95 % of the runs. The interval lies \
+    between the 2.5th and the 97.5th percentile; parentheses in other tables have the least and the most, and are wider. A saving is the median of pairs of runs \
+    with equal draws, not what the medians of the two times give. Independent rows are measured and follow from no other; derived ones are computed from rows \
+    that are there; by construction are those that were set, or that what was fitted decides; restated rows say in other words what others have, and are not \
+    counted. A row that is not judged is in no count. A variation is one run: what it moves by less than the interval may be chance.";
 
 impl Evaluation {
     /// Rows by class, one a line, for people: `independent: 10 met, 3 missed, 2 undetermined`.
