@@ -4,6 +4,8 @@ mod figures;
 mod setups;
 
 pub(in crate::paper) use setups::setups;
+#[cfg(test)]
+pub(in crate::paper) use setups::small_setups;
 
 use super::answers::Answers;
 use super::claims::section;

@@ -262,6 +262,36 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
     setups
 }
 
+/// Those of the first draws, with a hundredth of the memory at every level and of what is done in it.
+#[cfg(test)]
+pub(in crate::paper) fn small_setups() -> Vec<(RunKey, Setup)> {
+    const PART: u64 = 100;
+    let mut all = setups();
+    all.retain(|(key, _)| key.seed <= 2);
+    for (_, setup) in &mut all {
+        setup.frames /= PART;
+        for guest in &mut setup.guests {
+            guest.frames /= PART;
+            guest.balloon /= PART;
+            match &mut guest.work {
+                Work::Sysbench(work) => {
+                    work.system_pages /= PART;
+                    work.block_pages /= PART;
+                }
+                Work::Jvm(work) => {
+                    work.heap_pages /= PART;
+                    work.memory_pages /= PART;
+                    work.transactions /= PART;
+                    work.warehouses = 5;
+                    work.warehouse_pages = work.heap_pages / 12;
+                    work.warehouse_pages_max = work.heap_pages / 10;
+                }
+            }
+        }
+    }
+    all
+}
+
 /// The ranges that are drawn from, for the report.
 pub(super) const RANGES: &str = "Drawn anew for each of 21 runs, one and the same for what is compared: what the host itself \
     takes, 48 to 128 MiB; a guest's kernel, 24 to 56 MiB, and its processes, 20 to 80 MiB; the guests' disks, 1 to 200 GiB behind the host's \

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::Evaluation;
 use crate::paper::runs::Runs;
-use crate::paper::runs::testing::{alike, scattered};
-use crate::paper::{Paper, asp, discard, mclustering, moc};
+use crate::paper::runs::testing::{alike, quietly, scattered};
+use crate::paper::{Paper, asp, discard, hsn, mclustering, moc};
 
 /// A screen of 1920 by 1080 less what a browser takes, in CSS pixels.
 const SCREEN: (u32, u32) = (1_280, 900);
@@ -367,6 +367,13 @@ fn the_page_of_discard_looks_right() {
 #[test]
 fn the_page_of_asp_looks_right() {
     looks_right("asp", &asp::evaluation(&scattered(asp::small_runs())));
+}
+
+#[test]
+fn the_page_of_hsn_looks_right() {
+    let runs = Runs::run_guests(&hsn::small_setups(), quietly());
+    assert_eq!(runs.failures().next(), None);
+    looks_right("hsn", &hsn::evaluation(&runs));
 }
 
 #[test]
