@@ -92,10 +92,19 @@ impl Live {
     /// Pages that were found to be mapped over while they were written are not wanted any more: what was written is not what they had,
     /// and read-ahead would find them damaged.
     pub(crate) fn attend_to_covered(&mut self) {
-        while let Some(address) = self.world.space.next_covered() {
-            // Mapped anew since, it is another page; while that cannot be seen, it is found again.
-            if self.world.is_mapped_over(address) {
-                self.unmapped(address, address + PAGE_BYTES);
+        for _ in 0..self.world.space.covered() {
+            // Where a mapping moved away, of which the message waits, nothing is registered either.
+            let is_calm = self.world.is_calm();
+            let Some(address) = self.world.space.next_covered() else {
+                return;
+            };
+            match self.world.door.is_registered(address) {
+                Some(false) if is_calm && self.world.is_calm() => {
+                    self.unmapped(address, address + PAGE_BYTES);
+                }
+                // Mapped anew since, it is another page.
+                Some(true) => {}
+                _ => self.world.space.is_covered(address),
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Nothing here asks the kernel or the pager. A call is made elsewhere (`ask`, `serve`), what it means for pages is told elsewhere
 //! (`changes`); here is what holds for a range afterwards, and where nothing may be relied on for now.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::Deref;
 
@@ -34,7 +35,7 @@ pub struct Space {
     /// Where faults are not served for now, beside where mappings change.
     withheld: Vec<(usize, usize)>,
     /// Pages found to be mapped over, which nobody has told of.
-    covered: Vec<usize>,
+    covered: VecDeque<usize>,
 }
 
 /// So many pages found to be mapped over are kept at most: a transfer has no more (`RUN_PAGES`), and what is not kept is found again.
@@ -57,20 +58,25 @@ impl Space {
             parts: Vec::with_capacity(256),
             changing: Vec::with_capacity(16),
             withheld: Vec::with_capacity(4),
-            covered: Vec::with_capacity(COVERED_MAX),
+            covered: VecDeque::with_capacity(COVERED_MAX),
         }
     }
 
-    /// Something else was found to be mapped over the page at `address`.
+    /// Something else was found to be mapped over the page at `address`, or it could not be seen whether something is.
     pub(crate) fn is_covered(&mut self, address: usize) {
         if self.covered.len() < COVERED_MAX {
-            self.covered.push(address);
+            self.covered.push_back(address);
         }
     }
 
-    /// One of the pages that were found so, and is not known to have been attended to.
+    /// How many were found so and not attended to.
+    pub(crate) fn covered(&self) -> usize {
+        self.covered.len()
+    }
+
+    /// The one that was found first.
     pub(crate) fn next_covered(&mut self) -> Option<usize> {
-        self.covered.pop()
+        self.covered.pop_front()
     }
 
     /// The parts of regions within `start..end`, ascending. The list is lent: [`Self::take_list`] takes it again.

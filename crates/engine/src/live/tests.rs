@@ -190,6 +190,24 @@ fn what_is_mapped_over_without_a_word_is_not_read_back() {
 }
 
 #[test]
+fn what_moves_away_is_not_taken_for_mapped_over() {
+    each(|mut paged| {
+        paged.touch(1, 8, Some(7));
+        paged.push_out(8, 600..PAGES);
+        paged.settle();
+        paged.live.world.space.is_covered(at(8));
+        paged.fake.remap(8, 2 * PAGES, 8);
+        // The kernel's message is read and waits: nothing is registered where the page was.
+        paged.live.world.door.let_change_pass();
+        paged.live.attend_to_covered();
+        assert!(paged.live.world.space.at(at(8)).is_some(), "it was dropped");
+        assert_eq!(paged.touch(1, 2 * PAGES, None), 7);
+        assert_eq!(paged.live.world.space.covered(), 0);
+        assert!(paged.live.world.space.at(at(2 * PAGES)).is_some());
+    });
+}
+
+#[test]
 fn what_was_read_in_passing_is_served_before_the_loop_sleeps() {
     each(|mut paged| {
         assert_eq!(paged.fake.touch(1, at(5), Some(1)), None);

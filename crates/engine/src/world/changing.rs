@@ -54,7 +54,7 @@ impl World {
 
     /// Whether something else was mapped at `address` by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`): nobody
     /// wants what is known there.
-    pub(crate) fn is_mapped_over(&self, address: usize) -> bool {
+    pub(super) fn is_mapped_over(&self, address: usize) -> bool {
         self.door.is_registered(address) == Some(false)
     }
 

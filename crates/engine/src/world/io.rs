@@ -77,7 +77,7 @@ impl World {
 
     /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
     fn expect_absent(&mut self, address: usize, read: Result<usize, Errno>) {
-        if self.is_mapped_over(address) {
+        if self.door.is_registered(address) != Some(true) {
             return self.space.is_covered(address);
         }
         if self.door.is_present(address) == Ok(false) {
