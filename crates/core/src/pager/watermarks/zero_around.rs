@@ -44,7 +44,7 @@ impl ZeroAround {
         );
         // Programs that skip pages go on all the same.
         let slack = u64::from(self.max);
-        if (end..end + slack).contains(&page)
+        if (end..end.saturating_add(slack)).contains(&page)
             || (start.saturating_sub(slack)..start).contains(&page)
         {
             self.used += self.last.pages as u32;
