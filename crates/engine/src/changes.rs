@@ -104,7 +104,7 @@ impl Live {
                 }
                 // Mapped anew since, it is another page.
                 Some(true) => {}
-                _ => self.world.space.is_covered(address),
+                _ => self.world.space.found_covered(address),
             }
         }
     }

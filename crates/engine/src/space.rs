@@ -38,7 +38,8 @@ pub struct Space {
     covered: VecDeque<usize>,
 }
 
-/// So many pages found to be mapped over are kept at most: a transfer has no more (`RUN_PAGES`), and what is not kept is found again.
+/// So many pages found to be mapped over are kept at most: a few writes' worth between two rounds of the loop. A choice; one beyond them is known as before, and
+/// counts as damaged should read-ahead read it.
 const COVERED_MAX: usize = 256;
 
 impl Deref for Space {
@@ -62,8 +63,8 @@ impl Space {
         }
     }
 
-    /// Something else was found to be mapped over the page at `address`, or it could not be seen whether something is.
-    pub(crate) fn is_covered(&mut self, address: usize) {
+    /// Something else was found to be mapped over the page at `address`.
+    pub(crate) fn found_covered(&mut self, address: usize) {
         if self.covered.len() < COVERED_MAX {
             self.covered.push_back(address);
         }

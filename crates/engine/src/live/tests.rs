@@ -195,7 +195,7 @@ fn what_moves_away_is_not_taken_for_mapped_over() {
         paged.touch(1, 8, Some(7));
         paged.push_out(8, 600..PAGES);
         paged.settle();
-        paged.live.world.space.is_covered(at(8));
+        paged.live.world.space.found_covered(at(8));
         paged.fake.remap(8, 2 * PAGES, 8);
         // The kernel's message is read and waits: nothing is registered where the page was.
         paged.live.world.door.let_change_pass();

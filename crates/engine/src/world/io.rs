@@ -65,8 +65,8 @@ impl World {
             {
                 return;
             }
-            if last_look {
-                return self.expect_absent(address, read);
+            if last_look && self.expect_absent(address, read) {
+                return;
             }
             // It may have moved, in which case the message about it waits.
             last_look = !self.door.is_changing(self.frames.span().0);
@@ -75,20 +75,23 @@ impl World {
         }
     }
 
-    /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there.
-    fn expect_absent(&mut self, address: usize, read: Result<usize, Errno>) {
-        if self.door.is_registered(address) != Some(true) {
-            return self.space.is_covered(address);
+    /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there. False while it cannot
+    /// be seen what lies there, for a thread is at a change.
+    fn expect_absent(&mut self, address: usize, read: Result<usize, Errno>) -> bool {
+        match self.door.is_registered(address) {
+            None => return false,
+            Some(false) => self.space.found_covered(address),
+            Some(true) if self.door.is_present(address) == Ok(false) => {}
+            Some(true) => {
+                let why = match read {
+                    Ok(PAGE_BYTES) => "changed while it was protected",
+                    _ => "cannot be read through /proc/self/mem",
+                };
+                // What is written has another hash, which whoever reads it finds.
+                self.failing.fail(Failure::Page(address, why));
+            }
         }
-        if self.door.is_present(address) == Ok(false) {
-            return;
-        }
-        let why = match read {
-            Ok(PAGE_BYTES) => "changed while it was protected",
-            _ => "cannot be read through /proc/self/mem",
-        };
-        // What is written has another hash, which whoever reads it finds.
-        self.failing.fail(Failure::Page(address, why));
+        true
     }
 
     /// Copies made for a write are not needed any more.
