@@ -119,7 +119,7 @@ class Arrays(unittest.TestCase):
 
     def test_pinned_elements_stay(self):
         # Pages of one value take no room in a pool of compressed pages, and others need not leave for them.
-        with open_pager(tier="none", reclaim="fifo") as pager:
+        with open_pager(tier="none") as pager:
             array = pager.zeros(VALUES)
             array[:] = 1
             hot = array[: LIMIT // 32]
