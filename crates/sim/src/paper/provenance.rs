@@ -22,7 +22,7 @@ const IN_FLIGHT: Constant = [
     "page-outs in flight",
     "4",
     "nsw_wcount_async of FreeBSD's swap_pager.c",
-    "certain, if nothing was tuned; 1, 2 and 16 are shown",
+    "certain, if nothing was tuned; 1 is shown, for MOC also 2 and 16",
     "with the first report",
     "nothing",
 ];
@@ -58,8 +58,8 @@ pub(super) const MOC: &[Constant] = &[
     [
         "rows of SOR",
         "whole pages",
-        "a simplification of FreeBSD 6's allocator",
-        "that, or as glibc lays them",
+        "malloc(3) of FreeBSD 6",
+        "certain, if the program used it; as glibc lays them is shown",
         "with the first report",
         "nothing",
     ],
