@@ -35,9 +35,12 @@ const LEAST_STEP_BYTES: u64 = 1 << 20;
 
 /// At least the bytes that this process has mapped shared and that are part of the limit: what is unmapped stays counted here.
 static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = "outpage_forks")]
 static COUNTED_BYTES: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = "outpage_forks")]
 static RESERVED_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The process that counts.
+#[unsafe(link_section = "outpage_forks")]
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Adds `bytes` that the hook is about to map; returns whether everything still fits.
@@ -196,10 +199,17 @@ pub fn restart_in_child() {
 fn begin(counted: u64) {
     PROCESS.store(process::pid(), Ordering::SeqCst);
     RESERVED_BYTES.store(0, Ordering::SeqCst);
-    SHARED_BYTES.store(0, Ordering::SeqCst);
     COUNTED_BYTES.store(counted, Ordering::SeqCst);
-    remember_refusal(None);
-    LIST.state.store(FREE, Ordering::SeqCst);
+    // What is read only stays shared with the parent.
+    if SHARED_BYTES.load(Ordering::SeqCst) != 0 {
+        SHARED_BYTES.store(0, Ordering::SeqCst);
+    }
+    if !REFUSED.load(Ordering::SeqCst).is_null() {
+        remember_refusal(None);
+    }
+    if LIST.state.load(Ordering::SeqCst) != FREE {
+        LIST.state.store(FREE, Ordering::SeqCst);
+    }
 }
 
 /// Bytes lent to this process.

@@ -39,7 +39,9 @@ pub fn fork(original: impl Fn() -> isize) -> isize {
     match mode::enter() {
         Path::Raw => original(),
         Path::Direct(_at_work) => {
-            FORKED.store(true, Ordering::SeqCst);
+            if !FORKED.load(Ordering::SeqCst) {
+                FORKED.store(true, Ordering::SeqCst);
+            }
             let result = with_heap_held(&original);
             if result == 0 {
                 start_direct_child();

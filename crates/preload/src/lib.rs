@@ -48,6 +48,7 @@ mod trace;
 
 /// Memory of the shim and the pager, which the pager never manages.
 #[global_allocator]
+#[unsafe(link_section = "outpage_forks")]
 static ARENA: Arena = Arena::new().or_die(
     "outpage: the kernel gives the pager no memory: too many mappings (vm.max_map_count) or too little \
      address space (ulimit -v); the program ends",

@@ -61,6 +61,8 @@ struct Slot {
     pending_bytes: AtomicU64,
 }
 
+/// Beside what else a fork writes ([`crate::fork`]).
+#[unsafe(link_section = "outpage_forks")]
 static SLOTS: [Slot; SLOTS_COUNT] = [const {
     Slot {
         owner: AtomicUsize::new(0),
@@ -221,7 +223,8 @@ pub fn start(start: impl FnOnce() -> Option<&'static Engine>) {
 
 /// Called in a forked child by its only thread: the hooks of the parent's other threads are not here.
 pub fn forget_other_threads() {
-    for slot in &SLOTS {
+    // What is read only stays shared with the parent.
+    for slot in SLOTS.iter().filter(|slot| slot.owner.load(Ordering::SeqCst) != 0) {
         slot.pending_bytes.store(0, Ordering::SeqCst);
         slot.owner.store(0, Ordering::SeqCst);
     }

@@ -24,6 +24,7 @@ static LIMIT_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Where the session is; null without one.
 static PATHS: AtomicPtr<SessionPaths> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether this process has an entry, as far as it knows.
+#[unsafe(link_section = "outpage_forks")]
 static IS_MEMBER: AtomicBool = AtomicBool::new(false);
 
 /// Sets the limit for a process alone, and where its session is.
@@ -76,7 +77,9 @@ pub fn leave() {
 
 /// In a forked child: the parent's entry is not this process's.
 pub fn forget() {
-    IS_MEMBER.store(false, Ordering::Release);
+    if is_member() {
+        IS_MEMBER.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -89,8 +89,12 @@ fn hear_of_end() {
 
 /// In the child of a fork: threads that the parent was making begin there, and nobody shares its memory.
 pub fn forget_births() {
-    SHARED.store(false, Ordering::SeqCst);
-    BIRTHS_NOW.iter().for_each(Birth::free);
+    // What is read only stays shared with the parent.
+    if SHARED.load(Ordering::SeqCst) {
+        SHARED.store(false, Ordering::SeqCst);
+    }
+    let taken = |birth: &&Birth| birth.taken.load(Ordering::SeqCst) != 0;
+    BIRTHS_NOW.iter().filter(taken).for_each(Birth::free);
 }
 
 /// `pthread_create`, by `original`; returns its error number.

@@ -26,6 +26,8 @@ static SLOTS: [Slot; RANGES_MAX] = [const {
 }; RANGES_MAX];
 /// Slots ever used: readers look no further.
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// In the section of what every fork writes: one page is copied for all of it.
+#[unsafe(link_section = "outpage_forks")]
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a range survives into a forked child.
