@@ -1,9 +1,9 @@
-//! What is known of one region: which of its pages are out, as the pager tells it, and what was counted.
+//! What is known of one region: which of its pages are out or about to leave, as the pager tells it, and what was counted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use outpage::{RegionStats, Subscription};
+use outpage::{RegionStats, Subscription, Watch};
 
 use super::{Failure, Region, at, call, give_back, hand_over, list};
 
@@ -67,6 +67,49 @@ unsafe extern "C" fn outpage_subscription_drain(
         });
         Ok(count)
     })
+}
+
+/// What hears of pages that are about to leave, and what it is called with.
+struct Hearer(extern "C" fn(*mut c_void, usize, usize), *mut c_void);
+
+// SAFETY: the caller's promise is that the function may be called with the context on the watch's thread, and only there.
+unsafe impl Send for Hearer {}
+
+impl Hearer {
+    fn hear(&self, offset: usize, len: usize) {
+        (self.0)(self.1, offset, len);
+    }
+}
+
+/// See `include/outpage.h`.
+///
+/// # Safety
+/// As there: a handle that was not given back, or null; `leaving` may be called with `context` by another thread; `watch` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_region_watch(
+    region: *const Region,
+    leaving: Option<extern "C" fn(*mut c_void, usize, usize)>,
+    context: *mut c_void,
+    watch: *mut *mut Watch,
+) -> c_int {
+    let act = || {
+        let hearer = Hearer(leaving.ok_or(Failure::Argument)?, context);
+        // SAFETY: passed on.
+        let memory = unsafe { &at(region)?.memory };
+        Ok(memory.watch(move |bytes| hearer.hear(bytes.start, bytes.len()))?)
+    };
+    // SAFETY: passed on.
+    unsafe { hand_over(watch, act) }
+}
+
+/// See `include/outpage.h`.
+///
+/// # Safety
+/// As there: a handle that is used no more, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_watch_free(watch: *mut Watch) {
+    // SAFETY: passed on.
+    unsafe { give_back(watch) }
 }
 
 /// The figures of one region by their names; `outpage.h` says that there may be more later.

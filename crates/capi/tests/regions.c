@@ -137,6 +137,37 @@ static void tells(outpage_region *region) {
     outpage_subscription_free(subscription);
 }
 
+/* Heard of by the watch's thread alone, until it is given back. */
+struct heard {
+    size_t pages, wrong;
+    const unsigned char *bytes;
+};
+
+static void leaving(void *context, size_t offset, size_t len) {
+    struct heard *heard = context;
+    heard->pages += len / PAGE;
+    /* Touching what leaves keeps it. */
+    heard->wrong += (size_t)(offset % PAGE != 0 || len % PAGE != 0 || heard->bytes[offset] != content(offset, 6));
+}
+
+static void watches(outpage_region *region) {
+    size_t size = outpage_region_size(region);
+    outpage_watch *watch = NULL, *second = NULL;
+    struct heard heard = {0, 0, outpage_region_data(region)};
+    fill(outpage_region_data(region), size, 6);
+    require(outpage_region_watch(region, leaving, &heard, &watch) == 0, "watch");
+    require(outpage_region_watch(region, leaving, &heard, &second) == OUTPAGE_E_OS && second == NULL, "a second watch");
+    require(outpage_region_watch(region, NULL, &heard, &second) == OUTPAGE_E_ARGUMENT, "nobody to call");
+    require(outpage_region_watch(region, leaving, &heard, NULL) == OUTPAGE_E_ARGUMENT, "no place for a watch");
+    for (int pass = 0; pass < 20; pass++)
+        require(holds(outpage_region_data(region), size, 6), "what it holds");
+    outpage_watch_free(watch);
+    outpage_watch_free(NULL);
+    require(heard.pages > 100 && heard.wrong == 0, "what was heard of");
+    size_t pages = heard.pages;
+    require(holds(outpage_region_data(region), size, 6) && heard.pages == pages, "a call after the end");
+}
+
 static void advice(outpage_region *region) {
     size_t size = outpage_region_size(region);
     fill(outpage_region_data(region), size, 4);
@@ -190,6 +221,7 @@ int main(int count, char **words) {
     /* One that was not grown: see the header. */
     require(outpage_region_new(pager, 16 * MIB, &told) == 0, "region");
     tells(told);
+    watches(told);
     outpage_region_free(told);
     advice(region);
     outpage_region *file = NULL;

@@ -157,14 +157,19 @@ impl Live {
         Ok(())
     }
 
-    /// Tells the program by the area that it offered which of `addr..addr + len` are paged out.
+    /// Tells the program by the area that it offered which of `addr..addr + len` are paged out, or which are about to leave.
     ///
     /// # Errors
     /// Those of [`Call::Subscribe`](crate::call::Call::Subscribe).
-    pub(crate) fn subscribe(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+    pub(crate) fn subscribe(
+        &mut self,
+        addr: usize,
+        len: usize,
+        leaving: bool,
+    ) -> Result<(), Errno> {
         let end = whole_pages(addr, len)?;
         self.attend_to_changes();
-        let notifiers = &mut self.world.notifiers;
+        let notifiers = self.world.told_of(leaving);
         notifiers.retain(|notifier| !notifier.is_forgotten());
         if notifiers.len() >= SUBSCRIPTIONS_MAX {
             return Err(Errno::EBUSY);
@@ -180,29 +185,32 @@ impl Live {
         }
         let range = PageRange::new(first, pages);
         let meets = |notifier: &Notifier| notifier.meets(range);
-        if self.world.notifiers.iter().any(meets) {
+        if self.world.told_of(leaving).iter().any(meets) {
             return Err(Errno::EBUSY);
         }
         let mut notifier = Notifier::subscribed(area, first, pages).ok_or(Errno::EINVAL)?;
         for page in range.iter() {
-            if self.pager.state(page) == State::PagedOut {
+            if !leaving && self.pager.state(page) == State::PagedOut {
                 notifier.paged_out(page);
             }
         }
         notifier.begins();
-        self.world.notifiers.push(notifier);
+        self.world.told_of(leaving).push(notifier);
         Ok(())
     }
 
     /// `start..end` is unmapped: other pages may have the numbers of its pages later.
     pub(crate) fn unsubscribe(&mut self, start: usize, end: usize) {
-        if self.world.notifiers.is_empty() {
+        if [false, true].map(|leaving| self.world.told_of(leaving).is_empty()) == [true; 2] {
             return;
         }
         let parts = self.world.space.parts(start, end);
         for part in &parts {
             let gone = part.pages();
-            (self.world.notifiers).retain_mut(|notifier| notifier.loses(gone));
+            for leaving in [false, true] {
+                let all = self.world.told_of(leaving);
+                all.retain_mut(|notifier| notifier.loses(gone));
+            }
         }
         self.world.space.take_list(parts);
     }

@@ -96,6 +96,8 @@ pub enum Call {
     /// The area that is offered beside tells which of these whole pages are paged out. `-EBUSY` where one does already of some, `-EINVAL` where they are not
     /// managed throughout, `-EAGAIN` where there is none.
     Subscribe { addr: usize, len: usize },
+    /// The area that is offered beside tells which of these whole pages are about to leave. Answers as [`Call::Subscribe`].
+    Listen { addr: usize, len: usize },
     /// What the managed ones of these whole pages hold may be dropped, until [`Call::Wanted`]. Nothing follows where the discard policy keeps no marks.
     Discardable { addr: usize, len: usize },
     /// It is wanted. Gives the number of pages that were dropped, and sets their bits in the words that are offered beside. `-EAGAIN` where there are none.
@@ -173,6 +175,7 @@ impl Call {
             Self::Counts => [28, 0, 0, 0, 0, 0],
             Self::Advise { addr, len, advice } => [29, addr, len, advice as usize, 0, 0],
             Self::Traffic { addr } => [30, addr, 0, 0, 0, 0],
+            Self::Listen { addr, len } => [31, addr, len, 0, 0, 0],
         }
     }
 
@@ -241,6 +244,7 @@ impl Call {
                 advice: Advice::ALL[c],
             },
             30 => Self::Traffic { addr: a },
+            31 => Self::Listen { addr: a, len: b },
             other => panic!("call {other} was never encoded"),
         }
     }

@@ -24,6 +24,7 @@ pub mod frames;
 mod freeing;
 mod give_back;
 pub mod hash;
+mod leaving;
 pub mod live;
 pub mod notify;
 mod outlive;

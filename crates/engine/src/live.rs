@@ -20,6 +20,7 @@ use crate::brain::Brain;
 use crate::call::Calls;
 use crate::compressed::Compressed;
 use crate::contiguous::SetApart;
+use crate::notify::Notifier;
 use crate::placement::Placement;
 use crate::scope::Failure;
 use crate::session::Session;
@@ -503,8 +504,9 @@ impl Live {
         self.world.waiting.forget();
         (self.fault_ns, self.detach_calls) = (0, 0);
         self.world.cow_duplicates = 0;
-        for notifier in self.world.notifiers.drain(..) {
-            notifier.forget_parent();
+        let world = &mut self.world;
+        for all in [&mut world.notifiers, world.listeners.all()] {
+            all.drain(..).for_each(Notifier::forget_parent);
         }
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);

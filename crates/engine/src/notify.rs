@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use outpage_core::notify::{Host, Layout};
 use outpage_core::units::{PageNo, PageRange};
@@ -263,6 +264,11 @@ impl Notifier {
             self.told.back += u64::from(host.paged_in(area, frame));
         }
         self.told.lost += u64::from(host.lost().wrapping_sub(before));
+    }
+
+    /// The area by which it tells, if there is one.
+    pub(crate) fn area(&self) -> Option<&[AtomicU32]> {
+        self.telling.as_ref().map(|telling| &**telling.area)
     }
 
     /// What all of them told so far.

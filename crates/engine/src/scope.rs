@@ -27,6 +27,8 @@ use outpage_sys::shared::{self, Words};
 use crate::call::Call;
 use crate::config::Config;
 use crate::engine::{Engine, OpenStore};
+use crate::leaving::BELL_WORDS;
+pub use crate::leaving::{Ear, Leaving};
 use crate::notify::subscription;
 use crate::report;
 use crate::session::SessionError;
@@ -312,17 +314,36 @@ impl Scope {
     /// [`ScopeError::Os`]: `EINVAL` where the range is not of whole pages that are managed, `EBUSY` where a page of it is in another, or there are 64, `EAGAIN` where
     /// another thread is about to make one. [`ScopeError::Ended`].
     pub fn subscribe(&self, range: Range<usize>) -> Result<Subscription, ScopeError> {
+        let start = range.start;
+        let call = |addr, len| Call::Subscribe { addr, len };
+        let (area, guest) = self.told_of(range, call)?;
+        Ok(Subscription { area, guest, start })
+    }
+
+    /// From now on the program can hear of pages of `range` before they leave, while their frames have their bytes. No page is in two of these. One ends when it is dropped, or
+    /// when its first page is unmapped; what is unmapped behind that is no part of it from then on.
+    ///
+    /// # Errors
+    /// As [`Self::subscribe`].
+    pub fn leaving(&self, range: Range<usize>) -> Result<Leaving, ScopeError> {
+        let start = range.start;
+        let call = |addr, len| Call::Listen { addr, len };
+        let (area, guest) = self.told_of(range, call)?;
+        Ok(Leaving::new(area, guest, start))
+    }
+
+    fn told_of(
+        &self,
+        range: Range<usize>,
+        call: impl Fn(usize, usize) -> Call,
+    ) -> Result<(Arc<Words>, Guest), ScopeError> {
         let (addr, len) = (range.start, range.len());
         let layout = subscription((len / PAGE_BYTES) as u64);
         let layout = layout.ok_or(ScopeError::Os(Errno::EINVAL))?;
-        let area = Arc::new(shared::new_words(layout.words()).map_err(ScopeError::Os)?);
-        self.ask_for(&area, Call::Subscribe { addr, len })?;
+        let area = words_for(layout.words() + BELL_WORDS)?;
+        self.ask_for(&area, call(addr, len))?;
         let guest = Guest::attach(&area).map_err(|_| ScopeError::Os(Errno::EINVAL))?;
-        Ok(Subscription {
-            area,
-            guest,
-            start: range.start,
-        })
+        Ok((area, guest))
     }
 
     /// What became of the pages of the subscription that has the page at `address`.

@@ -92,7 +92,8 @@ impl Live {
             Call::Outlive => self.ask_outlive(slot),
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
-            Call::Subscribe { addr, len } => unit(self.subscribe(addr, len)),
+            Call::Subscribe { addr, len } => unit(self.subscribe(addr, len, false)),
+            Call::Listen { addr, len } => unit(self.subscribe(addr, len, true)),
             Call::Discardable { .. }
             | Call::Wanted { .. }
             | Call::Advise { .. }

@@ -6,6 +6,7 @@ use outpage_core::contract::{Action, ActionId, Event, Outcome, PageOutcome};
 use outpage_core::units::PageRange;
 use outpage_sys::clock;
 
+use crate::leaving::Listeners;
 use crate::live::Live;
 use crate::world::{GAP_MAX, RUN_PAGES};
 
@@ -118,7 +119,9 @@ impl Live {
                 live.detach_calls += 1;
                 live.world.detach(runs, out);
             },
+            Listeners::taken,
         );
+        self.world.listeners.ring();
     }
 
     /// Maps the staged pages of `run`, and those of the maps that follow. Who waits is woken last: or it would meet the
@@ -136,6 +139,7 @@ impl Live {
             },
             |live, runs| live.world.in_step(runs),
             |live, runs, awaited, out| live.world.map(runs, awaited, out),
+            Listeners::came_back,
         );
     }
 
@@ -145,6 +149,7 @@ impl Live {
         same: impl Fn(&Action) -> Option<One>,
         cut: impl Fn(&Self, &[PageRange]) -> usize,
         act: impl Fn(&mut Self, &[PageRange], bool, &mut Vec<PageOutcome>),
+        tell: impl Fn(&mut Listeners, PageRange, &[PageOutcome]),
     ) {
         let mut all = self.together.take().expect("not in the midst of another");
         self.gather(&mut all, first, same);
@@ -166,6 +171,7 @@ impl Live {
         let now = clock::now();
         for member in &all.members {
             let pages = &all.outcomes[member.at..member.at + member.run.pages as usize];
+            tell(&mut self.world.listeners, member.run, pages);
             let (id, outcome) = (member.id, Outcome::Pages(pages));
             self.pager.handle(now, Event::Done { id, outcome });
         }

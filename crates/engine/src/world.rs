@@ -16,6 +16,7 @@ use outpage_sys::uffd::{Change, MoveOutcome};
 use crate::door::{Bells, Door};
 use crate::frames::{Frames, Place, Places};
 use crate::hash::{Hasher, is_zero};
+use crate::leaving::Listeners;
 use crate::notify::Notifier;
 use crate::regions::Region;
 use crate::scope::{Failing, Failure, Reach};
@@ -124,6 +125,8 @@ pub struct World {
     pub(crate) waiting: Waiting,
     /// Tells a guest, where there is one, what it would wait for.
     pub(crate) notifiers: Vec<Notifier>,
+    /// Hear of pages before they leave.
+    pub(crate) listeners: Listeners,
 }
 
 /// A run's part that is contiguous in memory too.
@@ -175,6 +178,15 @@ impl World {
             there: vec![false; RUN_PAGES],
             waiting: Waiting::default(),
             notifiers: Vec::new(),
+            listeners: Listeners::default(),
+        }
+    }
+
+    /// Who hears of what is out, or of what is leaving.
+    pub(crate) fn told_of(&mut self, leaving: bool) -> &mut Vec<Notifier> {
+        match leaving {
+            false => &mut self.notifiers,
+            true => self.listeners.all(),
         }
     }
 

@@ -44,6 +44,7 @@ mod region;
 mod shared;
 mod stats;
 mod subscription;
+mod watch;
 
 pub use blocks::{Blocks, Kept};
 pub use bytemuck;
@@ -56,6 +57,7 @@ pub use pager::{Builder, Pager, parse_size};
 pub use region::{Pinned, Region};
 pub use stats::{RegionStats, Residency, Stats};
 pub use subscription::Subscription;
+pub use watch::Watch;
 
 /// Bytes of a page: x86-64.
 pub const PAGE_BYTES: usize = 4096;

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::shared::Shared;
 use crate::stats::{RegionStats, Residency};
 use crate::subscription::Subscription;
+use crate::watch::Watch;
 use crate::{Advice, PAGE_BYTES, Place};
 
 /// Pages whose places are asked for at once: for so long other faults wait.
@@ -285,6 +286,26 @@ impl Memory {
         let told = self.pager.subscribe(pages);
         let told = told.map_err(Error::of("subscribe to a region"))?;
         Ok(Subscription::new(told, self.start))
+    }
+
+    /// From now on `leaving` is called before pages leave RAM, with the bytes that they hold: they were taken out of the program, and have their frames still. So
+    /// whoever reads or writes them meanwhile keeps them, for a fault of a few microseconds, and what is discarded is not written. What nobody touches is written and leaves.
+    ///
+    /// A thread of the watch's own makes the calls, one after the other; the pager waits for none of them, so that `leaving` may touch the memory and make any call, and a
+    /// page of which it takes long to hear may have left. It hears of runs of whole pages, the last of which may reach beyond the bytes of the memory, of a page each time that it is
+    /// on its way, and of one now and then that was kept meanwhile. A panic in it ends the watch. In a forked child there is no watch.
+    ///
+    /// # Errors
+    /// Those of [`Self::subscribe`], which is no watch: `EBUSY` where there is a watch. [`Error::Io`] where there is no thread.
+    pub fn watch(
+        &self,
+        leaving: impl FnMut(Range<usize>) + Send + 'static,
+    ) -> Result<Watch, Error> {
+        self.check_pager()?;
+        let pages = self.start..self.start + whole(self.bytes);
+        let told = self.pager.leaving(pages);
+        let told = told.map_err(Error::of("watch a region"))?;
+        Watch::new(told, self.start, leaving)
     }
 
     /// Where its pages are, and what became of them since it was subscribed to.

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::memory::{Memory, PinnedBytes};
 use crate::stats::{RegionStats, Residency};
 use crate::subscription::Subscription;
+use crate::watch::Watch;
 use crate::{Advice, Place, bytemuck};
 
 /// Values of a type that is nothing but its bytes, in memory of a pager: a slice that may be larger than RAM.
@@ -148,6 +149,17 @@ impl<T: Pod> Region<T> {
     /// Those of [`Memory::subscribe`].
     pub fn subscribe(&self) -> Result<Subscription, Error> {
         self.memory.subscribe()
+    }
+
+    /// From now on `leaving` is called before pages leave RAM. Positions are bytes.
+    ///
+    /// # Errors
+    /// Those of [`Memory::watch`].
+    pub fn watch(
+        &self,
+        leaving: impl FnMut(Range<usize>) + Send + 'static,
+    ) -> Result<Watch, Error> {
+        self.memory.watch(leaving)
     }
 
     /// Where its pages are, and what became of them since it was subscribed to.

@@ -5,6 +5,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex};
 
 use outpage::{Advice, Blocks, Builder, Error, Kept, Pager, Place, Reason, Region};
 use outpage_sys::libc;
@@ -17,7 +18,7 @@ const A_PAGE: usize = outpage::PAGE_BYTES / 8;
 
 type Case = (&'static str, fn(Builder) -> Result<(), Error>);
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     ("pages", pages),
     ("resizes", resizes),
     ("pins", pins),
@@ -25,6 +26,7 @@ const CASES: [Case; 12] = [
     ("clears", clears),
     ("advises", advises),
     ("subscribes", subscribes),
+    ("watches", watches),
     ("reads-files", reads_files),
     ("several", several),
     ("swap-full", swap_full),
@@ -51,7 +53,17 @@ fn main() -> ExitCode {
             optional: Features::NONE,
         });
         // What the mechanisms differ in.
-        let differs = |name| ["pages", "discards", "advises", "swap-full", "loses"].contains(&name);
+        let differs = |name| {
+            [
+                "pages",
+                "discards",
+                "advises",
+                "watches",
+                "swap-full",
+                "loses",
+            ]
+            .contains(&name)
+        };
         for (name, _) in CASES {
             if mechanism != "move" && !differs(name) {
                 continue;
@@ -420,6 +432,72 @@ fn subscribes(builder: Builder) -> Result<(), Error> {
     let told: Vec<_> = many.iter().map(Region::subscribe).collect();
     assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
     Ok(())
+}
+
+/// Every page that left was told of before, and who touches what is told of finds its bytes.
+fn watches(builder: Builder) -> Result<(), Error> {
+    const PAGES: usize = 2 * WITHIN / A_PAGE;
+    let pager = builder.set("tier", "none").open()?;
+    let memory = Arc::new(pager.memory(16 * WITHIN)?);
+    let told = Arc::new(Mutex::new(vec![0_u32; PAGES]));
+    let (heard, weak) = (told.clone(), Arc::downgrade(&memory));
+    let watch = memory.watch(move |bytes| {
+        assert!(bytes.start.is_multiple_of(4096) && bytes.end.is_multiple_of(4096));
+        let mut told = heard.lock().expect("no panic");
+        let pages = bytes.start / 4096..bytes.end / 4096;
+        told[pages].iter_mut().for_each(|count| *count += 1);
+        // The pager serves this touch, too. A page in which nothing was written is none that left.
+        let mut first = [0; 8];
+        if let Some(memory) = weak
+            .upgrade()
+            .filter(|_| bytes.start.is_multiple_of(16 * 4096))
+        {
+            memory.read(bytes.start, &mut first).expect("a page");
+            assert_eq!(u64::from_ne_bytes(first), bytes.start as u64 / 4096 + 1);
+        }
+    })?;
+    let busy = memory.watch(|_| ()).map(drop);
+    assert!(matches!(busy, Err(Error::Os(_, libc::EBUSY))), "{busy:?}");
+    // Who watches may subscribe as well.
+    let subscription = memory.subscribe()?;
+    for page in 0..PAGES {
+        memory.write(page * 4096, &(page as u64 + 1).to_ne_bytes())?;
+    }
+    let out: Vec<usize> = (0..PAGES)
+        .filter(|&page| subscription.is_out(page * 4096))
+        .collect();
+    assert!(out.len() > PAGES / 4, "{} of {PAGES}", out.len());
+    let untold = || {
+        let told = told.lock().expect("no panic");
+        out.iter().filter(|&&page| told[page] == 0).count()
+    };
+    // The calls follow what happened, on another thread.
+    let begin = std::time::Instant::now();
+    while untold() > 0 && begin.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
+    assert_eq!(untold(), 0, "pages that left, and nobody was told");
+    drop(watch);
+    let before = told.lock().expect("no panic").clone();
+    let mut number = [0; 8];
+    for page in 0..PAGES {
+        memory.read(page * 4096, &mut number)?;
+        assert_eq!(u64::from_ne_bytes(number), page as u64 + 1);
+    }
+    assert_eq!(
+        *told.lock().expect("no panic"),
+        before,
+        "nobody listens any more"
+    );
+    // A watch that a call of its own ends.
+    let slot = Arc::new(Mutex::new(None));
+    let own = slot.clone();
+    let other = memory.watch(move |_| drop(own.lock().expect("no panic").take()))?;
+    *slot.lock().expect("no panic") = Some(other);
+    while slot.lock().expect("no panic").is_some() {
+        (0..PAGES).try_for_each(|page| memory.write(page * 4096, &[1]))?;
+    }
+    memory.watch(|_| ()).map(drop)
 }
 
 fn clears(builder: Builder) -> Result<(), Error> {

@@ -224,7 +224,10 @@ pub fn start(start: impl FnOnce() -> Option<&'static Engine>) {
 /// Called in a forked child by its only thread: the hooks of the parent's other threads are not here.
 pub fn forget_other_threads() {
     // What is read only stays shared with the parent.
-    for slot in SLOTS.iter().filter(|slot| slot.owner.load(Ordering::SeqCst) != 0) {
+    for slot in SLOTS
+        .iter()
+        .filter(|slot| slot.owner.load(Ordering::SeqCst) != 0)
+    {
         slot.pending_bytes.store(0, Ordering::SeqCst);
         slot.owner.store(0, Ordering::SeqCst);
     }

@@ -1,6 +1,7 @@
 //! The module `outpage._outpage`: what `outpage` is made of. A region is a buffer of bytes, of which numpy makes arrays.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -213,6 +214,20 @@ impl Region {
         Ok(Subscription(Mutex::new(subscription)))
     }
 
+    /// Has `leaving` called with the first byte and the end of pages that are about to leave.
+    fn watch(&self, py: Python<'_>, leaving: Py<PyAny>) -> PyResult<Watch> {
+        let call = move |bytes: Range<usize>| {
+            // None where the interpreter is on its way out.
+            Python::try_attach(|py| {
+                if let Err(error) = leaving.call1(py, (bytes.start, bytes.end)) {
+                    error.write_unraisable(py, Some(leaving.bind(py)));
+                }
+            });
+        };
+        let watch = self.call(py, |memory| memory.watch(call))?;
+        Ok(Watch(Mutex::new(Some(watch))))
+    }
+
     fn pin(slf: Bound<'_, Self>, start: usize, end: usize) -> PyResult<Pin> {
         let region = slf.get();
         region.lend(1);
@@ -279,7 +294,11 @@ struct Pin {
 
 impl Pin {
     fn end(&self) {
-        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let pages = self
+            .pages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if pages.is_some() {
             drop(pages);
             self.region.get().lend(-1);
@@ -320,6 +339,31 @@ impl Subscription {
     }
 }
 
+/// Has a function called before pages of a region leave.
+#[pyclass(frozen, module = "outpage._outpage")]
+struct Watch(Mutex<Option<outpage::Watch>>);
+
+impl Watch {
+    /// A call that is under way waits for the interpreter, which the caller has.
+    fn end(&self, py: Python<'_>) {
+        let watch = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(watch));
+    }
+}
+
+#[pymethods]
+impl Watch {
+    fn close(&self, py: Python<'_>) {
+        self.end(py);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.end(py));
+    }
+}
+
 /// Text of a size, as "2G", in bytes.
 #[pyfunction]
 fn parse_size(text: &str) -> PyResult<u64> {
@@ -332,6 +376,7 @@ fn _outpage(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Region>()?;
     module.add_class::<Pin>()?;
     module.add_class::<Subscription>()?;
+    module.add_class::<Watch>()?;
     module.add_function(wrap_pyfunction!(parse_size, module)?)?;
     let py = module.py();
     for (name, exception) in [

@@ -160,6 +160,34 @@ class Arrays(unittest.TestCase):
             part = pager.subscribe(array[300:600])
             self.assertEqual(set(part.changes()) - {0, 212}, set())
 
+    def test_a_call_comes_before_elements_leave(self):
+        with open_pager() as pager:
+            array = pager.zeros(VALUES)
+            heard, wrong = set(), []
+
+            def leaving(part):
+                heard.update(range(part.start, part.stop, 512))
+                if array[part.start] not in (0, 1):
+                    wrong.append(part)
+                if len(heard) == 512:
+                    raise ValueError("passed over")
+
+            with pager.watch(array, leaving):
+                with self.assertRaises(OSError), pager.watch(array, print):
+                    pass
+                array[:] = 1
+                residency = pager.residency(array)
+                self.assertGreater(residency.paged_out, 100)
+                for _ in range(600):
+                    if len(heard) >= residency.paged_out:
+                        break
+                    time.sleep(0.1)
+            self.assertGreaterEqual(len(heard), residency.paged_out)
+            self.assertEqual(wrong, [])
+            count = len(heard)
+            array[:] = 2
+            self.assertEqual(len(heard), count)
+
     def test_growing_arrays_grow_without_a_copy(self):
         with open_pager() as pager:
             growing = pager.growing("i8")

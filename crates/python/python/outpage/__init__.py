@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
@@ -239,6 +239,24 @@ class Pager:
         """From now on it can be known which elements of an array are out, before they are touched. The memory of an array has one subscription at a time."""
         region, start, _ = _span(array)
         return Subscription(region.subscribe(), start, array.nbytes, array.itemsize)
+
+    @contextlib.contextmanager
+    def watch(self, array: np.ndarray, leaving: Callable[[slice], object]) -> Iterator[None]:
+        """For a `with` block `leaving` is called before elements of an array leave RAM, with a slice of the flat array: they are in RAM still, and looking at them
+        keeps them there. Another thread calls it, and nothing waits for it. What it raises is reported, and passed over. The memory of an array has one watch at a time."""
+        region, start, end = _span(array)
+        size = array.itemsize
+
+        def pages(first: int, last: int) -> None:
+            first, last = max(first, start), min(last, end)
+            if first < last:
+                leaving(slice((first - start) // size, -(-(last - start) // size)))
+
+        watch = region.watch(pages)
+        try:
+            yield
+        finally:
+            watch.close()
 
     def array_stats(self, array: np.ndarray) -> ArrayStats:
         """Where the pages are of the memory that an array is in, all of it, and how many went out and came back since it was subscribed to."""

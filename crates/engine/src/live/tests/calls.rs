@@ -12,6 +12,7 @@ use outpage_sys::shared::{self, Words};
 
 use super::{PAGES, each};
 use crate::call::Call;
+use crate::leaving::{BELL_WORDS, Leaving};
 use crate::notify::subscription;
 use crate::tell::{self, Place};
 use crate::tests::fake::at;
@@ -325,8 +326,9 @@ fn who_subscribes_knows_what_is_out() {
         let area = Arc::new(area.expect("memory"));
         let (addr, len) = range(0, 64);
         paged.live.calls.offer(area.clone()).expect("no other");
-        assert_eq!(paged.call(Call::Subscribe { addr, len }), 0);
-        let again = ask(&mut paged, 64, Call::Subscribe { addr, len }).0;
+        let call = Call::Subscribe { addr, len };
+        assert_eq!(paged.call(call), 0);
+        let again = ask(&mut paged, 64, call).0;
         assert_eq!(again, -(libc::EBUSY as isize));
         for page in [3, 5] {
             paged.touch(1, page, Some(2));
@@ -350,6 +352,39 @@ fn who_subscribes_knows_what_is_out() {
         assert!(went >= 1 && came >= 3, "{went} out, {came} back");
         let other = Call::Traffic { addr: at(64) };
         assert_eq!(ask(&mut paged, tell::TRAFFIC_WORDS, other).0, EINVAL);
+    });
+}
+
+#[test]
+fn who_listens_hears_of_each_page_before_it_is_out() {
+    each(|mut paged| {
+        write_all(&mut paged, 0..LIMIT / 2, 1);
+        let (addr, len) = range(0, 64);
+        let words = subscription(64).expect("a size").words() + BELL_WORDS;
+        let area = Arc::new(shared::new_words(words).expect("memory"));
+        paged.live.calls.offer(area.clone()).expect("no other");
+        let call = Call::Listen { addr, len };
+        assert_eq!(paged.call(call), 0);
+        let guest = Guest::attach(&area).expect("an area that was made");
+        let mut leaving = Leaving::new(area, guest, addr);
+        let ear = leaving.ear();
+        write_all(&mut paged, LIMIT / 2..PAGES, 1);
+        paged.settle();
+        let mut told = [false; 64];
+        assert!(leaving.wait(|bytes| {
+            let pages = (bytes.start - addr) / PAGE_BYTES..(bytes.end - addr) / PAGE_BYTES;
+            told[pages].fill(true);
+        }));
+        let out = |paged: &Paged, page| state(paged, page) == State::PagedOut;
+        assert!((0..64).any(|page| out(&paged, page)));
+        for (page, &told) in told.iter().enumerate() {
+            assert!(told || !out(&paged, page), "page {page}");
+        }
+        // What is unmapped is told of no more.
+        paged.fake.remove(0, 64, false);
+        write_all(&mut paged, 64..PAGES, 2);
+        ear.close();
+        assert!(!leaving.wait(|_| panic!("after the end")));
     });
 }
 
