@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::table::short;
+use super::table::{Table, short};
 
 /// Bars of one colour.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,6 +48,33 @@ impl Series {
         Self {
             published: true,
             ..Self::ours(name, values)
+        }
+    }
+}
+
+impl Chart {
+    /// The heights in figures, for pages without pictures.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let name = |series: &Series| match series.published && !series.name.contains("published") {
+            true => format!("{}, published", series.name),
+            false => series.name.clone(),
+        };
+        let cell = |series: &Series, at: usize| {
+            let value = series.values.get(at).copied().flatten();
+            value.map_or("-".to_owned(), short)
+        };
+        let row = |(at, category): (usize, &String)| {
+            let cells = self.series.iter().map(|series| cell(series, at));
+            [category.clone()].into_iter().chain(cells).collect()
+        };
+        Table {
+            title: self.title.clone(),
+            head: [self.unit.clone()]
+                .into_iter()
+                .chain(self.series.iter().map(name))
+                .collect(),
+            rows: self.categories.iter().enumerate().map(row).collect(),
         }
     }
 }
@@ -306,6 +333,9 @@ mod tests {
             "{svg}"
         );
         assert!(!svg.contains("a < b"));
+        let table = chart.table();
+        assert_eq!(table.head, ["s", "a < b", "a < b, published"]);
+        assert_eq!(table.rows, [["x", "50", "100"], ["y", "-", "25"]]);
     }
 
     #[test]

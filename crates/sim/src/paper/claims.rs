@@ -166,8 +166,8 @@ mod tests {
             Published::Text("1, 2, 16".to_owned())
         );
         // Tables 1, 2 and 3; the requests; the times and their range; two ranges; the
-        // microbenchmark; the mean difference; the shape.
-        assert_eq!(claims.len(), 16 + 2 + 16 + 5 + 5 + 2 + 4 + 4 + 1 + 4);
+        // microbenchmark; the mean difference; reads apart; the shape.
+        assert_eq!(claims.len(), 16 + 2 + 16 + 5 + 6 + 2 + 4 + 4 + 1 + 6 + 4);
     }
 
     #[test]

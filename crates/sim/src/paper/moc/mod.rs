@@ -151,6 +151,12 @@ fn answer_of(sample: Sample, keys: &[&str]) -> Ours {
         ["pageouts_saved_range_percent", _, end] => {
             number(extreme(sample, &PAIRS[..4], Measure::Writes, end))
         }
+        ["page_ins_apart", memory, workload] => {
+            match saved(sample, memory_of(memory), workload, Measure::Reads) {
+                Some(percent) => alike(percent, &format!("{:.1} %", percent.abs())),
+                None => Ours::None,
+            }
+        }
         ["pages_written_difference", _] => number(mean_difference(sample)),
         ["microbenchmark", key] => micro(sample, key),
         ["shape", "page_in_requests"] => page_ins(sample),
@@ -255,8 +261,12 @@ fn page_ins(sample: Sample) -> Ours {
     let Some((percent, which)) = apart.max_by(|a, b| a.0.total_cmp(&b.0)) else {
         return Ours::None;
     };
-    let text = format!("at most {percent:.1} % apart ({which})");
-    Ours::Text(text, Some(Held::once(percent <= 3.0)))
+    alike(percent, &format!("at most {percent:.1} % apart ({which})"))
+}
+
+/// So many percent, in `words`, are "about equal" within 3.
+fn alike(percent: f64, words: &str) -> Ours {
+    Ours::Text(words.to_owned(), Some(Held::once(percent.abs() <= 3.0)))
 }
 
 /// What a row rests on.
@@ -271,9 +281,8 @@ fn class(keys: &[&str]) -> Class {
             "microbenchmark",
             "cluster_pages" | "pages_per_write_at_6" | "pages_per_write_at_8",
         ] => Class::Construction,
-        ["elapsed_saved_percent", "abstract_range", _] | ["pageouts_saved_range_percent", ..] => {
-            Class::Restated
-        }
+        ["elapsed_saved_percent", "abstract_range", _]
+        | ["pageouts_saved_range_percent" | "page_ins_apart", ..] => Class::Restated,
         // From Tables 1 to 3.
         ["elapsed_saved_percent" | "pages_written_difference", ..] => Class::Derived,
         _ => Class::Independent,

@@ -35,13 +35,19 @@ impl Evaluation {
             escape(RULE),
             self.runs.len()
         );
-        for class in [Class::Independent, Class::Derived] {
-            let rows = verdicts(self.of(class));
-            if !rows.is_empty() {
-                let _ = writeln!(out, "<h2>Rows: {}</h2>\n{rows}", class.name());
-            }
+        let claims = self.by_claim();
+        let _ = writeln!(
+            out,
+            "<h2>{}</h2>\n{}",
+            escape(&claims.title),
+            html_table(&claims).replace("<table>", "<table class=\"verdicts\">")
+        );
+        let independent = verdicts(self.of(Class::Independent));
+        if !independent.is_empty() {
+            let name = Class::Independent.name();
+            let _ = writeln!(out, "<h2>Rows: {name}</h2>\n{independent}");
         }
-        for class in [Class::Construction, Class::Restated] {
+        for class in [Class::Derived, Class::Construction, Class::Restated] {
             let rows = verdicts(self.of(class));
             if !rows.is_empty() {
                 fold(&mut out, &format!("Rows: {}", class.name()), &rows);

@@ -13,6 +13,7 @@ impl Evaluation {
         for line in self.verdicts() {
             let _ = writeln!(out, "- {line}");
         }
+        table(&mut out, &self.by_claim());
         for class in Class::COUNTED.into_iter().chain([Class::Restated]) {
             if self.of(class).next().is_some() {
                 self.rows_of(&mut out, class);
@@ -41,6 +42,11 @@ impl Evaluation {
         out += "\n## Tables\n";
         for own in &self.tables {
             table(&mut out, own);
+        }
+        out += "\n## Figures\n";
+        for figure in &self.figures {
+            table(&mut out, &figure.chart.table());
+            let _ = writeln!(out, "\n{}", figure.text);
         }
         for failure in self.failures() {
             let _ = writeln!(out, "\nWithout result: {failure}");

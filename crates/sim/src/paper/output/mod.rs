@@ -1,5 +1,6 @@
 //! An evaluation as HTML, Markdown and CSV. Verdicts come first, then figures, then what they rest on.
 
+mod claims;
 mod csv;
 mod html;
 mod markdown;
@@ -18,18 +19,17 @@ impl Row {
 
     /// The claim with its unit, and where the paper makes it: `elapsed, s / 512 MB / sor / bsd (Table 1)`.
     fn words(&self) -> String {
-        let word = |key: &String| match key.as_str() {
-            "elapsed" => "elapsed, s".to_owned(),
-            "memory_512mb" => "512 MB".to_owned(),
-            "memory_1gb" => "1 GB".to_owned(),
-            key => key.replace("_percent", ", %").replace('_', " "),
-        };
-        let words: Vec<String> = self.claim.path.iter().map(word).collect();
+        let words: Vec<String> = self.claim.path.iter().map(|key| word(key)).collect();
         let place = match self.claim.place.as_str() {
             "" => String::new(),
             place => format!(" ({place})"),
         };
         words.join(" / ") + &place
+    }
+
+    /// What it is about, without the run.
+    fn subject(&self) -> String {
+        word(&self.claim.path[0])
     }
 
     fn published(&self) -> String {
@@ -104,6 +104,16 @@ impl Row {
         }
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
+    }
+}
+
+/// A key of the table of claims, with its unit.
+fn word(key: &str) -> String {
+    match key {
+        "elapsed" => "elapsed, s".to_owned(),
+        "memory_512mb" => "512 MB".to_owned(),
+        "memory_1gb" => "1 GB".to_owned(),
+        key => key.replace("_percent", ", %").replace('_', " "),
     }
 }
 
