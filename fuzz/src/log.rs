@@ -7,7 +7,7 @@ use outpage_core::contract::{
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
 use outpage_core::readahead::Choice;
-use outpage_core::record::{Branch, Entry, Header, Reader, Recorder, replay};
+use outpage_core::record::{Branch, Logged, Header, Reader, Recorder, replay};
 use outpage_core::settings::{Allowed, Setting};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_core::{discard, pageout, readahead, reclaim, slots};
@@ -44,7 +44,7 @@ fn read(bytes: &[u8]) {
     let setup = reader.header().setup();
     let mut before = 0;
     while let Ok(Some(entry)) = reader.next_entry() {
-        let (Entry::Event { .. } | Entry::Action { .. }) = entry;
+        let (Logged::Event { .. } | Logged::Action { .. }) = entry;
         assert!(reader.offset() > before && reader.offset() <= bytes.len());
         before = reader.offset();
     }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use outpage_sys::maps::{self, Entry};
+use outpage_sys::maps::{self, Mapping};
 
 #[path = "../../crates/preload/src/decode.rs"]
 mod decode;
@@ -10,7 +10,7 @@ mod decode;
 /// A list of mappings, handed out in pieces of any size.
 pub fn maps(data: &[u8]) {
     for line in data.split(|&byte| byte == b'\n') {
-        let Some(entry) = Entry::parse(line) else {
+        let Some(entry) = Mapping::parse(line) else {
             continue;
         };
         assert_eq!(entry.is_empty(), entry.len() == 0);
@@ -37,7 +37,7 @@ pub fn maps(data: &[u8]) {
             .split_inclusive(|&byte| byte == b'\n')
             .filter(|line| line.ends_with(b"\n"));
         let expected: Option<Vec<_>> = ended
-            .map(|line| Entry::parse(line).map(|entry| (entry.start, entry.end)))
+            .map(|line| Mapping::parse(line).map(|entry| (entry.start, entry.end)))
             .collect();
         assert_eq!(Some(whole), expected);
     }

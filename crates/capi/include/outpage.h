@@ -165,14 +165,16 @@ int outpage_subscription_is_out(const outpage_subscription *subscription, size_t
  * calls were made, or a code. One thread drains at a time; `each` may ask whether pages are out, and must not drain. */
 int64_t outpage_subscription_drain(outpage_subscription *subscription, void (*each)(void *context, size_t offset, int out), void *context);
 
-/* From now on `leaving` is called with `context`, an offset and a length, both of whole pages, before pages of the region leave RAM: they were taken out of the program, and have
- * their frames still. Whoever reads or writes them meanwhile keeps them, and what is discarded is not written; what nobody touches is written and leaves. A thread of the watch's own makes the calls, one
- * after the other; the pager waits for none, so that `leaving` may touch the region and call any function, and a page of which it takes long to hear may have left. A page comes each time
- * that it is on its way, now and then one that was kept meanwhile. It covers what a subscription would, and is none: a region may have both. OUTPAGE_E_OS as there, where the region has a watch. On
- * success `*watch` is the caller's, otherwise NULL. */
+/* From now on `leaving` is called with `context`, an offset and a length, both of whole pages, before pages of the region leave RAM: they were taken out of
+ * the program, and have their frames still. Whoever reads or writes them meanwhile keeps them, and what is discarded is not written; what nobody touches is
+ * written and leaves. A thread of the watch's own makes the calls, one after the other; the pager waits for none, so that `leaving` may touch the region and
+ * call any function, and a page of which it takes long to hear may have left. A page comes each time that it is on its way, now and then one that was kept
+ * meanwhile. It covers what a subscription would, and is none: a region may have both. OUTPAGE_E_OS as there, where the region has a watch. On success
+ * `*watch` is the caller's, otherwise NULL. Before Linux 6.8 only a write keeps a page. */
 int outpage_region_watch(const outpage_region *region, void (*leaving)(void *context, size_t offset, size_t len), void *context, outpage_watch **watch);
 
-/* Gives a watch back, before its region or after it. Waits until a call that is under way has returned, but where that call is the caller; none comes later. NULL is allowed. */
+/* Gives a watch back, before its region or after it. Waits until a call that is under way has returned, but where that call is the caller; none comes later.
+ * NULL is allowed. */
 void outpage_watch_free(outpage_watch *watch);
 
 /* Copies from and to a region, without a signal where a page is lost: a part may be copied then. */

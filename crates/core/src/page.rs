@@ -76,7 +76,7 @@ pub const SAMPLED: u8 = 16;
 /// One page. Without padding, and in one piece: a transition touches most of it.
 #[derive(Clone, Copy)]
 #[repr(C, packed(2))]
-pub struct Entry {
+pub struct PageEntry {
     /// See [`Pages::set_slot`].
     pub(crate) slot: SlotNo,
     prev: PageId,
@@ -87,7 +87,7 @@ pub struct Entry {
     flags: u8,
 }
 
-impl Entry {
+impl PageEntry {
     const UNTOUCHED: Self = Self {
         slot: SlotNo::NONE,
         prev: PageId::NONE,
@@ -144,7 +144,7 @@ struct Leaf {
 pub struct Pages {
     /// Never moved once made: growing the table in a fault must not copy it. Room for whole slabs, leaves
     /// as they are first needed: memory that is reserved and not written takes no RAM.
-    slabs: Vec<Vec<Entry>>,
+    slabs: Vec<Vec<PageEntry>>,
     /// The same room for the leaves.
     leaves: Vec<Vec<Leaf>>,
     /// Leaves made so far, in use or not.
@@ -222,17 +222,17 @@ impl Pages {
     }
 
     #[inline]
-    pub(crate) fn entry(&self, id: PageId) -> &Entry {
+    pub(crate) fn entry(&self, id: PageId) -> &PageEntry {
         &self.slabs[id.0 as usize / SLAB_PAGES][id.0 as usize % SLAB_PAGES]
     }
 
     #[inline]
-    fn entry_mut(&mut self, id: PageId) -> &mut Entry {
+    fn entry_mut(&mut self, id: PageId) -> &mut PageEntry {
         &mut self.slabs[id.0 as usize / SLAB_PAGES][id.0 as usize % SLAB_PAGES]
     }
 
     /// The entries of a leaf's pages.
-    fn entries(&self, leaf: usize) -> &[Entry] {
+    fn entries(&self, leaf: usize) -> &[PageEntry] {
         let first = leaf % SLAB_LEAVES * LEAF_PAGES;
         &self.slabs[leaf / SLAB_LEAVES][first..first + LEAF_PAGES]
     }
@@ -317,7 +317,7 @@ impl Pages {
         let leaf = self.free.pop().unwrap_or_else(|| {
             let leaf = u32::try_from(self.made).expect("fewer than 2^26 leaves");
             let slab = self.made / SLAB_LEAVES;
-            self.slabs[slab].extend([Entry::UNTOUCHED; LEAF_PAGES]);
+            self.slabs[slab].extend([PageEntry::UNTOUCHED; LEAF_PAGES]);
             self.leaves[slab].push(Leaf {
                 base,
                 used: 0,
@@ -341,7 +341,7 @@ impl Pages {
             self.clear_read_ahead(id);
         }
         let from = self.state(id);
-        *self.put_state(id, from, State::Untouched) = Entry::UNTOUCHED;
+        *self.put_state(id, from, State::Untouched) = PageEntry::UNTOUCHED;
         let leaf = self.leaf_mut(id.leaf());
         leaf.used -= 1;
         leaf.read &= !(1 << id.offset());
@@ -408,7 +408,7 @@ impl Pages {
         reason = "callers name both states: nearly all of this folds"
     )]
     #[inline(always)]
-    pub fn advance(&mut self, id: PageId, from: State, to: State) -> &mut Entry {
+    pub fn advance(&mut self, id: PageId, from: State, to: State) -> &mut PageEntry {
         if !from.may_become(to) {
             forbidden(id, from, to);
         }
@@ -417,7 +417,7 @@ impl Pages {
 
     #[expect(clippy::inline_always, reason = "as for `advance`")]
     #[inline(always)]
-    fn put_state(&mut self, id: PageId, from: State, to: State) -> &mut Entry {
+    fn put_state(&mut self, id: PageId, from: State, to: State) -> &mut PageEntry {
         match (by_slot::chains(from), by_slot::chains(to)) {
             (false, true) => self.chain(id),
             (true, false) => self.unchain(id),
@@ -534,7 +534,7 @@ impl Pages {
     /// Bytes of heap that the table has written to; room for further leaves is not.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.made * (LEAF_PAGES * size_of::<Entry>() + size_of::<Leaf>())
+        self.made * (LEAF_PAGES * size_of::<PageEntry>() + size_of::<Leaf>())
             + self.free.capacity() * 4
             + self.directory.cells.len() * size_of::<(u64, u32)>()
             + self.bits.as_ref().map_or(0, Bits::heap_bytes)

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use outpage_core::contract::Event;
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageNo, PageRange};
-use outpage_sys::maps::{self, Entry, Kind};
+use outpage_sys::maps::{self, Kind, Mapping};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
@@ -32,7 +32,7 @@ const LOOK_PAGES: usize = 4096;
 /// mapping of neighbours that are alike, so a mapping may be ours in part where it has no name: another copy of this library, which a program may be linked
 /// with, has areas like ours.
 pub(crate) fn parts_of_program(
-    entry: &Entry<'_>,
+    entry: &Mapping<'_>,
     statics: usize,
     mut visit: impl FnMut(usize, usize),
 ) {
@@ -145,7 +145,7 @@ impl Live {
         for (i, &(start, end, prot)) in mappings.iter().enumerate() {
             if let Err(error) = self.take_over(start, end, prot, false) {
                 for &(start, end, _) in &mappings[..i] {
-                    self.let_go(start, end);
+                    self.undo_take_over(start, end);
                 }
                 return Err(error);
             }
@@ -216,7 +216,7 @@ impl Live {
     }
 
     /// Undoes [`Self::take_over`], before any page of it was told of.
-    fn let_go(&mut self, start: usize, end: usize) {
+    fn undo_take_over(&mut self, start: usize, end: usize) {
         let _ = self.world.door.unregister(start, end - start);
         let _ = map::madvise(start, end - start, libc::MADV_DOFORK);
         self.world.space.remove(start, end);
@@ -282,7 +282,7 @@ mod tests {
     use outpage_sys::own::Fork;
 
     fn parts(line: &str, statics: usize) -> Vec<(usize, usize)> {
-        let entry = Entry::parse(line.as_bytes()).expect("a line of the list");
+        let entry = Mapping::parse(line.as_bytes()).expect("a line of the list");
         let mut parts = Vec::new();
         parts_of_program(&entry, statics, |start, end| parts.push((start, end)));
         parts

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
-use outpage_sys::maps::{Entry, Kind, List};
+use outpage_sys::maps::{Kind, List, Mapping};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
@@ -161,7 +161,7 @@ impl Live {
     }
 
     /// Puts right what the list says otherwise; of mappings that nobody told of those that `wanted` picks are managed.
-    fn look_at(&mut self, wanted: impl Fn(&Entry<'_>) -> bool) {
+    fn look_at(&mut self, wanted: impl Fn(&Mapping<'_>) -> bool) {
         let before = self.world.is_changing();
         let Some(file) = self.check.file.take() else {
             return;

@@ -102,7 +102,7 @@ impl Reach {
         entered.map(drop).map_err(|_| StartError::Taken)
     }
 
-    fn let_go(self) {
+    fn leave(self) {
         match self {
             Self::Process => REACHES.store(0, Ordering::SeqCst),
             Self::Regions => {
@@ -148,7 +148,7 @@ impl Engine {
         let launched = self.shared.launch(Begin::Fresh);
         if launched.is_err() {
             self.shared.await_end();
-            self.shared.reach.let_go();
+            self.shared.reach.leave();
         }
         launched
     }
@@ -187,7 +187,7 @@ impl Engine {
     /// Waits for the end of the pager's thread, which was told to end, or has.
     pub(crate) fn await_end(&self) {
         self.shared.await_end();
-        self.shared.reach.let_go();
+        self.shared.reach.leave();
     }
 }
 

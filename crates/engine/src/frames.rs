@@ -11,30 +11,30 @@ use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::raw::Errno;
 
-/// A place in the staging area.
+/// A frame of the staging area, by its place there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place(pub u32);
+pub struct FrameNo(pub u32);
 
-/// Consecutive places, half-open.
+/// Consecutive frames, half-open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Places {
+pub struct FrameRange {
     /// The first.
-    pub start: Place,
+    pub start: FrameNo,
     /// How many.
     pub count: u32,
 }
 
-impl Places {
+impl FrameRange {
     /// The places in ascending order.
-    pub fn iter(self) -> impl Iterator<Item = Place> {
-        (self.start.0..self.start.0 + self.count).map(Place)
+    pub fn iter(self) -> impl Iterator<Item = FrameNo> {
+        (self.start.0..self.start.0 + self.count).map(FrameNo)
     }
 
-    /// Place number `i` of them, from 0 on.
+    /// FrameNo number `i` of them, from 0 on.
     #[must_use]
-    pub const fn at(self, i: usize) -> Place {
+    pub const fn at(self, i: usize) -> FrameNo {
         debug_assert!(i < self.count as usize);
-        Place(self.start.0 + i as u32)
+        FrameNo(self.start.0 + i as u32)
     }
 }
 
@@ -77,30 +77,30 @@ impl Frames {
 
     /// The address of `place`.
     #[must_use]
-    pub fn address(&self, place: Place) -> usize {
+    pub fn address(&self, place: FrameNo) -> usize {
         self.area.start() + place.0 as usize * PAGE_BYTES
     }
 
     /// `place` as a target of I/O.
     #[must_use]
-    pub fn frame(&self, place: Place) -> Frame {
+    pub fn frame(&self, place: FrameNo) -> Frame {
         self.io.frame(place.0)
     }
 
     /// The content of a populated place that no request names.
     #[must_use]
-    pub fn content(&self, place: Place) -> &[u8] {
+    pub fn content(&self, place: FrameNo) -> &[u8] {
         self.area.bytes(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
     }
 
     /// As [`Self::content`], to be written.
-    pub fn content_mut(&mut self, place: Place) -> &mut [u8] {
+    pub fn content_mut(&mut self, place: FrameNo) -> &mut [u8] {
         self.area
             .bytes_mut(place.0 as usize * PAGE_BYTES, PAGE_BYTES)
     }
 
     /// Writes to the frame what is in it.
-    pub fn write_nothing(&mut self, place: Place) {
+    pub fn write_nothing(&mut self, place: FrameNo) {
         let first = &mut self.content_mut(place)[0];
         *first = std::hint::black_box(*first);
     }
@@ -122,7 +122,7 @@ impl Frames {
     ///
     /// # Errors
     /// `ENOMEM` when the kernel has no memory for a frame that the limit allows.
-    pub fn take(&mut self, wanted: u32, zeroed: bool) -> Result<Places, Errno> {
+    pub fn take(&mut self, wanted: u32, zeroed: bool) -> Result<FrameRange, Errno> {
         if self.free.ones > 0 {
             let got = self.free.take_run(wanted);
             if zeroed {
@@ -143,7 +143,7 @@ impl Frames {
     ///
     /// # Panics
     /// When no place is empty: there are twice as many as frames.
-    pub fn take_empty(&mut self, wanted: u32) -> Places {
+    pub fn take_empty(&mut self, wanted: u32) -> FrameRange {
         assert!(
             self.empty.ones > 0,
             "the staging area has twice as many places as frames"
@@ -154,7 +154,7 @@ impl Frames {
     }
 
     /// `count` neighbouring empty places, in use afterwards; `None` if none are found nearby.
-    pub fn take_empty_run(&mut self, count: u32) -> Option<Places> {
+    pub fn take_empty_run(&mut self, count: u32) -> Option<FrameRange> {
         if self.empty.ones < count as usize {
             return None;
         }
@@ -167,7 +167,7 @@ impl Frames {
     }
 
     /// The free frame `step` places beyond `place`, in use afterwards, if there is one and only empty places lie between.
-    pub fn take_beyond(&mut self, place: Place, step: u32) -> Option<Place> {
+    pub fn take_beyond(&mut self, place: FrameNo, step: u32) -> Option<FrameNo> {
         let at = place.0 + step;
         let between = (place.0 + 1..at).all(|bit| self.empty.has(bit));
         (between && self.free.has(at)).then(|| self.free.take_at(at as usize, 1).start)
@@ -175,23 +175,23 @@ impl Frames {
 
     /// Whether `place` is empty.
     #[must_use]
-    pub fn is_empty(&self, place: Place) -> bool {
+    pub fn is_empty(&self, place: FrameNo) -> bool {
         self.empty.has(place.0)
     }
 
     /// The frame at `place`, which was in use, is free.
-    pub fn set_free(&mut self, place: Place) {
+    pub fn set_free(&mut self, place: FrameNo) {
         self.free.put(place.0);
     }
 
     /// The place, which was in use, has no memory any more (it went to the program, or never came).
-    pub fn set_empty(&mut self, place: Place) {
+    pub fn set_empty(&mut self, place: FrameNo) {
         self.empty.put(place.0);
         self.populated -= 1;
     }
 
     /// Up to `wanted` neighbouring free frames, in use afterwards; `None` if there are none.
-    pub fn take_free(&mut self, wanted: u32) -> Option<Places> {
+    pub fn take_free(&mut self, wanted: u32) -> Option<FrameRange> {
         (wanted > 0 && self.free.ones > 0).then(|| self.free.take_run(wanted))
     }
 }
@@ -228,18 +228,18 @@ impl Bits {
     ///
     /// # Panics
     /// When there is no one at all.
-    fn take_run(&mut self, wanted: u32) -> Places {
+    fn take_run(&mut self, wanted: u32) -> FrameRange {
         let (start, count) = self.find_run(wanted as usize);
         self.take_at(start, count)
     }
 
     /// Those of `start..start + count`, which are ones; cleared.
-    fn take_at(&mut self, start: usize, count: usize) -> Places {
+    fn take_at(&mut self, start: usize, count: usize) -> FrameRange {
         self.clear(start, count);
         self.ones -= count;
         self.cursor = (start + count) / 64 % self.words.len();
-        Places {
-            start: Place(start as u32),
+        FrameRange {
+            start: FrameNo(start as u32),
             count: count as u32,
         }
     }
@@ -373,8 +373,8 @@ mod tests {
         }
         assert_eq!(
             bits.take_run(64),
-            Places {
-                start: Place(100),
+            FrameRange {
+                start: FrameNo(100),
                 count: 50
             }
         );
@@ -389,8 +389,8 @@ mod tests {
             bits.put(bit);
         }
         for (start, count) in [(5, 10), (500, 50)] {
-            let start = Place(start);
-            assert_eq!(bits.take_run(64), Places { start, count });
+            let start = FrameNo(start);
+            assert_eq!(bits.take_run(64), FrameRange { start, count });
         }
         assert!(bits.ones == 0 && bits.words.iter().all(|&word| word == 0));
     }

@@ -2,13 +2,13 @@
 
 use outpage_core::units::PageNo;
 
-use crate::frames::Place;
+use crate::frames::FrameNo;
 
 /// Pages out of the program, by number. At most three quarters full; as a rule an eighth of the frames
 /// is staged, so it is made for a quarter and grows when more are.
 pub struct Staged {
     pages: Vec<u64>,
-    places: Vec<Place>,
+    places: Vec<FrameNo>,
     used: usize,
 }
 
@@ -26,7 +26,7 @@ impl Staged {
     fn with_cells(cells: usize) -> Self {
         Self {
             pages: vec![VACANT; cells],
-            places: vec![Place(0); cells],
+            places: vec![FrameNo(0); cells],
             used: 0,
         }
     }
@@ -69,7 +69,7 @@ impl Staged {
 
     /// The frame of a staged page.
     #[must_use]
-    pub fn get(&self, page: PageNo) -> Option<Place> {
+    pub fn get(&self, page: PageNo) -> Option<FrameNo> {
         let at = self.find(page.raw());
         (self.pages[at] == page.raw()).then(|| self.places[at])
     }
@@ -78,7 +78,7 @@ impl Staged {
     ///
     /// # Panics
     /// When it is staged already.
-    pub fn insert(&mut self, page: PageNo, place: Place) {
+    pub fn insert(&mut self, page: PageNo, place: FrameNo) {
         if (self.used + 1) * 4 > self.pages.len() * 3 {
             self.grow();
         }
@@ -89,7 +89,7 @@ impl Staged {
     }
 
     /// `page` is not staged any more; backward-shift deletion keeps probes short.
-    pub fn remove(&mut self, page: PageNo) -> Option<Place> {
+    pub fn remove(&mut self, page: PageNo) -> Option<FrameNo> {
         let mask = self.pages.len() - 1;
         let mut hole = self.find(page.raw());
         if self.pages[hole] != page.raw() {
@@ -119,12 +119,13 @@ mod tests {
     fn pages_come_and_go() {
         let mut staged = Staged::new(1000);
         for round in 0..10u64 {
-            (0..1000u32)
-                .for_each(|i| staged.insert(PageNo::from_raw(u64::from(i) * 64 + round), Place(i)));
+            (0..1000u32).for_each(|i| {
+                staged.insert(PageNo::from_raw(u64::from(i) * 64 + round), FrameNo(i))
+            });
             for i in 0..1000u32 {
                 assert_eq!(
                     staged.remove(PageNo::from_raw(u64::from(i) * 64 + round)),
-                    Some(Place(i))
+                    Some(FrameNo(i))
                 );
                 assert_eq!(
                     staged.get(PageNo::from_raw(u64::from(i) * 64 + round)),

@@ -7,7 +7,7 @@ use outpage_core::units::{Nanos, PageRange, SlotRange};
 use outpage_store::{Completion, Direction, Frame, PageBits, Request, SubmitError, Token};
 use outpage_sys::clock;
 
-use crate::frames::Place;
+use crate::frames::FrameNo;
 use crate::live::Live;
 
 /// A transfer under way, or the place of one.
@@ -15,14 +15,14 @@ use crate::live::Live;
 pub(crate) struct Transfer {
     /// None of a place.
     pub(crate) pages: PageList,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<FrameNo>,
     pub(crate) reading: bool,
     pub(crate) since: Nanos,
 }
 
 impl Transfer {
     /// Of pages that go to the pool of compressed pages or come from it.
-    pub(crate) fn of_pool(pages: PageList, places: Vec<Place>) -> Self {
+    pub(crate) fn of_pool(pages: PageList, places: Vec<FrameNo>) -> Self {
         Self {
             pages,
             places,
@@ -137,7 +137,7 @@ impl Live {
     }
 
     /// Makes a place for the transfer, and lends the list of places that lies there.
-    pub(crate) fn transfer_of(&mut self, id: ActionId) -> Vec<Place> {
+    pub(crate) fn transfer_of(&mut self, id: ActionId) -> Vec<FrameNo> {
         let index = id.0 as usize;
         if self.transfers.len() <= index {
             self.transfers.resize_with(index + 1, Transfer::default);
@@ -201,7 +201,7 @@ impl Live {
         &mut self,
         id: ActionId,
         pages: PageList,
-        places: &[Place],
+        places: &[FrameNo],
         failed: &PageBits,
     ) {
         self.pages_done(id, |world, out| {

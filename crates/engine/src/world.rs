@@ -14,7 +14,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, MoveOutcome};
 
 use crate::door::{Bells, Door};
-use crate::frames::{Frames, Place, Places};
+use crate::frames::{FrameNo, FrameRange, Frames};
 use crate::hash::{Hasher, is_zero};
 use crate::leaving::Listeners;
 use crate::notify::Notifier;
@@ -293,17 +293,17 @@ impl World {
         &mut self,
         segment: Segment,
         i: usize,
-        first: Place,
+        first: FrameNo,
         awaited: bool,
         out: &mut Vec<PageOutcome>,
     ) -> usize {
         let mut count = 1;
         while i + count < segment.pages
-            && self.staged.get(segment.page(i + count)) == Some(Place(first.0 + count as u32))
+            && self.staged.get(segment.page(i + count)) == Some(FrameNo(first.0 + count as u32))
         {
             count += 1;
         }
-        let places = Places {
+        let places = FrameRange {
             start: first,
             count: count as u32,
         };
@@ -370,7 +370,7 @@ impl World {
         });
     }
 
-    fn moved_out(&mut self, page: PageNo, place: Place) -> PageOutcome {
+    fn moved_out(&mut self, page: PageNo, place: FrameNo) -> PageOutcome {
         // What the program freed once and nobody has written since the kernel may drop, here too. From now on it has been written; if it went just
         // before, it is zeroes.
         self.frames.write_nothing(place);

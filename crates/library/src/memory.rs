@@ -288,12 +288,14 @@ impl Memory {
         Ok(Subscription::new(told, self.start))
     }
 
-    /// From now on `leaving` is called before pages leave RAM, with the bytes that they hold: they were taken out of the program, and have their frames still. So
-    /// whoever reads or writes them meanwhile keeps them, for a fault of a few microseconds, and what is discarded is not written. What nobody touches is written and leaves.
+    /// From now on `leaving` is called before pages leave RAM, with the bytes that they hold: they were taken out of the program, and have their frames
+    /// still. So whoever reads or writes them meanwhile keeps them, for a fault of a few microseconds, and what is discarded is not written. What nobody
+    /// touches is written and leaves. Without `UFFDIO_MOVE` (before Linux 6.8) only a write keeps a page: a read is not seen.
     ///
-    /// A thread of the watch's own makes the calls, one after the other; the pager waits for none of them, so that `leaving` may touch the memory and make any call, and a
-    /// page of which it takes long to hear may have left. It hears of runs of whole pages, the last of which may reach beyond the bytes of the memory, of a page each time that it is
-    /// on its way, and of one now and then that was kept meanwhile. A panic in it ends the watch. In a forked child there is no watch.
+    /// A thread of the watch's own, which handles none of the program's signals, makes the calls, one after the other; the pager waits for none of them, so
+    /// that `leaving` may touch the memory and make any call, and a page of which it takes long to hear may have left. It hears of runs of whole pages, the
+    /// last of which may reach beyond the bytes of the memory, of a page each time that it is on its way, and of one now and then that was kept meanwhile. A
+    /// panic in it ends the watch. In a forked child there is no watch.
     ///
     /// # Errors
     /// Those of [`Self::subscribe`], which is no watch: `EBUSY` where there is a watch. [`Error::Io`] where there is no thread.

@@ -1,10 +1,12 @@
 //! A callback before pages leave.
 
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::thread::{self, JoinHandle};
 
 use outpage_engine::scope::{Ear, Leaving};
+use outpage_sys::process;
 
 use crate::error::Error;
 
@@ -29,6 +31,8 @@ use crate::error::Error;
 pub struct Watch {
     ear: Ear,
     thread: Option<JoinHandle<()>>,
+    /// The process that the thread is of.
+    pid: u32,
 }
 
 impl Watch {
@@ -38,12 +42,16 @@ impl Watch {
         mut each: impl FnMut(Range<usize>) + Send + 'static,
     ) -> Result<Self, Error> {
         let ear = leaving.ear();
-        let listen = move || while leaving.wait(|at| each(at.start - start..at.end - start)) {};
+        let listen = move || {
+            outpage_sys::thread::leave_signals_to_others();
+            while leaving.wait(|at| each(at.start - start..at.end - start)) {}
+        };
         let builder = thread::Builder::new().name("outpage-watch".into());
         let thread = builder.spawn(listen).map_err(Error::Io)?;
         Ok(Self {
             ear,
             thread: Some(thread),
+            pid: process::pid(),
         })
     }
 }
@@ -51,6 +59,10 @@ impl Watch {
 impl Drop for Watch {
     /// Waits until a call that is under way has returned, but for one that drops it itself.
     fn drop(&mut self) {
+        if process::pid() != self.pid {
+            // The parent's thread listens on, and a forked child has none to wait for.
+            return mem::forget(self.thread.take());
+        }
         self.ear.close();
         let other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
         if let Some(thread) = self.thread.take().filter(other) {

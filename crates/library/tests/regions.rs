@@ -648,6 +648,10 @@ fn forks(builder: Builder) -> Result<(), Error> {
     let pager = builder.open()?;
     let mut region = pager.zeros::<u64>(2 * WITHIN)?;
     fill(&mut region, 1);
+    let (told, heard) = std::sync::mpsc::channel();
+    let watch = region.watch(move |_| {
+        let _ = told.send(());
+    })?;
     // SAFETY: the child calls this library, and leaves.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -659,7 +663,7 @@ fn forks(builder: Builder) -> Result<(), Error> {
             region.read(0, &mut [0]).err(),
         ];
         let all = refused.iter().all(|e| matches!(e, Some(Error::Forked)));
-        drop((region, pager));
+        drop((watch, region, pager));
         let own = Pager::new(LIMIT).and_then(|pager| pager.zeros::<u64>(2 * WITHIN));
         let pages = own.map(|mut region| {
             fill(&mut region, 3);
@@ -673,5 +677,11 @@ fn forks(builder: Builder) -> Result<(), Error> {
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0, "the child");
     check(&region, 1);
+    // The child's end of its copy was none of this one's.
+    heard.try_iter().for_each(drop);
+    check(&region, 1);
+    let minute = std::time::Duration::from_secs(60);
+    assert!(heard.recv_timeout(minute).is_ok(), "nobody listens");
+    drop(watch);
     Ok(())
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::budget::GivenBack;
 use crate::elf::Libc;
-use crate::patch::Entry;
+use crate::patch::EntryPoint;
 mod by_number;
 
 use by_number::syscall;
@@ -43,7 +43,7 @@ macro_rules! entry {
         entry!($name, $hook, $required, None)
     };
     ($name:literal, $hook:expr, $required:literal, $original:expr) => {
-        Entry {
+        EntryPoint {
             name: $name,
             hook: $hook as *const () as usize,
             required: $required,
@@ -57,7 +57,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads, and what a process writes to itself, are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [Entry; 39] {
+pub fn entries() -> [EntryPoint; 39] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),

@@ -50,7 +50,7 @@ const ENTRIES_MAX: usize = AREA_BYTES / PLACE_BYTES;
 const REACH_BYTES: usize = (1 << 31) - (16 << 20);
 
 /// One entry point of libc.
-pub struct Entry {
+pub struct EntryPoint {
     /// The exported name.
     pub name: &'static CStr,
     /// Address of the hook: the same signature, C calling convention.
@@ -121,9 +121,9 @@ struct Site {
 /// # Safety
 /// The hooks must be functions of the same signature that stay loaded for ever, and the call must
 /// come from the loader, before the program's own code runs.
-pub unsafe fn install(entries: &[Entry], threads: usize) -> Result<(), Refusal> {
+pub unsafe fn install(entries: &[EntryPoint], threads: usize) -> Result<(), Refusal> {
     let libc = Libc::find().ok_or(Refusal::NoLibc)?;
-    let mut sites: [Option<(&Entry, Site)>; ENTRIES_MAX] = [None; ENTRIES_MAX];
+    let mut sites: [Option<(&EntryPoint, Site)>; ENTRIES_MAX] = [None; ENTRIES_MAX];
     let mut count = 0;
     for entry in entries {
         match site(&libc, entry, threads) {
@@ -223,7 +223,7 @@ unsafe fn write_jump(at: usize, jump: [u8; JUMP_BYTES]) {
 }
 
 /// Writes the stub of `entry` to `place`, and its trampoline after it.
-fn write_stub(place: usize, entry: &Entry, site: &Site) {
+fn write_stub(place: usize, entry: &EntryPoint, site: &Site) {
     write_absolute_jump(place, entry.hook);
     let Some(original) = entry.original else {
         return;
@@ -301,7 +301,7 @@ fn map_stub_area(text: usize) -> Result<usize, Refusal> {
 }
 
 /// Finds and checks an entry point.
-fn site(libc: &Libc, entry: &Entry, threads: usize) -> Result<Site, Refusal> {
+fn site(libc: &Libc, entry: &EntryPoint, threads: usize) -> Result<Site, Refusal> {
     let Symbol { address, bytes } = libc
         .symbol(entry.name)
         .ok_or(Refusal::Missing(entry.name))?;

@@ -27,7 +27,7 @@ pub enum Kind<'a> {
 
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry<'a> {
+pub struct Mapping<'a> {
     /// First byte.
     pub start: usize,
     /// First byte after it.
@@ -46,7 +46,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> Mapping<'a> {
     /// Parses one line, with or without its line end; `None` if it does not have the format.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
@@ -143,7 +143,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
 /// Those of open(2) and read(2); `E2BIG` when a line is longer than the buffer.
 pub fn for_each(
     buffer: &mut [u8],
-    visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    visit: impl FnMut(&Mapping<'_>) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
     List::open()?.for_each(buffer, visit)
 }
@@ -168,7 +168,7 @@ impl List {
     pub fn for_each(
         &self,
         buffer: &mut [u8],
-        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(&Mapping<'_>) -> ControlFlow<()>,
     ) -> Result<(), Errno> {
         let mut offset = 0;
         let read = |space: &mut [u8]| {
@@ -222,7 +222,7 @@ pub fn for_each_advised(buffer: &mut [u8], mut visit: impl FnMut(Advised)) -> Re
                         wiped,
                     });
                 }
-            } else if let Some(entry) = Entry::parse(line) {
+            } else if let Some(entry) = Mapping::parse(line) {
                 last = (entry.start, entry.end);
             }
             ControlFlow::Continue(())
@@ -237,10 +237,10 @@ pub fn for_each_advised(buffer: &mut [u8], mut visit: impl FnMut(Advised)) -> Re
 pub fn for_each_from(
     source: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
     buffer: &mut [u8],
-    mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    mut visit: impl FnMut(&Mapping<'_>) -> ControlFlow<()>,
 ) -> Result<(), Errno> {
     let mut wrong = false;
-    each_line(source, buffer, |line| match Entry::parse(line) {
+    each_line(source, buffer, |line| match Mapping::parse(line) {
         Some(entry) => visit(&entry),
         None => {
             wrong = true;
@@ -318,7 +318,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn every_field_of_a_line_is_read() {
         let line = b"7f0004001000-7f0004002000 r-xs 00001000 fe:0a 42   /a b (deleted)\n";
-        let entry = Entry::parse(line).unwrap();
+        let entry = Mapping::parse(line).unwrap();
         assert_eq!(
             (entry.start, entry.end),
             (0x7f00_0400_1000, 0x7f00_0400_2000)
@@ -336,7 +336,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     fn kinds_are_told_apart() {
         let kinds: Vec<Kind<'_>> = SAMPLE
             .split_inclusive(|&byte| byte == b'\n')
-            .map(|line| Entry::parse(line).unwrap().kind())
+            .map(|line| Mapping::parse(line).unwrap().kind())
             .collect();
         assert_eq!(
             kinds,
@@ -366,7 +366,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             b"7f00-7f01 rw- 00000000 00:00 0",
             b"7f00-7f01 rw-p 00000000 00:00 0x",
         ] {
-            assert_eq!(Entry::parse(line), None, "{}", line.escape_ascii());
+            assert_eq!(Mapping::parse(line), None, "{}", line.escape_ascii());
         }
     }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use outpage_core::record::{Entry, Reader, Recorder, Unreadable};
+use outpage_core::record::{Logged, Reader, Recorder, Unreadable};
 use serde::Serialize;
 use serde_json::json;
 
@@ -159,8 +159,8 @@ fn pass(bytes: &[u8], encode: bool) -> Result<(Duration, u64), Unreadable> {
         entries += 1;
         if encode {
             match black_box(entry) {
-                Entry::Event { now, event } => recorder.event(now, &event, &mut out),
-                Entry::Action(action) => recorder.action(&action, &mut out),
+                Logged::Event { now, event } => recorder.event(now, &event, &mut out),
+                Logged::Action(action) => recorder.action(&action, &mut out),
             }
             // As often as the pager writes it out, so that it stays in the caches.
             if out.len() >= 64 << 10 {

@@ -83,14 +83,14 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
 /// Events and actions of a log that is known to be whole up to its end.
 fn counted(bytes: &[u8], path: &Path) -> Result<Replayed, CliError> {
     use crate::trace::references::next;
-    use outpage_core::record::{Decisions, Entry};
+    use outpage_core::record::{Decisions, Logged};
     let mut reader = Reader::new(bytes).map_err(|e| damaged(path, e))?;
     let mut replayed = Replayed::default();
     let mut decisions = Decisions::new();
     while let Some(entry) = next(&mut reader, bytes.len()).map_err(|e| damaged(path, e))? {
         match entry {
-            Entry::Event { .. } => replayed.events += 1,
-            Entry::Action(action) => {
+            Logged::Event { .. } => replayed.events += 1,
+            Logged::Action(action) => {
                 replayed.actions += 1;
                 decisions.action(&action);
             }

@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome};
 use outpage_core::limits::Limits;
 use outpage_core::page::ContentHash;
-use outpage_core::record::{Entry, Reader, Unreadable, Why};
+use outpage_core::record::{Logged, Reader, Unreadable, Why};
 use outpage_core::units::{Nanos, PageNo, PageRange};
 use outpage_sim::trace::{Reference, Run};
 
@@ -104,11 +104,11 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let mut now = Nanos(0);
     while let Some(entry) = next(&mut reader, bytes.len())? {
         match entry {
-            Entry::Event { now: at, event } => {
+            Logged::Event { now: at, event } => {
                 now = at;
                 gatherer.event(now, event);
             }
-            Entry::Action(action) => gatherer.action(now, &action),
+            Logged::Action(action) => gatherer.action(now, &action),
         }
     }
     Ok(Recording {
@@ -124,7 +124,7 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
 pub fn next<'a>(
     reader: &'a mut Reader<'_>,
     length: usize,
-) -> Result<Option<Entry<'a>>, Unreadable> {
+) -> Result<Option<Logged<'a>>, Unreadable> {
     let whole = reader.offset() == length;
     match reader.next_entry() {
         Err(Unreadable {
@@ -157,12 +157,12 @@ pub fn extent(bytes: &[u8]) -> Result<Extent, Unreadable> {
     let mut extent = Extent::default();
     extent.whole = loop {
         match next(&mut reader, bytes.len()) {
-            Ok(Some(Entry::Event { event, .. })) => match event {
+            Ok(Some(Logged::Event { event, .. })) => match event {
                 Event::Fault { .. } => extent.faults += 1,
                 Event::Forked => (extent.faults, extent.forks) = (0, extent.forks + 1),
                 _ => {}
             },
-            Ok(Some(Entry::Action(_))) => {}
+            Ok(Some(Logged::Action(_))) => {}
             Ok(None) => break reader.offset(),
             Err(torn) if torn.why == Why::Truncated => break torn.offset,
             Err(damage) => return Err(damage),

@@ -132,7 +132,7 @@ impl Ledger {
     }
 
     /// Whose fault this was goes on: the page is there, or gone.
-    pub fn let_go(&mut self, demand: &Demand) {
+    pub fn wake_demand(&mut self, demand: &Demand) {
         self.actions.push_back(Action::Wake {
             waiter: demand.waiter,
             page: demand.page,
@@ -151,7 +151,7 @@ impl Ledger {
     /// Whoever waits for a frame for a page that is gone tries again.
     pub fn wake_whose_page_is_gone(&mut self, range: PageRange) {
         while let Some(demand) = self.waits.take_for_frame_in(range) {
-            self.let_go(&demand);
+            self.wake_demand(&demand);
         }
     }
 

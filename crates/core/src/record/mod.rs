@@ -33,7 +33,7 @@ use bytes::{Check, put, put_step, put_text};
 
 pub use branch::Branch;
 pub use digest::Decisions;
-pub use read::{Entry, Reader};
+pub use read::{Logged, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
 /// The version that is written, and the only one that is read: version 12 knew no advice.

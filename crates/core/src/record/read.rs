@@ -20,7 +20,7 @@ const ZERO_AROUND_MAX: u32 = crate::pager::RUN_PAGES_MAX as u32;
 
 /// One entry of a trace.
 #[derive(Clone, Debug)]
-pub enum Entry<'a> {
+pub enum Logged<'a> {
     /// What the pager was told.
     Event {
         /// When.
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When what follows is no whole entry. Nothing after it can be read.
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, Unreadable> {
+    pub fn next_entry(&mut self) -> Result<Option<Logged<'_>>, Unreadable> {
         let offset = self.cursor.at;
         let why = |why| Unreadable { offset, why };
         if self.ended {
@@ -119,11 +119,11 @@ impl<'a> Reader<'a> {
                 self.ended = true;
                 return self.next_entry();
             }
-            Bare::Event(now, event) => Some(Entry::Event {
+            Bare::Event(now, event) => Some(Logged::Event {
                 now,
                 event: self.whole(event),
             }),
-            Bare::Action(action) => Some(Entry::Action(action)),
+            Bare::Action(action) => Some(Logged::Action(action)),
         })
     }
 

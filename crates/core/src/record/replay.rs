@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Decisions, Entry, Reader, Unreadable, Why};
+use super::{Decisions, Logged, Reader, Unreadable, Why};
 use crate::contract::{Action, Event};
 use crate::pager::{Pager, Setup};
 
@@ -89,7 +89,7 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                 None => return Ok(replayed),
                 got => return diverged(None, got),
             },
-            Some(Entry::Action(expected)) => {
+            Some(Logged::Action(expected)) => {
                 let got = pager.poll_action();
                 if got.as_ref() != Some(&expected) {
                     return diverged(Some(expected), got);
@@ -99,7 +99,7 @@ pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
                 decisions.action(&expected);
                 (replayed.transfers, replayed.all) = (decisions.transfers(), decisions.all());
             }
-            Some(Entry::Event { now, event }) => {
+            Some(Logged::Event { now, event }) => {
                 match event {
                     Event::Done { id, .. } => match open.get_mut(id.0 as usize) {
                         Some(open) if *open => *open = false,

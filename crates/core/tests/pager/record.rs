@@ -2,7 +2,7 @@
 
 use outpage_core::contract::{Action, Event, Waiter};
 use outpage_core::record::{
-    Entry, Header, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay,
+    Header, Logged, Reader, Recorder, Unequal, Unreadable, VERSION, Why, replay,
 };
 use outpage_core::units::{Nanos, PageNo, PageRange};
 use proptest::prelude::*;
@@ -85,10 +85,10 @@ fn entries_come_back_as_they_were_told() {
     let mut recorder = Recorder::begin(&reader.header(), &mut copy);
     while let Some(entry) = reader.next_entry().unwrap() {
         match entry {
-            Entry::Event { now, event } => {
+            Logged::Event { now, event } => {
                 recorder.event(now, &event, &mut copy);
             }
-            Entry::Action(action) => {
+            Logged::Action(action) => {
                 recorder.action(&action, &mut copy);
             }
         }

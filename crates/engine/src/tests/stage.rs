@@ -8,7 +8,7 @@ use outpage_sys::uffd::Mode;
 
 use super::fake::{Fake, Silent, at};
 use crate::door::Door;
-use crate::frames::{Frames, Place};
+use crate::frames::{FrameNo, Frames};
 use crate::scope::{Failing, Reach};
 use crate::world::{Mechanism, World};
 
@@ -140,7 +140,7 @@ impl Stage {
         self.world.frames.populated() - self.world.frames.free()
     }
 
-    pub(crate) fn place_of(&self, page: usize) -> Option<Place> {
+    pub(crate) fn place_of(&self, page: usize) -> Option<FrameNo> {
         self.world.staged.get(self.page(page))
     }
 }

@@ -10,7 +10,7 @@ use outpage_sys::uffd::{Change, Message, Outcome, Stop};
 
 use super::World;
 use crate::door::Door;
-use crate::frames::Place;
+use crate::frames::FrameNo;
 use crate::releaser::{CALL_PAGES, Released};
 use crate::scope::Failure;
 use crate::stays::Why;
@@ -86,7 +86,7 @@ impl World {
     }
 
     /// The page in `place` cannot be mapped at `address`, which is changing.
-    pub(super) fn not_now(&mut self, address: usize, place: Place) -> PageOutcome {
+    pub(super) fn not_now(&mut self, address: usize, place: FrameNo) -> PageOutcome {
         // Where something was moved onto it, it is not known yet whether it went or moved on.
         if self.change_at(address) != Some(Change::Removed) {
             return KEPT;

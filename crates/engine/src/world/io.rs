@@ -8,7 +8,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Stop};
 
 use super::{GAP_MAX, World};
-use crate::frames::Place;
+use crate::frames::FrameNo;
 use crate::hash::is_zero;
 use crate::scope::Failure;
 
@@ -19,7 +19,7 @@ impl World {
         &mut self,
         pages: &PageList,
         frames: &mut Vec<Frame>,
-        copies: &mut Vec<Place>,
+        copies: &mut Vec<FrameNo>,
     ) {
         frames.clear();
         copies.clear();
@@ -34,8 +34,8 @@ impl World {
         &mut self,
         page: PageNo,
         hash: ContentHash,
-        copies: &mut Vec<Place>,
-    ) -> Place {
+        copies: &mut Vec<FrameNo>,
+    ) -> FrameNo {
         if let Some(place) = self.staged.get(page) {
             self.stays_outside(page);
             return place;
@@ -48,7 +48,7 @@ impl World {
 
     /// Copies a page that is protected in place. One that the program unmaps or empties at this moment is written as
     /// whatever the frame holds: nobody will read it.
-    fn copy_out(&mut self, page: PageNo, place: Place, hash: ContentHash) {
+    fn copy_out(&mut self, page: PageNo, place: FrameNo, hash: ContentHash) {
         let Some((before, _)) = self.space.address(page) else {
             return;
         };
@@ -95,13 +95,13 @@ impl World {
     }
 
     /// Copies made for a write are not needed any more.
-    pub fn end_write(&mut self, copies: &[Place]) {
+    pub fn end_write(&mut self, copies: &[FrameNo]) {
         copies.iter().for_each(|&place| self.frames.set_free(place));
     }
 
     /// Frames to read `pages` into, in order: where they can, they lie as the pages do in the program, so that one call maps
     /// several runs.
-    pub fn frames_to_read(&mut self, pages: &[PageNo], places: &mut Vec<Place>) {
+    pub fn frames_to_read(&mut self, pages: &[PageNo], places: &mut Vec<FrameNo>) {
         places.clear();
         let downward = pages.first() > pages.last();
         let page = |i: usize| pages[if downward { pages.len() - 1 - i } else { i }].raw();
@@ -130,7 +130,7 @@ impl World {
     pub fn stage_intact(
         &mut self,
         pages: &PageList,
-        places: &[Place],
+        places: &[FrameNo],
         failed: &PageBits,
         out: &mut Vec<PageOutcome>,
     ) {
@@ -158,14 +158,14 @@ impl World {
     }
 
     /// A page that was read and checked waits in its frame.
-    pub fn stage_read(&mut self, page: PageNo, place: Place) {
+    pub fn stage_read(&mut self, page: PageNo, place: FrameNo) {
         self.staged.insert(page, place);
         self.waits_outside(page);
     }
 
     /// Copies `place` to the program, protected. A mapping that moves away meanwhile is followed. False where a page is that was never
     /// released, and is not protected.
-    pub(super) fn copy_protected(&self, mut address: usize, place: Place) -> bool {
+    pub(super) fn copy_protected(&self, mut address: usize, place: FrameNo) -> bool {
         let mode = CopyMode {
             write_protect: true,
             dont_wake: false,

@@ -10,7 +10,7 @@ mod sharing;
 use outpage_core::contract::PageOutcome;
 
 use super::{Segment, World};
-use crate::frames::Places;
+use crate::frames::FrameRange;
 
 pub(super) use moving::Moving;
 pub(super) use protecting::Protecting;
@@ -29,7 +29,7 @@ pub(super) trait Mover: Sync {
         world: &mut World,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         awaited: bool,
         out: &mut Vec<PageOutcome>,
     );

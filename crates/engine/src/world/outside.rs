@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use outpage_core::units::PageNo;
 
 use super::World;
-use crate::frames::Places;
+use crate::frames::FrameRange;
 use crate::stays::Why;
 
 /// Which pages wait in frames outside the program, and how many frames there may be.
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Up to `wanted` neighbouring frames, in use afterwards; `zeroed` asks for zeroes in them.
-    pub(super) fn take_frames(&mut self, wanted: u32, zeroed: bool) -> Places {
+    pub(super) fn take_frames(&mut self, wanted: u32, zeroed: bool) -> FrameRange {
         let mut lacking = (wanted as usize).saturating_sub(self.frames.free());
         while lacking > 0
             && self.frames.populated() + lacking > self.outside.frames_max

@@ -12,7 +12,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
 use super::{RUN_PAGES, Segment, World};
-use crate::frames::{Place, Places};
+use crate::frames::{FrameNo, FrameRange};
 
 /// Pages between two runs, at most, that one call passes over. Moving single pages with 1, 2, 3, 4 and 6 pages between took 0.61
 /// [0.57-0.63], 0.77, 0.93, 1.08 and 1.37 us each together, and 1.03 to 1.06 us apart (medians of 5, quiet machine).
@@ -62,7 +62,7 @@ impl World {
     fn detach_at_once(
         &mut self,
         segment: Segment,
-        places: Places,
+        places: FrameRange,
         runs: &[PageRange],
         out: &mut Vec<PageOutcome>,
     ) {
@@ -97,7 +97,13 @@ impl World {
     }
 
     /// The places of pages that were not asked for: as a rule nothing came.
-    fn not_taken(&mut self, segment: Segment, places: Places, pages: Range<usize>, came: &[bool]) {
+    fn not_taken(
+        &mut self,
+        segment: Segment,
+        places: FrameRange,
+        pages: Range<usize>,
+        came: &[bool],
+    ) {
         for i in pages {
             if came[i] {
                 self.put_back(segment.at(i), places.at(i));
@@ -119,7 +125,7 @@ impl World {
     }
 
     /// A page came along that nobody named: something mapped it behind the pager's back.
-    fn put_back(&mut self, mut address: usize, place: Place) {
+    fn put_back(&mut self, mut address: usize, place: FrameNo) {
         loop {
             let mut report = [MoveOutcome::Absent];
             let from = self.frames.address(place);
@@ -148,7 +154,7 @@ impl World {
     }
 
     /// It was locked or protected meanwhile, which a move does not go with. False where the mapping at `address` is changing.
-    fn copy_back(&mut self, address: usize, place: Place) -> bool {
+    fn copy_back(&mut self, address: usize, place: FrameNo) -> bool {
         let from = self.frames.address(place);
         let copied = self.patiently(address, |door| {
             door.copy(address, from, PAGE_BYTES, CopyMode::default())
@@ -181,7 +187,7 @@ impl World {
         let Some(first) = self.staged.get(runs[0].start) else {
             return 1;
         };
-        let place = |page: PageNo| Place(first.0 + (page.raw() - runs[0].start.raw()) as u32);
+        let place = |page: PageNo| FrameNo(first.0 + (page.raw() - runs[0].start.raw()) as u32);
         let there = |run: &PageRange| {
             run.iter()
                 .all(|page| self.staged.get(page) == Some(place(page)))
@@ -234,7 +240,7 @@ impl World {
                     self.map_run(PageRange::one(page), awaited, out);
                 } else {
                     self.staged.remove(page);
-                    self.frames.set_empty(Place(first.0 + i as u32));
+                    self.frames.set_empty(FrameNo(first.0 + i as u32));
                     out.push(PageOutcome::Done);
                 }
             }

@@ -233,7 +233,7 @@ fn a_patched_function_leaves_the_registers_and_flags_that_it_left_before() {
         let site = check(code, at).expect("patchable");
         assert!(site.movable);
         let place = area + index * PLACE_BYTES;
-        let entry = Entry {
+        let entry = EntryPoint {
             name: c"function",
             // The hook does nothing but call the original.
             hook: place + STUB_BYTES,
@@ -295,7 +295,7 @@ fn libc_stays_byte_by_byte_as_it_was_when_one_entry_is_refused() {
     // SAFETY: libc's text.
     let text = || unsafe { core::slice::from_raw_parts(low as *const u8, high - low) }.to_vec();
     let before = text();
-    let entry = |name| Entry {
+    let entry = |name| EntryPoint {
         name,
         hook: AT,
         required: true,

@@ -62,7 +62,7 @@ impl Pool {
     }
 
     /// Has nothing at `slot` any more; whether it had something.
-    fn let_go(&mut self, slot: SlotNo) -> bool {
+    fn forget(&mut self, slot: SlotNo) -> bool {
         let bytes = self.kept.remove(&slot);
         self.bytes -= u64::from(bytes.unwrap_or(0));
         bytes.is_some()
@@ -102,7 +102,7 @@ impl World {
     pub(super) fn decompress(&mut self, id: ActionId, slots: SlotRange, pages: PageList) {
         let pool = self.pool.as_mut().expect(A_POOL);
         for slot in slots.iter() {
-            assert!(pool.let_go(slot), "nothing is kept at {slot:?}");
+            assert!(pool.forget(slot), "nothing is kept at {slot:?}");
         }
         self.now += u64::from(pool.decompress_ns) * u64::from(slots.slots);
         let mut outcomes = core::mem::take(&mut self.outcomes);
@@ -119,7 +119,7 @@ impl World {
         if slots.start.is_pooled() {
             let pool = self.pool.as_mut().expect(A_POOL);
             for slot in slots.iter() {
-                pool.let_go(slot);
+                pool.forget(slot);
             }
             self.tell_pooled();
         }

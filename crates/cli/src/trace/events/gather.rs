@@ -10,7 +10,7 @@ use outpage_stats::Histogram;
 
 use super::super::references::next;
 use super::objects::{Object, Objects};
-use outpage_core::record::Entry;
+use outpage_core::record::Logged;
 
 /// Intervals that the whole time is cut into: as many as a chart has places for.
 const INTERVALS: u64 = 240;
@@ -178,13 +178,13 @@ impl Timeline {
         let mut gatherer = fresh();
         while let Some(entry) = next(&mut reader, bytes.len())? {
             match entry {
-                Entry::Event { now, .. } if now.0 < start => {}
-                Entry::Event {
+                Logged::Event { now, .. } if now.0 < start => {}
+                Logged::Event {
                     event: Event::Forked,
                     ..
                 } => gatherer = fresh(),
-                Entry::Event { now, event } => gatherer.event(now.0 - start, event),
-                Entry::Action(action) => gatherer.action(&action),
+                Logged::Event { now, event } => gatherer.event(now.0 - start, event),
+                Logged::Action(action) => gatherer.action(&action),
             }
         }
         Ok(gatherer.finish())
@@ -196,7 +196,7 @@ fn span(bytes: &[u8]) -> Result<(u64, u64), Unreadable> {
     let mut reader = Reader::new(bytes)?;
     let mut span: Option<(Nanos, Nanos)> = None;
     while let Some(entry) = next(&mut reader, bytes.len())? {
-        if let Entry::Event { now, event } = entry {
+        if let Logged::Event { now, event } = entry {
             let first = span.filter(|_| !matches!(event, Event::Forked));
             span = Some((first.map_or(now, |s| s.0), now));
         }

@@ -170,7 +170,7 @@ impl PageDaemon {
         self.reserve.freed(ledger);
         ledger.wake_whose_page_is_gone(range);
         while let Some((_, demand)) = ledger.waits.take_sleeper(0..ledger.waits.sleepers(), range) {
-            ledger.let_go(&demand);
+            ledger.wake_demand(&demand);
         }
     }
 }

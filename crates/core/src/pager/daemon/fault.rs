@@ -24,7 +24,7 @@ impl PageDaemon {
             State::Resident if opens(&ledger.pages, id, demand.access) => {
                 ledger.stats.minor_faults += u64::from(!demand.retried);
                 ledger.stats.spurious_faults += 1;
-                ledger.let_go(&demand);
+                ledger.wake_demand(&demand);
             }
             State::Resident | State::Staged => self.soft_fault(ledger, id, demand),
             State::Reading | State::Mapping | State::Writing => sleep_on(ledger, id, demand),
@@ -126,7 +126,7 @@ impl PageDaemon {
         ledger.pages.unqueue(id);
         bsd::activate(&mut ledger.pages, id);
         self.map_neighbours(ledger, id, demand.extent);
-        ledger.let_go(&demand);
+        ledger.wake_demand(&demand);
     }
 
     /// Maps what is in memory next to a fault, read-only and unreferenced (`vm_fault_prefault`).

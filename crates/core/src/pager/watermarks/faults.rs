@@ -46,7 +46,7 @@ impl Faults {
         match state {
             State::Resident => {
                 ledger.stats.spurious_faults += 1;
-                ledger.let_go(demand);
+                ledger.wake_demand(demand);
             }
             State::Staged => {
                 ledger.waits.for_page(demand.page, demand.waiter);

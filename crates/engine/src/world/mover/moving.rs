@@ -6,7 +6,7 @@ use outpage_sys::uffd::{MoveMode, MoveOutcome};
 use super::super::{KEPT, Segment, World};
 use super::Mover;
 use crate::door::Own;
-use crate::frames::{Place, Places};
+use crate::frames::{FrameNo, FrameRange};
 
 /// A move to where nobody is known to wait: to staging, or to pages of which no fault is open. Whoever faulted there
 /// and was not heard yet sleeps on until the fault is read; the page is resident then, and the pager's answer is a wake.
@@ -39,7 +39,7 @@ impl Mover for Moving {
         world: &mut World,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         awaited: bool,
         out: &mut Vec<PageOutcome>,
     ) {
@@ -92,7 +92,7 @@ impl World {
         &mut self,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         how: MoveMode,
         out: &mut Vec<PageOutcome>,
     ) {
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// A page that a fork left shared, be it one before this pager began, is made this process's own by a write that changes nothing.
-    fn move_shared(&mut self, address: usize, place: Place) -> MoveOutcome {
+    fn move_shared(&mut self, address: usize, place: FrameNo) -> MoveOutcome {
         let Some(own) = self.door.make_own(address) else {
             return MoveOutcome::Busy;
         };

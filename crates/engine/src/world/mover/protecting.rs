@@ -8,7 +8,7 @@ use outpage_sys::uffd::{Change, CopyMode, Outcome, Stop};
 
 use super::super::{KEPT, RUN_PAGES, Segment, World};
 use super::Mover;
-use crate::frames::{Place, Places};
+use crate::frames::{FrameNo, FrameRange};
 use crate::hash::is_zero;
 use crate::stays::Why;
 
@@ -26,7 +26,7 @@ impl Mover for Protecting {
         world: &mut World,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         _awaited: bool,
         out: &mut Vec<PageOutcome>,
     ) {
@@ -194,7 +194,7 @@ impl World {
         &mut self,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         out: &mut Vec<PageOutcome>,
     ) {
         let count = places.count as usize;
@@ -221,7 +221,12 @@ impl World {
     }
 
     /// What a move could not do, a copy does: into ranges whose protection differs from staging's.
-    pub(super) fn copy_page_in(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+    pub(super) fn copy_page_in(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        place: FrameNo,
+    ) -> PageOutcome {
         let (at, from) = (segment.at(i), self.frames.address(place));
         let copied = self.patiently(at, |door| {
             door.copy(at, from, PAGE_BYTES, CopyMode::default())
@@ -241,7 +246,7 @@ impl World {
     }
 
     /// The program has that page.
-    pub(super) fn not_copied(&mut self, segment: Segment, i: usize, place: Place) -> PageOutcome {
+    pub(super) fn not_copied(&mut self, segment: Segment, i: usize, place: FrameNo) -> PageOutcome {
         if self.mechanism.stages_in_place() {
             // It never left, and may have been written since.
             self.stayed(segment.page(i), Why::Found);

@@ -11,7 +11,7 @@ use outpage_sys::uffd::Change;
 
 use super::super::{Mechanism, Segment, World};
 use super::Mover;
-use crate::frames::Places;
+use crate::frames::FrameRange;
 use crate::views::ViewNumber;
 
 /// Pages that are copied and punched out at once, so that for a moment no more than these have two frames: a call costs as much as several pages.
@@ -37,7 +37,7 @@ impl Mover for Sharing {
         world: &mut World,
         segment: Segment,
         i: usize,
-        places: Places,
+        places: FrameRange,
         _awaited: bool,
         out: &mut Vec<PageOutcome>,
     ) {
