@@ -7,7 +7,7 @@ use outpage_core::contract::{
 use outpage_core::page::ContentHash;
 use outpage_core::pager::Pager;
 use outpage_core::readahead::Choice;
-use outpage_core::record::{Branch, Logged, Header, Reader, Recorder, replay};
+use outpage_core::record::{Branch, Header, Logged, Reader, Recorder, replay};
 use outpage_core::settings::{Allowed, Setting};
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 use outpage_core::{discard, pageout, readahead, reclaim, slots};
