@@ -43,24 +43,33 @@ fn line((_, class, rows): &(&str, Class, Vec<&Row>)) -> Vec<String> {
         Published::Text(_) => None,
     });
     let ours = rows.iter().filter_map(|row| row.ours.number());
+    let ours = range(ours);
+    // A number that nothing is compared with is none of the claim's.
+    let published = match ours.as_str() {
+        WORDS => WORDS.to_owned(),
+        _ => range(published),
+    };
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     vec![
         rows[0].subject(),
         class.name().to_owned(),
-        range(published),
-        range(ours),
+        published,
+        ours,
         count(Verdict::Met).to_string(),
         count(Verdict::Missed).to_string(),
         count(Verdict::Undetermined).to_string(),
     ]
 }
 
+/// What stands where there is no number.
+const WORDS: &str = "in words";
+
 /// From the least to the most.
 fn range(values: impl Iterator<Item = f64>) -> String {
     let ends = values.map(|value| (value, value));
     let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     match ends {
-        None => "in words".to_owned(),
+        None => WORDS.to_owned(),
         Some((low, high)) if low == high => short(low),
         Some((low, high)) => format!("{} to {}", short(low), short(high)),
     }
