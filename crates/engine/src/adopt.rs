@@ -9,6 +9,7 @@ use outpage_sys::maps::{self, Kind, Mapping};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
+use crate::leaving::Topic;
 use crate::live::Live;
 use crate::notify::{Notifier, SUBSCRIPTIONS_MAX};
 use crate::start::{StartError, os};
@@ -161,17 +162,12 @@ impl Live {
     ///
     /// # Errors
     /// Those of [`Call::Subscribe`](crate::call::Call::Subscribe).
-    pub(crate) fn subscribe(
-        &mut self,
-        addr: usize,
-        len: usize,
-        leaving: bool,
-    ) -> Result<(), Errno> {
+    pub(crate) fn subscribe(&mut self, addr: usize, len: usize, topic: Topic) -> Result<(), Errno> {
         let end = whole_pages(addr, len)?;
         self.attend_to_changes();
-        let notifiers = self.world.told_of(leaving);
-        notifiers.retain(|notifier| !notifier.is_forgotten());
-        if notifiers.len() >= SUBSCRIPTIONS_MAX {
+        let others = self.world.who_hears(topic);
+        others.retain(|notifier| !notifier.is_forgotten());
+        if others.len() >= SUBSCRIPTIONS_MAX {
             return Err(Errno::EBUSY);
         }
         let area = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
@@ -185,30 +181,31 @@ impl Live {
         }
         let range = PageRange::new(first, pages);
         let meets = |notifier: &Notifier| notifier.meets(range);
-        if self.world.told_of(leaving).iter().any(meets) {
+        if self.world.who_hears(topic).iter().any(meets) {
             return Err(Errno::EBUSY);
         }
         let mut notifier = Notifier::subscribed(area, first, pages).ok_or(Errno::EINVAL)?;
         for page in range.iter() {
-            if !leaving && self.pager.state(page) == State::PagedOut {
+            if topic == Topic::Out && self.pager.state(page) == State::PagedOut {
                 notifier.paged_out(page);
             }
         }
         notifier.begins();
-        self.world.told_of(leaving).push(notifier);
+        self.world.who_hears(topic).push(notifier);
         Ok(())
     }
 
     /// `start..end` is unmapped: other pages may have the numbers of its pages later.
     pub(crate) fn unsubscribe(&mut self, start: usize, end: usize) {
-        if [false, true].map(|leaving| self.world.told_of(leaving).is_empty()) == [true; 2] {
+        let nobody = |topic| self.world.who_hears(topic).is_empty();
+        if Topic::ALL.into_iter().all(nobody) {
             return;
         }
         let parts = self.world.space.parts(start, end);
         for part in &parts {
             let gone = part.pages();
-            for leaving in [false, true] {
-                let all = self.world.told_of(leaving);
+            for topic in Topic::ALL {
+                let all = self.world.who_hears(topic);
                 all.retain_mut(|notifier| notifier.loses(gone));
             }
         }

@@ -1,7 +1,7 @@
 //! A program hears of pages before they leave: they were taken out of its memory, and their frames still have their bytes.
 //!
-//! They are told of by an area as `docs/notify.md` has it, in which a page that is "out" is one that leaves, or left: who listens late hears of it all the same. The word behind that area is the
-//! bell of who listens. The pager rings, and never waits.
+//! They are told of by an area as `docs/notify.md` has it, in which a page that is "out" is one that leaves, or left:
+//! who listens late hears of it all the same. The word behind that area is the bell of who listens. The pager rings, and never waits.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,6 +15,20 @@ use outpage_sys::futex::{self, Scope};
 use outpage_sys::shared::Words;
 
 use crate::notify::Notifier;
+
+/// What a program hears of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Topic {
+    /// Pages that went out and came back.
+    Out,
+    /// Pages that are about to leave.
+    Leaving,
+}
+
+impl Topic {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Out, Self::Leaving];
+}
 
 /// What the bell says: somebody looks, or will before sleeping.
 const AWAKE: u32 = 0;
@@ -62,7 +76,7 @@ impl Listeners {
     /// Wakes who sleeps and was told of something.
     pub(crate) fn ring(&self) {
         for area in self.0.iter().filter_map(Notifier::area) {
-            let bell = area.last().expect("an area has words");
+            let bell = bell(area);
             if bell.compare_exchange(ASLEEP, AWAKE, SeqCst, SeqCst).is_ok() {
                 futex::wake(bell, 1, Scope::Process);
             }
@@ -133,7 +147,8 @@ impl Ear {
     }
 }
 
-fn bell(area: &Words) -> &AtomicU32 {
+/// The last word of an area for listeners.
+fn bell(area: &[AtomicU32]) -> &AtomicU32 {
     area.last().expect("an area has words")
 }
 
@@ -223,7 +238,7 @@ mod tests {
             }
         }
         let area = listeners.0[0].area().expect("an area");
-        while area[area.len() - 1].load(SeqCst) != ASLEEP {
+        while bell(area).load(SeqCst) != ASLEEP {
             std::thread::yield_now();
         }
         ear.close();

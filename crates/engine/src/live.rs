@@ -20,6 +20,7 @@ use crate::brain::Brain;
 use crate::call::Calls;
 use crate::compressed::Compressed;
 use crate::contiguous::SetApart;
+use crate::leaving::Topic;
 use crate::notify::Notifier;
 use crate::placement::Placement;
 use crate::scope::Failure;
@@ -504,8 +505,8 @@ impl Live {
         self.world.waiting.forget();
         (self.fault_ns, self.detach_calls) = (0, 0);
         self.world.cow_duplicates = 0;
-        let world = &mut self.world;
-        for all in [&mut world.notifiers, world.listeners.all()] {
+        for topic in Topic::ALL {
+            let all = self.world.who_hears(topic);
             all.drain(..).for_each(Notifier::forget_parent);
         }
         self.stuck_since = None;

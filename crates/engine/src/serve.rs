@@ -10,6 +10,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map};
 
 use crate::call::Call;
+use crate::leaving::Topic;
 use crate::live::Live;
 use crate::scope::Reach;
 use crate::space::page_up;
@@ -92,8 +93,8 @@ impl Live {
             Call::Outlive => self.ask_outlive(slot),
             Call::Manage { addr, len } => unit(self.manage(addr, len)),
             Call::TakeBack { addr, len } => self.take_back(addr, len),
-            Call::Subscribe { addr, len } => unit(self.subscribe(addr, len, false)),
-            Call::Listen { addr, len } => unit(self.subscribe(addr, len, true)),
+            Call::Subscribe { addr, len } => unit(self.subscribe(addr, len, Topic::Out)),
+            Call::Listen { addr, len } => unit(self.subscribe(addr, len, Topic::Leaving)),
             Call::Discardable { .. }
             | Call::Wanted { .. }
             | Call::Advise { .. }

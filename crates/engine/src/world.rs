@@ -16,7 +16,7 @@ use outpage_sys::uffd::{Change, MoveOutcome};
 use crate::door::{Bells, Door};
 use crate::frames::{FrameNo, FrameRange, Frames};
 use crate::hash::{Hasher, is_zero};
-use crate::leaving::Listeners;
+use crate::leaving::{Listeners, Topic};
 use crate::notify::Notifier;
 use crate::regions::Region;
 use crate::scope::{Failing, Failure, Reach};
@@ -182,11 +182,11 @@ impl World {
         }
     }
 
-    /// Who hears of what is out, or of what is leaving.
-    pub(crate) fn told_of(&mut self, leaving: bool) -> &mut Vec<Notifier> {
-        match leaving {
-            false => &mut self.notifiers,
-            true => self.listeners.all(),
+    /// Who hears of such pages.
+    pub(crate) const fn who_hears(&mut self, topic: Topic) -> &mut Vec<Notifier> {
+        match topic {
+            Topic::Out => &mut self.notifiers,
+            Topic::Leaving => self.listeners.all(),
         }
     }
 

@@ -5,11 +5,18 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::{Arc, Mutex};
 
-use outpage::{Advice, Blocks, Builder, Error, Kept, Pager, Place, Reason, Region};
+use outpage::{Advice, Blocks, Builder, Error, Kept, Pager, Place, Region};
 use outpage_sys::libc;
 use outpage_sys::uffd::{Features, Uffd, Wanted};
+
+#[path = "regions/ends.rs"]
+mod ends;
+#[path = "regions/told.rs"]
+mod told;
+
+use ends::{forks, loses, signalled, swap_full};
+use told::{subscribes, watches};
 
 const LIMIT: u64 = 8 << 20;
 /// Values of 8 bytes within the limit, and in a page.
@@ -360,146 +367,6 @@ fn advises(builder: Builder) -> Result<(), Error> {
     Ok(())
 }
 
-/// Several regions of a pager are told of, each of its own pages.
-fn subscribes(builder: Builder) -> Result<(), Error> {
-    const PAGES: usize = 2 * WITHIN / A_PAGE;
-    let pager = builder.open()?;
-    let mut regions = [pager.zeros::<u64>(2 * WITHIN)?, pager.zeros(2 * WITHIN)?];
-    assert_eq!(regions[0].stats()?.traffic, None);
-    let first = regions[0].subscribe()?;
-    let second = regions[1].subscribe()?;
-    let busy = regions[0].subscribe();
-    assert!(matches!(busy, Err(Error::Os(_, libc::EBUSY))), "{busy:?}");
-    let mut subscriptions = [first, second];
-    for round in 1..3 {
-        for (region, subscription) in regions.iter_mut().zip(&subscriptions) {
-            fill(region, round);
-            for page in 0..PAGES {
-                let out = subscription.is_out(page * 4096);
-                assert_eq!(region[page * A_PAGE], value(page * A_PAGE, round));
-                let late = subscription.is_out(page * 4096 + 4095);
-                assert!(!late, "page {page} is in use: {out}");
-            }
-        }
-    }
-    for (region, subscription) in regions.iter().zip(&mut subscriptions) {
-        let places = region.places(0..region.len())?;
-        let out = |at: usize| places[at] == Place::PagedOut;
-        let wrong = (0..PAGES).filter(|&page| subscription.is_out(page * 4096) != out(page));
-        assert_eq!(wrong.count(), 0, "{:?}", region.residency()?);
-        let mut told = std::collections::BTreeMap::new();
-        subscription.drain(|at, out| {
-            told.insert(at / 4096, out);
-        });
-        let wrong = told.iter().filter(|&(&page, &told)| out(page) != told);
-        assert_eq!(wrong.count(), 0, "what the drain said");
-        let stats = region.stats()?;
-        let traffic = stats.traffic.expect("subscribed to");
-        assert_eq!(traffic.out - traffic.back, stats.residency.paged_out as u64);
-        assert!(traffic.back > PAGES as u64 / 2, "{traffic:?}");
-        assert!(!subscription.is_out(usize::MAX) && !subscription.is_out(PAGES * 4096));
-    }
-    // What was taken away is told of no more, and a region that moved is told of as before.
-    regions[0].resize(WITHIN / 2)?;
-    fill(&mut regions[0], 3);
-    fill(&mut regions[1], 3);
-    assert!((PAGES / 4..PAGES).all(|page| !subscriptions[0].is_out(page * 4096)));
-    assert!((0..PAGES / 4).any(|page| subscriptions[0].is_out(page * 4096)));
-    regions[0].resize(4 * WITHIN)?;
-    let places = regions[0].places(0..WITHIN / 2)?;
-    for (page, place) in places.iter().enumerate() {
-        let told = subscriptions[0].is_out(page * 4096);
-        assert_eq!(told, *place == Place::PagedOut, "page {page}");
-    }
-    check(&regions[0][..WITHIN / 2], 3);
-    // Whoever goes makes room for others, a region of the same numbers among them.
-    let [zeroth, other] = regions;
-    drop(other);
-    // A call is served after what changed before it.
-    pager.stats()?;
-    assert!((0..PAGES).all(|page| !subscriptions[1].is_out(page * 4096)));
-    let again = pager.zeros::<u64>(2 * WITHIN)?;
-    let _third = again.subscribe()?;
-    drop(subscriptions);
-    // Where it grew it may lie in pieces.
-    let grown = zeroth.subscribe();
-    let pieces = matches!(grown, Err(Error::Os(_, libc::EINVAL)));
-    assert!(grown.is_ok() || pieces, "{grown:?}");
-    drop(grown);
-    let many = (0..64)
-        .map(|_| pager.zeros::<u64>(1))
-        .collect::<Result<Vec<_>, _>>()?;
-    let told: Vec<_> = many.iter().map(Region::subscribe).collect();
-    assert_eq!(told.iter().filter(|told| told.is_err()).count(), 1);
-    Ok(())
-}
-
-/// Every page that left was told of before, and who touches what is told of finds its bytes.
-fn watches(builder: Builder) -> Result<(), Error> {
-    const PAGES: usize = 2 * WITHIN / A_PAGE;
-    let pager = builder.set("tier", "none").open()?;
-    let memory = Arc::new(pager.memory(16 * WITHIN)?);
-    let told = Arc::new(Mutex::new(vec![0_u32; PAGES]));
-    let (heard, weak) = (told.clone(), Arc::downgrade(&memory));
-    let watch = memory.watch(move |bytes| {
-        assert!(bytes.start.is_multiple_of(4096) && bytes.end.is_multiple_of(4096));
-        let mut told = heard.lock().expect("no panic");
-        let pages = bytes.start / 4096..bytes.end / 4096;
-        told[pages].iter_mut().for_each(|count| *count += 1);
-        // The pager serves this touch, too. A page in which nothing was written is none that left.
-        let mut first = [0; 8];
-        if let Some(memory) = weak
-            .upgrade()
-            .filter(|_| bytes.start.is_multiple_of(16 * 4096))
-        {
-            memory.read(bytes.start, &mut first).expect("a page");
-            assert_eq!(u64::from_ne_bytes(first), bytes.start as u64 / 4096 + 1);
-        }
-    })?;
-    let busy = memory.watch(|_| ()).map(drop);
-    assert!(matches!(busy, Err(Error::Os(_, libc::EBUSY))), "{busy:?}");
-    // Who watches may subscribe as well.
-    let subscription = memory.subscribe()?;
-    for page in 0..PAGES {
-        memory.write(page * 4096, &(page as u64 + 1).to_ne_bytes())?;
-    }
-    let out: Vec<usize> = (0..PAGES)
-        .filter(|&page| subscription.is_out(page * 4096))
-        .collect();
-    assert!(out.len() > PAGES / 4, "{} of {PAGES}", out.len());
-    let untold = || {
-        let told = told.lock().expect("no panic");
-        out.iter().filter(|&&page| told[page] == 0).count()
-    };
-    // The calls follow what happened, on another thread.
-    let begin = std::time::Instant::now();
-    while untold() > 0 && begin.elapsed().as_secs() < 60 {
-        std::thread::yield_now();
-    }
-    assert_eq!(untold(), 0, "pages that left, and nobody was told");
-    drop(watch);
-    let before = told.lock().expect("no panic").clone();
-    let mut number = [0; 8];
-    for page in 0..PAGES {
-        memory.read(page * 4096, &mut number)?;
-        assert_eq!(u64::from_ne_bytes(number), page as u64 + 1);
-    }
-    assert_eq!(
-        *told.lock().expect("no panic"),
-        before,
-        "nobody listens any more"
-    );
-    // A watch that a call of its own ends.
-    let slot = Arc::new(Mutex::new(None));
-    let own = slot.clone();
-    let other = memory.watch(move |_| drop(own.lock().expect("no panic").take()))?;
-    *slot.lock().expect("no panic") = Some(other);
-    while slot.lock().expect("no panic").is_some() {
-        (0..PAGES).try_for_each(|page| memory.write(page * 4096, &[1]))?;
-    }
-    memory.watch(|_| ()).map(drop)
-}
-
 fn clears(builder: Builder) -> Result<(), Error> {
     let pager = builder.open()?;
     let mut region = pager.zeros::<u64>(2 * WITHIN + 5)?;
@@ -578,110 +445,5 @@ fn heap_too(builder: Builder) -> Result<(), Error> {
     drop(region);
     drop(pager);
     check(&heap, 4);
-    Ok(())
-}
-
-/// The swap file is full: the pager ends with an error, and what it had is ordinary memory.
-fn swap_full(builder: Builder) -> Result<(), Error> {
-    let pager = builder.set("swap-cap", "16M").open()?;
-    let mut region = pager.zeros::<u64>(4 * WITHIN)?;
-    fill(&mut region, 1);
-    // While it winds up calls wait.
-    assert!(matches!(pager.stats(), Err(Error::Ended(_))));
-    let ended = pager.ended().expect("the swap file is full");
-    assert_eq!((ended.reason, ended.pages_lost), (Reason::SwapFull, 0));
-    check(&region, 1);
-    for error in [
-        pager.stats().err(),
-        pager.zeros::<u64>(1).err(),
-        region.resize(5).err(),
-        region.pin(0..1).err(),
-        region.residency().err(),
-    ] {
-        assert!(matches!(error, Some(Error::Ended(_))), "{error:?}");
-    }
-    let mut values = [0; 3];
-    region.read(7, &mut values)?;
-    assert_eq!(values, [value(7, 1), value(8, 1), value(9, 1)]);
-    Ok(())
-}
-
-/// Reads fail: who asks hears of lost pages, and no page is zeroes.
-fn loses(builder: Builder) -> Result<(), Error> {
-    let pager = builder
-        .set("faults", "seed=3,read=1000")
-        .set("readahead", "none")
-        .open()?;
-    let mut region = pager.zeros::<u64>(4 * WITHIN)?;
-    fill(&mut region, 1);
-    let mut lost = 0;
-    for page in 0..4 * WITHIN / A_PAGE {
-        let mut found = [0; 2];
-        match region.read(page * A_PAGE + 5, &mut found) {
-            Ok(()) => check(&[found[0] ^ value(page * A_PAGE + 5, 1) ^ value(0, 1)], 1),
-            Err(Error::Lost(1)) => lost += 1,
-            Err(other) => return Err(other),
-        }
-    }
-    assert!(lost > 1000, "{lost}");
-    assert_eq!(region.residency()?.lost, lost);
-    let page = region
-        .places(0..4 * WITHIN)?
-        .iter()
-        .position(|&place| place == Place::Lost);
-    let at = page.expect("one is lost") * A_PAGE;
-    assert!(matches!(region.write(at, &[1]), Err(Error::Lost(1))));
-    assert!(matches!(region.prefault(at..at + 1), Err(Error::Lost(1))));
-    Ok(())
-}
-
-fn signalled(builder: Builder) -> Result<(), Error> {
-    let pager = builder.set("faults", "seed=3,read=1000").open()?;
-    let mut region = pager.zeros::<u64>(4 * WITHIN)?;
-    fill(&mut region, 1);
-    assert_eq!(region.iter().filter(|&&v| v == 0).count(), 0);
-    Ok(())
-}
-
-/// A child has no part of it, and may drop what it has; the parent goes on.
-fn forks(builder: Builder) -> Result<(), Error> {
-    let pager = builder.open()?;
-    let mut region = pager.zeros::<u64>(2 * WITHIN)?;
-    fill(&mut region, 1);
-    let (told, heard) = std::sync::mpsc::channel();
-    let watch = region.watch(move |_| {
-        let _ = told.send(());
-    })?;
-    // SAFETY: the child calls this library, and leaves.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let refused = [
-            pager.stats().err(),
-            pager.zeros::<u64>(1).err(),
-            region.resize(5).err(),
-            region.clear(0..1).err(),
-            region.read(0, &mut [0]).err(),
-        ];
-        let all = refused.iter().all(|e| matches!(e, Some(Error::Forked)));
-        drop((watch, region, pager));
-        let own = Pager::new(LIMIT).and_then(|pager| pager.zeros::<u64>(2 * WITHIN));
-        let pages = own.map(|mut region| {
-            fill(&mut region, 3);
-            check(&region, 3);
-        });
-        // SAFETY: ends the child without what it inherited to be done at exit.
-        unsafe { libc::_exit(i32::from(!all || pages.is_err())) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child just made.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child");
-    check(&region, 1);
-    // The child's end of its copy was none of this one's.
-    heard.try_iter().for_each(drop);
-    check(&region, 1);
-    let minute = std::time::Duration::from_secs(60);
-    assert!(heard.recv_timeout(minute).is_ok(), "nobody listens");
-    drop(watch);
     Ok(())
 }

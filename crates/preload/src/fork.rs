@@ -7,6 +7,9 @@
 //! one, and no pager: before it touches anything else it starts its own. All signals are blocked
 //! meanwhile, for no handler of the program may run then.
 //!
+//! The kernel copies each page that parent or child write to afterwards. What of the shim's own a fork writes in either therefore lies together, in the
+//! section `outpage_forks`, and is not written where it is as it shall be: one or two pages are copied, where five were.
+//!
 //! Nor may the kernel touch memory for the program then: it would wait for the resting pager, or find zeroes in the child.
 //! So what `clone` and `clone3` are to write, or to set for the child, is done here once the pager runs ([`Copied`]).
 

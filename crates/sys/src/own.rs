@@ -26,7 +26,7 @@ static SLOTS: [Slot; RANGES_MAX] = [const {
 }; RANGES_MAX];
 /// Slots ever used: readers look no further.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// In the section of what every fork writes: one page is copied for all of it.
+/// In the section of what a fork writes in parent and child: the kernel copies its pages, and those alone.
 #[unsafe(link_section = "outpage_forks")]
 static LOCKED: AtomicBool = AtomicBool::new(false);
 

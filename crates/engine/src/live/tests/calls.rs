@@ -12,7 +12,7 @@ use outpage_sys::shared::{self, Words};
 
 use super::{PAGES, each};
 use crate::call::Call;
-use crate::leaving::{BELL_WORDS, Leaving};
+use crate::leaving::{BELL_WORDS, Leaving, Topic};
 use crate::notify::subscription;
 use crate::tell::{self, Place};
 use crate::tests::fake::at;
@@ -381,8 +381,10 @@ fn who_listens_hears_of_each_page_before_it_is_out() {
             assert!(told || !out(&paged, page), "page {page}");
         }
         // What is unmapped is told of no more.
-        paged.fake.remove(0, 64, false);
+        assert_eq!(paged.live.world.who_hears(Topic::Leaving).len(), 1);
+        paged.fake.remove(0, 64, true);
         write_all(&mut paged, 64..PAGES, 2);
+        assert!(paged.live.world.who_hears(Topic::Leaving).is_empty());
         ear.close();
         assert!(!leaving.wait(|_| panic!("after the end")));
     });

@@ -40,7 +40,7 @@ impl Evaluation {
             out,
             "<h2>{}</h2>\n{}",
             escape(&claims.title),
-            html_table(&claims).replace("<table>", "<table class=\"verdicts\">")
+            html_table(&claims, " class=\"verdicts\"")
         );
         let independent = verdicts(self.of(Class::Independent));
         if !independent.is_empty() {
@@ -70,7 +70,7 @@ impl Evaluation {
         );
         let provenance = Some(&self.provenance).filter(|table| !table.rows.is_empty());
         for table in provenance.into_iter().chain(&self.tables) {
-            fold(&mut out, &table.title, &html_table(table));
+            fold(&mut out, &table.title, &html_table(table, ""));
         }
         for failure in self.failures() {
             let _ = writeln!(out, "<p>Without result: {}</p>", escape(&failure));
@@ -155,14 +155,15 @@ fn fold(out: &mut String, title: &str, body: &str) {
     }
 }
 
-fn html_table(table: &Table) -> String {
+/// With `class` in its tag.
+fn html_table(table: &Table, class: &str) -> String {
     let cells = |cells: &[String], tag: &str| -> String {
         let cells = cells
             .iter()
             .map(|c| format!("<{tag}>{}</{tag}>", escape(c)));
         cells.collect()
     };
-    let mut out = format!("<table><tr>{}</tr>\n", cells(&table.head, "th"));
+    let mut out = format!("<table{class}><tr>{}</tr>\n", cells(&table.head, "th"));
     for row in &table.rows {
         let _ = writeln!(out, "<tr>{}</tr>", cells(row, "td"));
     }
