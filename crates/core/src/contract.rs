@@ -189,7 +189,7 @@ pub enum Refusal {
     Absent,
     /// Map: something is mapped there already.
     Present,
-    /// The range is no longer mapped.
+    /// The range is no longer mapped. Page-in, Decompress: something else is mapped there, and the content is not what it was.
     Gone,
     /// Page-in: what was read has another hash than it must have.
     Damaged,

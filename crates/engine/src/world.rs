@@ -442,12 +442,15 @@ impl World {
         }
     }
 
-    /// Whoever touches the page gets a signal from now on (`UFFDIO_POISON`, Linux 6.6).
+    /// Whoever touches the page gets a signal from now on (`UFFDIO_POISON`, Linux 6.6). Not while its mapping is changing: whoever
+    /// touches it faults, and this is asked for again.
     pub fn poison(&mut self, page: PageNo) {
         if let Some(place) = self.staged.remove(page) {
             self.frames.set_free(place);
         }
-        if let Some((address, _)) = self.space.address(page) {
+        if let Some((address, _)) = self.space.address(page)
+            && !self.is_disturbed(address)
+        {
             self.signal(address);
         }
     }

@@ -60,7 +60,8 @@ impl Pager {
         let read = |page: &PageOutcome| {
             matches!(
                 page,
-                PageOutcome::Done | PageOutcome::Refused(Refusal::Damaged | Refusal::Unread)
+                PageOutcome::Done
+                    | PageOutcome::Refused(Refusal::Damaged | Refusal::Unread | Refusal::Gone)
             )
         };
         let kept = |page: &PageOutcome| {

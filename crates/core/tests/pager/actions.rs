@@ -457,7 +457,10 @@ impl Body {
             if !spent && self.random.happens(failures) {
                 self.truth(page).read_failures += 1;
                 assert_ne!(hash, hash_of(Content::MAX));
-                let why = [Refusal::Damaged, Refusal::Unread][self.random.below(2)];
+                let why = [Refusal::Damaged, Refusal::Unread, Refusal::Gone][self.random.below(3)];
+                if why == Refusal::Gone {
+                    self.covered(page);
+                }
                 outcomes.push(PageOutcome::Refused(why));
                 continue;
             }
@@ -471,6 +474,13 @@ impl Body {
             outcomes.push(PageOutcome::Done);
         }
         self.done(op.id, Outcome::Pages(&outcomes));
+    }
+
+    /// Something else is mapped over a page that is out: zeroes, if it is touched.
+    fn covered(&mut self, page: PageNo) {
+        let truth = self.truth(page);
+        (truth.value, truth.read_failures, truth.discardable) = (0, 0, false);
+        self.store.unbind(page);
     }
 
     fn tell_pooled(&mut self) {
@@ -496,6 +506,12 @@ impl Body {
             let content = self.store.take_out(slot);
             if self.bad(slot.0) {
                 outcomes.push(PageOutcome::Refused(Refusal::Damaged));
+                continue;
+            }
+            let failures = self.plan.read_failures / 4;
+            if self.random.happens(failures) {
+                self.covered(page);
+                outcomes.push(PageOutcome::Refused(Refusal::Gone));
                 continue;
             }
             assert_eq!(hash, hash_of(content), "{page:?} has another content");

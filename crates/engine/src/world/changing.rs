@@ -58,6 +58,16 @@ impl World {
         self.door.is_registered(address) == Some(false)
     }
 
+    /// Whether that holds for a private page that is known, and no mapping is changing: then what is known of it may be forgotten.
+    pub(super) fn is_out_of_reach(&self, page: PageNo) -> bool {
+        let Some((address, _)) = self.space.address(page) else {
+            return false;
+        };
+        let is_private = self.space.at(address).is_some_and(|r| r.view == 0);
+        // Where a mapping moved away, of which the message waits, nothing is registered either.
+        is_private && self.is_calm() && self.is_mapped_over(address)
+    }
+
     /// Has `act` map `run`, but for pages whose mapping is changing.
     pub(super) fn but_changing(
         &mut self,

@@ -126,7 +126,8 @@ impl World {
     }
 
     /// Of the pages that were read into `places`, but for those that `failed`, stages those that have their hashes; `out` says
-    /// which. The frames of the others are free.
+    /// which. The frames of the others are free. What nobody can touch any more is gone, not damaged: it may have been copied when
+    /// something else was mapped over it already.
     pub fn stage_intact(
         &mut self,
         pages: &PageList,
@@ -141,6 +142,8 @@ impl World {
                 PageOutcome::Refused(Refusal::Unread)
             } else if self.hasher.page(self.frames.content(place)) == hash {
                 PageOutcome::Done
+            } else if self.is_out_of_reach(page) {
+                PageOutcome::Refused(Refusal::Gone)
             } else {
                 PageOutcome::Refused(Refusal::Damaged)
             };

@@ -264,6 +264,22 @@ fn what_was_read_is_staged_if_it_is_what_left() {
 }
 
 #[test]
+fn what_is_read_damaged_is_gone_where_something_is_mapped_over_it() {
+    for mut stage in each(8) {
+        stage.fake.cover(0, 2);
+        let hashes = vec![stage.hash(1), stage.hash(99), stage.hash(98)];
+        let out = stage.read_expecting(&[(0, 1), (1, 2), (2, 3)], hashes, &[]);
+        let [gone, damaged] = [Refusal::Gone, Refusal::Damaged].map(PageOutcome::Refused);
+        assert_eq!(out, [DONE, gone, damaged]);
+        // Where its mapping moved away, and the message waits, it is wanted elsewhere.
+        stage.fake.remap(4, 6, 2);
+        stage.world.door.let_change_pass();
+        let hashes = vec![stage.hash(99)];
+        assert_eq!(stage.read_expecting(&[(4, 2)], hashes, &[]), [damaged]);
+    }
+}
+
+#[test]
 fn frames_outside_are_bounded_by_protection_alone() {
     let [mut moving, mut protecting] = each(FRAMES);
     for stage in [&mut moving, &mut protecting] {
@@ -426,6 +442,23 @@ fn a_freed_page_that_moves_as_it_is_dropped_does_not_count_as_gone() {
     // Nobody knows yet which of those that are not there moved.
     assert_eq!(drop_freed(&mut stage), [BUSY; 4]);
     assert_eq!(stage.fake.filled_with(8), Some(3));
+}
+
+#[test]
+fn nothing_signals_where_a_mapping_is_changing() {
+    for mut stage in each(8) {
+        stage.read(&[(0, 1), (4, 2)], &[]);
+        stage.fake.remap(0, 2, 1);
+        stage.world.door.let_change_pass();
+        // The page moved away; another came to where something was known.
+        let pages = [0, 2].map(|n| stage.page(n));
+        pages.iter().for_each(|&page| stage.world.poison(page));
+        assert!(!(0..4).any(|n| stage.fake.is_poisoned(n)));
+        assert!(stage.world.failing.take().is_none());
+        let page = stage.page(4);
+        stage.world.poison(page);
+        assert!(stage.fake.is_poisoned(4));
+    }
 }
 
 #[test]

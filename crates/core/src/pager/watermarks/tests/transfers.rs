@@ -65,6 +65,31 @@ fn of_what_was_read_the_awaited_page_is_mapped_and_a_bad_one_read_again() {
     }
 }
 
+#[test]
+fn what_is_out_of_reach_is_forgotten_and_whoever_waited_goes_on() {
+    let (mut ledger, told) = read(0);
+    let Action::PageIn { id, pages, .. } = &told[0] else {
+        panic!("{told:?}");
+    };
+    let (id, count) = (*id, pages.len());
+    let gone: Vec<_> = pages
+        .iter()
+        .map(|_| PageOutcome::Refused(Refusal::Gone))
+        .collect();
+    let used = ledger.slots.used();
+    let rescue = Rescue::new(0);
+    transfers("bsd", 0).paged_in(&mut ledger, &mut eviction(), &rescue, id, Some(&gone));
+    let woken = actions(&mut ledger);
+    assert!(
+        matches!(woken[..], [Action::Wake { page: woken, .. }] if woken == page(10)),
+        "{woken:?}"
+    );
+    assert_eq!(ledger.pages.state_of(page(10)), State::Untouched);
+    assert_eq!(ledger.pages.count(State::Reading), 0);
+    assert_eq!((used - ledger.slots.used()) as usize, count);
+    assert_eq!((ledger.stats.checksum_errors, ledger.stats.lost), (0, 0));
+}
+
 /// A dirty page is collected and written by itself; the write.
 fn write(
     ledger: &mut Ledger,

@@ -135,6 +135,11 @@ impl Transfers {
                     ledger.read_again(id, tries);
                     continue;
                 }
+                PageOutcome::Refused(Refusal::Gone) => {
+                    ledger.drop_page(id);
+                    ledger.wake(page);
+                    continue;
+                }
                 outcome => panic!("a page-in was answered by {outcome:?}"),
             }
             let entry = ledger.pages.advance(id, State::Reading, State::Staged);

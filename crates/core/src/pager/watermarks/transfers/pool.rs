@@ -203,6 +203,12 @@ impl Transfers {
                     ledger.lost(id);
                     continue;
                 }
+                PageOutcome::Refused(Refusal::Gone) => {
+                    ledger.pages.advance(id, State::Reading, State::Staged).slot = SlotNo::NONE;
+                    ledger.drop_page(id);
+                    ledger.wake(page);
+                    continue;
+                }
                 outcome => panic!("a decompression was answered by {outcome:?}"),
             }
             let entry = ledger.pages.advance(id, State::Reading, State::Staged);
