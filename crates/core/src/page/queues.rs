@@ -117,6 +117,13 @@ impl Pages {
         entry.flags |= (queue as u8) << QUEUE_SHIFT;
     }
 
+    /// The page before a queued one.
+    #[must_use]
+    pub fn before(&self, id: PageId) -> Option<PageId> {
+        let prev = self.entry(id).prev;
+        prev.is_some().then_some(prev)
+    }
+
     /// The page behind this one on its queue.
     #[must_use]
     pub fn behind(&self, id: PageId) -> Option<PageId> {

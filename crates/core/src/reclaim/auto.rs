@@ -1,7 +1,7 @@
-//! The policy that would have missed least lately.
+//! The policy that would have waited least lately.
 //!
-//! A page of sixteen is in a sample. Each touch of it that is seen is told to a shadow of each candidate, a small pager with the sample's share of the
-//! frames ([`super::shadow`]), and the candidate whose shadow missed least lately is asked about all pages. So that touches of the sample are seen,
+//! Of sixteen groups of pages one is in a sample. Each touch of it that is seen is told to a shadow of each candidate, a small pager with the sample's share of the
+//! frames ([`super::shadow`]), and the candidate whose shadow would have waited least lately is asked about all pages. So that touches of the sample are seen,
 //! its pages are taken out of the program again soon after each, and wait there, staged: a touch is a minor fault. They
 //! leave when the shadow of the candidate in charge says so.
 //!
@@ -10,15 +10,15 @@
 use alloc::boxed::Box;
 
 use super::marks::{Left, Marks};
-use super::shadow::{Shadow, driven};
-use super::watch::{SAMPLE, Watch, sampled};
+use super::shadow::{ALONE, Shadow, driven};
+use super::watch::{GROUP, SAMPLE, Watch, sampled, sampled_of};
 use super::{Entry, Mapped, Policy, Reclaim, car, early, lirs, s3_fifo, second_chance, two_queue};
 use crate::page::{DIRTY, PageId, Pages, Queue};
 use crate::units::PageNo;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "auto",
-    summary: "the policy that would have missed least lately, by shadows of a sample of pages",
+    summary: "the policy that would have waited least lately, by shadows of a sample of pages",
     source: "Outpage; shadows of a sample: Waldspurger, Saemundsson, Ahmad and Park, Cache modeling and optimization using miniature simulations, USENIX ATC 2017",
     needs_referenced: false,
     settings: &[],
@@ -39,13 +39,13 @@ const KINDS: usize = 6;
 /// Of so many victims one is a page of the sample that is to be watched: all of them have their turn while a quarter of the frames are taken.
 const WATCH: u32 = 4;
 
-/// Counts of misses, and who has the fewest of them lately.
+/// What misses cost, and whom they cost least lately.
 ///
 /// The candidates are compared at the ends of periods, short ones at first: a program that was just begun may be over soon.
 struct Contest {
     /// Who is in charge.
     leader: usize,
-    /// What each shadow missed in this period.
+    /// What each shadow's misses in this period cost.
     missed: [u32; KINDS],
     /// The same of periods before, each counted for less than the one after it.
     before: [u32; KINDS],
@@ -62,10 +62,10 @@ impl Contest {
     const LONGEST: u32 = 4 * Self::PARTS;
     /// No period is shorter, in touches: of fewer misses no difference would be more than chance.
     const LEAST: u32 = 16;
-    /// Of misses in a period a quarter counts in the next one.
+    /// Of what a period cost a quarter counts in the next one.
     const KEPT: u32 = 4;
-    /// Who is to take over has a twenty-fifth fewer, and four fewer: less is chance, and a change costs.
-    const LEAD: (u32, u32) = (25, 4);
+    /// Who is to take over cost a twenty-fifth less, and four waits less: less is chance, and a change costs.
+    const LEAD: (u32, u32) = (25, 4 * ALONE);
 
     const fn new() -> Self {
         Self {
@@ -133,9 +133,9 @@ impl Auto {
             if how == Mapped::Fresh {
                 shadow.forget(page);
             }
-            let miss = shadow.touch(page, frames);
-            *missed += u32::from(miss);
-            any |= miss;
+            let cost = shadow.touch(page, frames);
+            *missed += cost;
+            any |= cost > 0;
         }
         if any && let Some(best) = self.contest.touched(frames) {
             self.change(best);
@@ -184,7 +184,7 @@ impl Auto {
 
 impl Reclaim for Auto {
     fn reserve(&mut self, ids: usize) {
-        let sampled = ids.div_ceil(SAMPLE);
+        let sampled = sampled_of(ids);
         for shadow in &mut self.shadows {
             shadow.reserve(sampled);
         }
@@ -208,7 +208,7 @@ impl Reclaim for Auto {
         }
         if let Some(sampled) = sampled(id) {
             self.watch.push(sampled, id);
-            if !matches!(how, Mapped::Along | Mapped::Refused) {
+            if how != Mapped::Refused {
                 self.tell(pages, sampled, how);
             }
         }
@@ -216,8 +216,10 @@ impl Reclaim for Auto {
 
     fn victim(&mut self, pages: &mut Pages) -> Option<PageId> {
         self.victims += 1;
-        if self.victims >= WATCH {
-            self.victims = 0;
+        if self.victims > (WATCH - 1) * GROUP as u32 {
+            if self.victims >= WATCH * GROUP as u32 {
+                self.victims = 0;
+            }
             if let Some(id) = self.watch.pop(pages) {
                 return Some(id);
             }
@@ -307,18 +309,21 @@ mod tests {
 
     #[test]
     fn who_misses_least_takes_over_and_chance_changes_nothing() {
-        let few = [100, 90, 100, 100, 100, 100];
+        let few = [1600, 1440, 1600, 1600, 1600, 1600];
         assert_eq!(leaders(&[few]), [1]);
         // Within a twenty-fifth and four.
-        let close = [100, 93, 100, 100, 100, 100];
+        let close = [1600, 1488, 1600, 1600, 1600, 1600];
         assert_eq!(leaders(&[close]), [0]);
-        assert_eq!(leaders(&[few, [90, 94, 90, 90, 90, 90]]), [1, 1]);
+        assert_eq!(
+            leaders(&[few, [1440, 1504, 1440, 1440, 1440, 1440]]),
+            [1, 1]
+        );
     }
 
     #[test]
     fn what_was_missed_long_ago_counts_for_nothing() {
-        let first = [50, 1000, 1000, 1000, 1000, 1000];
-        let then = [200, 100, 200, 200, 200, 200];
+        let first = [800, 16_000, 16_000, 16_000, 16_000, 16_000];
+        let then = [3200, 1600, 3200, 3200, 3200, 3200];
         assert_eq!(leaders(&[first, then, then, then]), [0, 0, 1, 1]);
     }
 

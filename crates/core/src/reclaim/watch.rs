@@ -8,17 +8,27 @@ use crate::page::{PageId, Pages, Queue};
 /// tenth; with fewer pages in it chance decides, with more the shadows take more memory.
 pub(super) const SAMPLE: usize = 16;
 
-/// The page's number in the sample, if it is in it: one of each sixteen neighbours, at a place that is another each time, so that no stride
-/// misses all of them.
+/// Pages that are in the sample together: with single ones it would break the clusters and windows of all others. As many as the smallest
+/// window of the policies that read ahead, so that a sampled page tells whether its neighbours come along.
+pub(super) const GROUP: usize = 16;
+
+/// The page's number in the sample, if it is in it: one group of each sixteen neighbouring ones, at a place that is another each time, so
+/// that no stride misses all of them.
 pub(super) const fn sampled(id: PageId) -> Option<usize> {
-    let (block, place) = (id.index() / SAMPLE, id.index() % SAMPLE);
+    let (group, within) = (id.index() / GROUP, id.index() % GROUP);
+    let (block, place) = (group / SAMPLE, group % SAMPLE);
     // Knuth, The Art of Computer Programming 3, section 6.4: 2^32 by the golden ratio. The upper bits are mixed best.
     let mixed = (block as u32).wrapping_mul(0x9e37_79b9);
     if (mixed >> (u32::BITS - SAMPLE.trailing_zeros())) as usize == place {
-        Some(block)
+        Some(block * GROUP + within)
     } else {
         None
     }
+}
+
+/// How many pages of the sample there are at most among `ids` names.
+pub(super) const fn sampled_of(ids: usize) -> usize {
+    ids.div_ceil(SAMPLE * GROUP) * GROUP
 }
 
 /// Pages of the sample that were mapped, in order. O(1) each; 9 bytes for each page of the sample.
@@ -91,12 +101,12 @@ mod tests {
     #[test]
     fn one_of_sixteen_is_in_the_sample_and_no_stride_misses_all() {
         let mut pages = Pages::new();
-        let ids: Vec<PageId> = (0..4096)
+        let ids: Vec<PageId> = (0..65_536)
             .map(|n| pages.create(PageNo::from_raw(n), State::Resident))
             .collect();
         let numbers: Vec<usize> = ids.iter().filter_map(|&id| sampled(id)).collect();
-        assert_eq!(numbers, (0..256).collect::<Vec<_>>());
-        for stride in [2, 4, 8, 16, 32] {
+        assert_eq!(numbers, (0..4096).collect::<Vec<_>>());
+        for stride in [2, 4, 8, 16, 32, 64, 128, 256] {
             let found = (0..ids.len())
                 .step_by(stride)
                 .filter(|&n| sampled(ids[n]).is_some());
@@ -113,7 +123,7 @@ mod tests {
     fn pages_come_once_in_order_and_only_while_they_are_mapped() {
         let mut pages = Pages::new();
         let mut watch = Watch::default();
-        let ids: Vec<PageId> = (0..256)
+        let ids: Vec<PageId> = (0..4096)
             .map(|n| pages.create(PageNo::from_raw(n), State::Resident))
             .filter(|&id| sampled(id).is_some())
             .collect();

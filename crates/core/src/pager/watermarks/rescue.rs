@@ -107,10 +107,11 @@ impl Rescue {
         if entry.state() != State::Staged || entry.has(COLLECTED) {
             return Joins::Not;
         }
-        if entry.queue() == Queue::Watched && !ledger.is_awaited(page) {
+        let was_read = entry.has(READ_AHEAD);
+        if entry.queue() == Queue::Watched && !was_read && !ledger.is_awaited(page) {
             return Joins::Sampled;
         }
-        if entry.has(READ_AHEAD) {
+        if was_read {
             let slot = entry.slot;
             if ledger.ahead.arrival == Arrival::Staged {
                 return Joins::Not;
