@@ -1,4 +1,4 @@
-//! A discardable page is marked, taken back or dropped: what holds for every driver.
+//! A discardable page is marked, taken back or dropped, and one that is no longer mapped is forgotten: what holds for every driver.
 
 use alloc::vec::Vec;
 
@@ -29,6 +29,13 @@ pub(super) fn settled(ledger: &mut Ledger, id: PageId) {
     if ledger.discarding.marks.marked() > 0 {
         ledger.discarding.marks.settled(ledger.pages.number(id));
     }
+}
+
+/// The page is no longer mapped: whoever waits for it goes on.
+pub(super) fn gone(ledger: &mut Ledger, id: PageId) {
+    let page = ledger.pages.number(id);
+    ledger.drop_page(id);
+    ledger.wake(page);
 }
 
 /// Forgets what is in a discardable page, its slot too: the next touch gives zeroes.

@@ -7,7 +7,7 @@ use super::transfers::Transfers;
 use super::zero_around::ZeroAround;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{PageId, Pages, Queue, READ_AHEAD, SAMPLED, State, ZERO_AROUND};
-use crate::pager::drops::{filled, settled};
+use crate::pager::drops::{filled, gone, settled};
 use crate::pager::ledger::Ledger;
 use crate::pager::waits::Demand;
 use crate::reclaim::Mapped;
@@ -226,10 +226,7 @@ impl Faults {
                     }
                     ledger.wake_first(page);
                 }
-                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => {
-                    ledger.drop_page(id);
-                    ledger.wake(page);
-                }
+                PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => gone(ledger, id),
                 PageOutcome::Refused(Refusal::Busy) if !fresh => {
                     ledger.pages.set_state(id, State::Staged);
                     eviction.reclaim.detached(&mut ledger.pages, id);

@@ -86,7 +86,7 @@ fn what_is_out_of_reach_is_forgotten_and_whoever_waited_goes_on() {
     );
     assert_eq!(ledger.pages.state_of(page(10)), State::Untouched);
     assert_eq!(ledger.pages.count(State::Reading), 0);
-    assert_eq!((used - ledger.slots.used()) as usize, count);
+    assert_eq!(used - ledger.slots.used(), count);
     assert_eq!((ledger.stats.checksum_errors, ledger.stats.lost), (0, 0));
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Transfers;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
+use crate::pager::drops::gone;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
@@ -136,8 +137,7 @@ impl Transfers {
                     continue;
                 }
                 PageOutcome::Refused(Refusal::Gone) => {
-                    ledger.drop_page(id);
-                    ledger.wake(page);
+                    gone(ledger, id);
                     continue;
                 }
                 outcome => panic!("a page-in was answered by {outcome:?}"),

@@ -3,7 +3,7 @@
 use super::Transfers;
 use crate::contract::{Action, ActionId, PageOutcome, Refusal};
 use crate::page::{DIRTY, PageId, Queue, READ_AHEAD, State};
-use crate::pager::drops::outward;
+use crate::pager::drops::{gone, outward};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
@@ -205,8 +205,7 @@ impl Transfers {
                 }
                 PageOutcome::Refused(Refusal::Gone) => {
                     ledger.pages.advance(id, State::Reading, State::Staged).slot = SlotNo::NONE;
-                    ledger.drop_page(id);
-                    ledger.wake(page);
+                    gone(ledger, id);
                     continue;
                 }
                 outcome => panic!("a decompression was answered by {outcome:?}"),
