@@ -39,9 +39,10 @@ const SHARES: [(u32, u32); 8] = [
 /// Where it begins: what a program uses once leaves almost as from a queue, and a loop is found within a sixth of the frames.
 const FIRST: usize = 5;
 
-/// Victims of a run of old pages, or of as many runs of others as there are: as many as one write takes
-/// (`crate::pageout`, `packed`). Of 16 to 128 what it is counts little.
+/// Victims of a turn of old pages, and of each turn of others, at most: as many as one write takes (`crate::pageout`, `packed`). Of 16 to 128
+/// what it is counts little. In little memory they are a 32nd of the frames, so that something is learned in each round.
 const TURN: u32 = 64;
+const TURN_PART: u32 = 32;
 
 /// Pages that came last leave so many in a row at most, and in the order in which they came, so that what stays and what leaves are long runs
 /// and a stream finds its next pages: an eighth of the frames, for so many are staged at a time. In simulated runs of 64 MiB in 32 `sor` waited 1,101
@@ -123,11 +124,12 @@ impl Turns {
     /// Whether the next victim is an old page.
     fn is_old(&mut self, pages: &Pages) -> bool {
         let (came, old) = SHARES[self.share];
+        let turn = (pages.framed() as u32 / TURN_PART).clamp(1, TURN);
         self.victims += 1;
-        if self.victims <= came * TURN {
+        if self.victims <= came * turn {
             return false;
         }
-        if self.victims > (came + old) * TURN {
+        if self.victims > (came + old) * turn {
             self.victims = 1;
             let second = pages.queued(Queue::Second);
             let both = pages.queued(Queue::Active) + second;

@@ -154,21 +154,84 @@ impl Model for Lirs {
     }
 }
 
-#[derive(Default)]
+/// How many turns of pages that came last go with how many of old ones.
+const SHARES: [[usize; 2]; 8] = [
+    [31, 1],
+    [15, 1],
+    [7, 1],
+    [3, 1],
+    [1, 1],
+    [1, 3],
+    [1, 7],
+    [1, 15],
+];
+
 struct Early {
     /// The last to come is the first.
     came: VecDeque<u64>,
     rescued: VecDeque<u64>,
+    /// The next page of the run that leaves, and how many there are.
+    run: (u64, usize),
     /// Old pages that are to leave.
     old: HashSet<u64>,
     /// Departures: the page, and whether it was old.
     departed: Vec<(u64, bool)>,
     /// Of those that came last and of old ones: left, wanted again.
     accounts: [[usize; 2]; 2],
-    /// One of so many victims is old: 32 less what is learned.
-    halvings: u32,
-    victims: u32,
-    turn: bool,
+    since: usize,
+    share: usize,
+    victims: usize,
+    /// Whether the next old ones are rescued ones, and what those have a right to.
+    second: bool,
+    owed: usize,
+}
+
+impl Default for Early {
+    fn default() -> Self {
+        Self {
+            came: VecDeque::new(),
+            rescued: VecDeque::new(),
+            run: (0, 0),
+            old: HashSet::new(),
+            departed: Vec::new(),
+            accounts: [[0; 2]; 2],
+            since: 0,
+            share: 5,
+            victims: 0,
+            second: false,
+            owed: 0,
+        }
+    }
+}
+
+impl Early {
+    fn is_old(&mut self, frames: usize) -> bool {
+        let turn = (frames / 32).clamp(1, 64);
+        let [came, old] = SHARES[self.share].map(|turns| turns * turn);
+        self.victims += 1;
+        if self.victims > came + old {
+            self.victims = 1;
+            let both = self.came.len() + self.rescued.len();
+            self.owed += self.rescued.len();
+            self.second = self.owed >= both;
+            self.owed -= if self.second { both } else { 0 };
+        }
+        self.victims > came
+    }
+
+    fn came_last(&mut self, frames: usize) -> Option<u64> {
+        if self.run.1 == 0 || !self.came.contains(&self.run.0) {
+            let count = (frames / 8).clamp(1, 512).min(self.came.len());
+            self.run = (*self.came.get(count.checked_sub(1)?)?, count);
+        }
+        let page = self.run.0;
+        let at = self.came.iter().position(|&p| p == page)?;
+        self.run = match at.checked_sub(1) {
+            Some(next) => (self.came[next], self.run.1 - 1),
+            None => (page, 0),
+        };
+        self.came.remove(at)
+    }
 }
 
 impl Model for Early {
@@ -178,7 +241,7 @@ impl Model for Early {
             Was::Staged => self.accounts[1][1] += usize::from(self.old.remove(&page)),
             Was::Gone => {
                 let at = self.departed.iter().rposition(|&(p, _)| p == page);
-                if let Some(at) = at.filter(|&at| self.departed.len() - 1 - at < 2 * frames) {
+                if let Some(at) = at.filter(|&at| self.departed.len() - 1 - at < frames / 2) {
                     self.accounts[usize::from(self.departed[at].1)][1] += 1;
                 }
             }
@@ -189,15 +252,12 @@ impl Model for Early {
         }
     }
 
-    fn victim(&mut self, _frames: usize) -> Option<u64> {
-        self.victims += 1;
-        if self.victims < 32 >> self.halvings {
-            let came = self.came.pop_front();
+    fn victim(&mut self, frames: usize) -> Option<u64> {
+        if !self.is_old(frames) {
+            let came = self.came_last(frames);
             return came.or_else(|| self.rescued.pop_front());
         }
-        self.victims = 0;
-        self.turn = !self.turn;
-        let page = match self.turn {
+        let page = match self.second {
             true => self.rescued.pop_front().or_else(|| self.came.pop_back()),
             false => self.came.pop_back().or_else(|| self.rescued.pop_front()),
         }?;
@@ -210,16 +270,20 @@ impl Model for Early {
         let old = self.old.remove(&page);
         self.accounts[0][0] += usize::from(!old);
         self.departed.push((page, old));
+        self.since += 1;
         let [[came, came_wanted], [old, old_wanted]] = self.accounts;
-        if came + old <= frames / 8 || old < 8 {
+        if self.since <= frames / 32 || came.min(old) < 8 {
             return;
         }
+        self.since = 0;
         // Fewer than three quarters as many of the old ones were wanted.
-        self.halvings = match 4 * old_wanted * came < 3 * came_wanted * old {
-            true => (self.halvings + 1).min(4),
-            false => self.halvings.saturating_sub(1),
+        self.share = match 4 * old_wanted * came < 3 * came_wanted * old {
+            true => (self.share + 1).min(SHARES.len() - 1),
+            false => self.share.saturating_sub(1),
         };
-        self.accounts = self.accounts.map(|account| account.map(|count| count / 2));
+        self.accounts = self
+            .accounts
+            .map(|account| account.map(|count| count - count / 8));
     }
 
     fn unmap(&mut self, page: u64) {
