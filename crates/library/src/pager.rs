@@ -115,7 +115,7 @@ impl Builder {
 }
 
 impl Pager {
-    /// With `limit` bytes of RAM for all of its regions, at least 8 MiB, and its swap file in `/var/tmp`. Beside the limit a pager needs 2 MiB and 32 bytes
+    /// With `limit` bytes of RAM for all of its regions, at least 8 MiB, and its swap file in `/var/tmp`. Beside the limit a pager needs 2 MiB and 36 bytes
     /// a touched page.
     ///
     /// # Errors

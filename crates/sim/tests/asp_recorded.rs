@@ -25,6 +25,7 @@ fn replay(readahead: &str, disk: &str, permille: u64) -> Report {
         frames: program.footprint() * permille / 1000,
         disk: DiskSpec::Named(disk.to_owned()),
         policies: Policies {
+            reclaim: "second-chance".to_owned(),
             pageout: "linux".to_owned(),
             readahead: readahead.to_owned(),
             ..Policies::default()

@@ -14,6 +14,7 @@ const NOTIFY: NotifySetup = NotifySetup {
 
 fn policies() -> Policies {
     Policies {
+        reclaim: "second-chance".to_owned(),
         pageout: "linux".to_owned(),
         readahead: "linux-slot".to_owned(),
         readahead_settings: "block=fixed,arrival=staged".to_owned(),

@@ -10,6 +10,7 @@ const POLICIES: [&str; 5] = ["none", "nf", "pf:pages=64", "uf", "on-demand"];
 fn runs(program: Spec, frames: u64) -> [Report; 5] {
     POLICIES.map(|discard| {
         let policies = Policies {
+            reclaim: "second-chance".to_owned(),
             pageout: "single".to_owned(),
             readahead: "none".to_owned(),
             discard: discard.to_owned(),

@@ -14,6 +14,8 @@ const MANY: u64 = 8192;
 fn setup(tier: &str, ratio: Ratio) -> Setup {
     let mut setup = Setup::live(FRAMES, Vec::new());
     tier.clone_into(&mut setup.policies.tier);
+    // In order, so that which page is compressed when can be told.
+    setup.policies.reclaim = "second-chance".to_owned();
     setup.policies.readahead = "none".to_owned();
     setup.policies.zero_around = 1;
     setup.policies.rescue_around = 0;

@@ -19,7 +19,7 @@ use super::{
 /// keeper 0.9 MiB, memory of the program that is not managed 0.5, the pager's fixed tables 0.7, the
 /// session 0.1, kernel stacks and rings 0.3; the rest is room for the files of programs and libraries ...
 const RESERVE_BYTES: u64 = 9 << 19;
-/// ... and, as a part of what the workload touches, tables: for each page 32 bytes of state and slots and 8 of page
+/// ... and, as a part of what the workload touches, tables: for each page 36 bytes of state and slots and 8 of page
 /// tables, for each frame 16 more of page tables and 6 of the table of staged pages, with twice as many pages as
 /// frames. Of 128 MiB the fullest of 5 to 18 runs of each workload left 1.2 (`random`) to 2.6 MiB (`moc4`) unused.
 const RESERVE_PART: u64 = 80;

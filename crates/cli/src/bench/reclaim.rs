@@ -21,8 +21,8 @@ use crate::trace::load::{self, Format};
 
 /// The policy that learns, which is held against the others.
 const LEARNS: &str = "auto";
-/// What `run` does by itself.
-const DEFAULT: &str = "second-chance";
+/// The simplest with which read-ahead works well: what all others are held against.
+const PLAIN: &str = "second-chance";
 /// Where no policy reads more pages than this, chance decides: the line is shown, and not counted.
 const PAGES_MIN: u64 = 1000;
 
@@ -236,7 +236,7 @@ fn summary(rows: &[Row<'_>], names: &[&str]) -> String {
         let part =
             |parts: usize, of: usize| format!("{:.3}", above[(above.len() - 1) * parts / of].0);
         let ratios: Vec<f64> = above.iter().map(|(ratio, _)| *ratio).collect();
-        let beside = |row: &&Row<'_>| Some(row.above_best(name)? / row.above_best(DEFAULT)?);
+        let beside = |row: &&Row<'_>| Some(row.above_best(name)? / row.above_best(PLAIN)?);
         let beside: Vec<f64> = rows.iter().filter_map(beside).collect();
         cells.push(vec![
             format!("`{name}`"),

@@ -229,6 +229,7 @@ impl Machine {
             "live" => Setup::live(0, Vec::new()),
             "linux" => {
                 let mut setup = Setup::live(0, Vec::new());
+                "second-chance".clone_into(&mut setup.policies.reclaim);
                 "linux".clone_into(&mut setup.policies.pageout);
                 "linux-slot".clone_into(&mut setup.policies.readahead);
                 setup

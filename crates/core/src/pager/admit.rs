@@ -78,7 +78,7 @@ impl Pager {
                 pages.len() == op.count() && pages.iter().all(read)
             }
             (Kind::Decompress | Kind::Demote, Outcome::Done) => true,
-            (Kind::ZeroFill | Kind::Map, Outcome::Pages(pages)) => {
+            (Kind::ZeroFill | Kind::Map | Kind::MapNeeded, Outcome::Pages(pages)) => {
                 one_a_page(pages, |page| match page {
                     PageOutcome::Done => true,
                     PageOutcome::Refused(why) => of_maps(*why),

@@ -417,6 +417,7 @@ impl Ledger {
             Kind::Free | Kind::Dead => false,
             Kind::ZeroFill
             | Kind::Map
+            | Kind::MapNeeded
             | Kind::Detach
             | Kind::Flush
             | Kind::Cold

@@ -90,6 +90,8 @@ pub(super) enum Kind {
     Free,
     ZeroFill,
     Map,
+    /// A map of what is needed soon.
+    MapNeeded,
     Detach,
     /// A detach of discardable pages that are to be dropped.
     Flush,

@@ -19,8 +19,9 @@ fn pager(zero_around: u32) -> Pager {
 fn pager_of(pageout: &str, readahead: &str, slots: &str, zero_around: u32) -> Pager {
     let pageout = pageout::find(pageout).expect("registered");
     let readahead = Choice::ungoverned(readahead::find(readahead).expect("registered"));
+    let in_order = reclaim::Choice::parse("second-chance", Body::default()).expect("registered");
     Pager::new(Setup {
-        reclaim: reclaim::Choice::default().build(),
+        reclaim: in_order.build(),
         pageout: (pageout.build)(pageout.params()),
         readahead: readahead.for_frames(FRAMES).build(),
         slots: slots::find(slots).expect("registered").build,

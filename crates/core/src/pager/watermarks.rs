@@ -103,8 +103,9 @@ impl Watermarks {
         let transfers = &mut self.transfers;
         let kind = ledger.ops[id].kind;
         match (kind, outcome) {
-            (Kind::ZeroFill, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, true),
-            (Kind::Map, Outcome::Pages(o)) => faults.mapped(ledger, eviction, id, o, false),
+            (Kind::ZeroFill | Kind::Map | Kind::MapNeeded, Outcome::Pages(o)) => {
+                faults.mapped(ledger, eviction, id, o);
+            }
             (Kind::Detach | Kind::Flush | Kind::Cold, Outcome::Pages(o)) => {
                 eviction.detached(ledger, faults, id, o)
             }

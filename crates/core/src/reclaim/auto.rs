@@ -177,7 +177,7 @@ impl Auto {
                 self.marks.set_proved(id, again);
             }
             Mapped::Rescued => self.marks.set_proved(id, true),
-            Mapped::Along | Mapped::Refused => {}
+            Mapped::Along | Mapped::Needed | Mapped::Refused => {}
         }
     }
 }

@@ -70,7 +70,7 @@ impl Reclaim for Car {
             }
             Mapped::PagedIn => self.returned(pages, id),
             Mapped::Rescued => true,
-            Mapped::Along | Mapped::Refused => self.marks.is_proved(id),
+            Mapped::Along | Mapped::Needed | Mapped::Refused => self.marks.is_proved(id),
         };
         self.marks.set_proved(id, again);
         pages.push(if again { Queue::Second } else { Queue::Active }, id);

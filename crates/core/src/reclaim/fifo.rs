@@ -24,7 +24,7 @@ struct Fifo {
 impl Reclaim for Fifo {
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped) {
         let queue = match how {
-            Mapped::Fresh | Mapped::PagedIn | Mapped::Along => Queue::Active,
+            Mapped::Fresh | Mapped::PagedIn | Mapped::Along | Mapped::Needed => Queue::Active,
             Mapped::Rescued | Mapped::Refused => Queue::Second,
         };
         pages.push(queue, id);

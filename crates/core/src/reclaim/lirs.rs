@@ -69,7 +69,7 @@ impl Lirs {
             Mapped::Rescued if proved => (true, self.marks.span(id)),
             Mapped::Rescued => (true, age),
             Mapped::PagedIn => (age.is_some_and(|age| self.is_close(pages, age)), age),
-            Mapped::Fresh | Mapped::Along | Mapped::Refused => (false, None),
+            Mapped::Fresh | Mapped::Along | Mapped::Needed | Mapped::Refused => (false, None),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Reclaim for Lirs {
 
     fn mapped(&mut self, pages: &mut Pages, id: PageId, how: Mapped) {
         let hot = match how {
-            Mapped::Along | Mapped::Refused => self.marks.is_proved(id),
+            Mapped::Along | Mapped::Needed | Mapped::Refused => self.marks.is_proved(id),
             Mapped::Fresh | Mapped::PagedIn | Mapped::Rescued => {
                 if how != Mapped::Rescued {
                     self.marks.tick();

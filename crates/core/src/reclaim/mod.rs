@@ -41,6 +41,8 @@ pub enum Mapped {
     Rescued,
     /// With a neighbour that was touched. Nobody asked for it yet.
     Along,
+    /// The program said that it will need it soon.
+    Needed,
     /// Could not be detached a while ago; may be tried again.
     Refused,
 }
@@ -164,13 +166,13 @@ pub struct Entry {
 
 /// Every reclaim policy, the default first.
 pub static REGISTRY: &[Entry] = &[
+    early::ENTRY,
     second_chance::ENTRY,
     fifo::ENTRY,
     s3_fifo::ENTRY,
     two_queue::ENTRY,
     car::ENTRY,
     lirs::ENTRY,
-    early::ENTRY,
     auto::ENTRY,
     bsd::ENTRY_6_2,
     bsd::ENTRY_8_2,

@@ -71,7 +71,7 @@ impl Reclaim for S3Fifo {
             }
             Mapped::PagedIn => self.marks.recall(id, share(pages, self.ghost)),
             Mapped::Rescued => true,
-            Mapped::Along | Mapped::Refused => self.marks.is_proved(id),
+            Mapped::Along | Mapped::Needed | Mapped::Refused => self.marks.is_proved(id),
         };
         self.marks.set_proved(id, main);
         pages.push(if main { Queue::Second } else { Queue::Active }, id);

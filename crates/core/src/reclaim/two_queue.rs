@@ -70,7 +70,9 @@ impl Reclaim for TwoQueue {
                 false
             }
             Mapped::PagedIn => self.marks.recall(id, share(pages, self.kout)),
-            Mapped::Rescued | Mapped::Along | Mapped::Refused => self.marks.is_proved(id),
+            Mapped::Rescued | Mapped::Along | Mapped::Needed | Mapped::Refused => {
+                self.marks.is_proved(id)
+            }
         };
         self.marks.set_proved(id, main);
         pages.push(if main { Queue::Second } else { Queue::Active }, id);

@@ -53,7 +53,7 @@ impl Plan {
         let readahead = readahead::REGISTRY.iter().position(|e| e.name == readahead);
         let (pageout, readahead) = (pageout.unwrap(), readahead.unwrap());
         Self {
-            reclaim: reclaim::REGISTRY[0].name,
+            reclaim: "second-chance",
             pageout,
             readahead,
             slots: 0,

@@ -40,8 +40,10 @@ impl Body {
         let readahead = Choice::ungoverned(readahead::find(policy).unwrap());
         let readahead = readahead.for_frames(frames).with(settings).unwrap();
         let pageout = pageout::find("packed").unwrap();
+        let body = outpage_core::contract::Body { bits: false };
+        let in_order = reclaim::Choice::parse("second-chance", body).unwrap();
         let setup = Setup {
-            reclaim: reclaim::Choice::default().build(),
+            reclaim: in_order.build(),
             pageout: (pageout.build)(pageout::Params {
                 buffer_pages: 16,
                 ..pageout.params()
@@ -54,7 +56,7 @@ impl Body {
             slots_max: 1 << 18,
             zero_around: 1,
             rescue_around: 0,
-            body: outpage_core::contract::Body { bits: false },
+            body,
         };
         Self {
             read_max: readahead.max_window(),

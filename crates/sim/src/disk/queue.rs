@@ -44,7 +44,6 @@ pub struct Queue {
     /// [`Device::depth`] and [`Scheduler::idles`], which do not change.
     depth: usize,
     idles: bool,
-    late: bool,
     in_service: Vec<InService>,
     /// When the first of these ends; `u64::MAX` where there is none. Asked at every fault.
     first_ends: u64,
@@ -61,7 +60,6 @@ impl Queue {
         Self {
             depth: device.depth() as usize,
             idles: scheduler.idles(),
-            late: false,
             device,
             scheduler,
             in_service: Vec::new(),
@@ -70,13 +68,6 @@ impl Queue {
             wake: None,
             stats: QueueStats::default(),
         }
-    }
-
-    /// What ends is polled late, behind requests that arrive after it: these begin when they arrive.
-    #[must_use]
-    pub const fn polled_late(mut self) -> Self {
-        self.late = true;
-        self
     }
 
     /// A request arrives. Ids of requests that are not complete differ.
@@ -167,8 +158,8 @@ impl Queue {
                 Next::Dispatch(request) => {
                     let at = self.submitted.iter().position(|s| s.0 == request.id);
                     let (_, since) = self.submitted.swap_remove(at.expect("it was submitted"));
-                    let begins = if self.late { now.max(since) } else { now };
-                    self.begin(begins, request, since);
+                    // What ended before may be polled after it arrived.
+                    self.begin(now.max(since), request, since);
                 }
                 Next::Wait(until) => {
                     assert!(self.idles, "a scheduler that never idles waits");

@@ -161,11 +161,7 @@ impl World {
         programs: Vec<Box<dyn Program>>,
     ) -> Result<Self, SetupError> {
         let (pager, ticks, pooled) = setup.pager()?;
-        let mut disk = setup.queue()?;
-        if pooled.is_some() {
-            // Compressing keeps the CPU for longer than a disk's request takes.
-            disk = disk.polled_late();
-        }
+        let disk = setup.queue()?;
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
             ahead: ahead::Ahead::of(&pager),

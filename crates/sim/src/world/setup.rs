@@ -229,7 +229,7 @@ impl Default for Policies {
     fn default() -> Self {
         let name = |s: &str| s.to_owned();
         Self {
-            reclaim: name("second-chance"),
+            reclaim: name("early"),
             pageout: name("packed"),
             readahead: name("stream"),
             slots: name("log"),

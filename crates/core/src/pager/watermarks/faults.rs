@@ -9,6 +9,7 @@ use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{PageId, Pages, Queue, READ_AHEAD, SAMPLED, State, ZERO_AROUND};
 use crate::pager::drops::{filled, gone, settled};
 use crate::pager::ledger::Ledger;
+use crate::pager::ops::Kind;
 use crate::pager::waits::Demand;
 use crate::reclaim::Mapped;
 use crate::units::{PageNo, PageRange};
@@ -202,17 +203,17 @@ impl Faults {
         eviction: &mut Eviction,
         op: ActionId,
         outcomes: &[PageOutcome],
-        fresh: bool,
     ) {
-        let run = ledger.ops[op].run;
+        let (run, kind) = (ledger.ops[op].run, ledger.ops[op].kind);
         assert!(outcomes.len() as u64 == run.pages, "one outcome a page");
         for (page, outcome) in run.iter().zip(outcomes) {
             let id = ledger.known(page);
-            let how = match (fresh, ledger.is_awaited(page)) {
-                (true, _) => Mapped::Fresh,
-                (false, false) => Mapped::Along,
-                (false, true) if ledger.pages.is_read(id) => Mapped::PagedIn,
-                (false, true) => Mapped::Rescued,
+            let how = match (kind, ledger.is_awaited(page)) {
+                (Kind::ZeroFill, _) => Mapped::Fresh,
+                (Kind::MapNeeded, false) => Mapped::Needed,
+                (_, false) => Mapped::Along,
+                (_, true) if ledger.pages.is_read(id) => Mapped::PagedIn,
+                (_, true) => Mapped::Rescued,
             };
             match outcome {
                 PageOutcome::Done | PageOutcome::Refused(Refusal::Present) => {
@@ -221,13 +222,13 @@ impl Faults {
                     eviction.reclaim.mapped(&mut ledger.pages, id, how);
                     join_neighbour(&mut ledger.pages, id);
                     // One that is touched is in use, discardable or not: were it the first to leave, two threads could take it from each other for ever.
-                    if how == Mapped::Along || !ledger.is_awaited(page) {
+                    if matches!(how, Mapped::Along | Mapped::Needed) || !ledger.is_awaited(page) {
                         settled(ledger, id);
                     }
                     ledger.wake_first(page);
                 }
                 PageOutcome::Refused(Refusal::Gone | Refusal::Absent) => gone(ledger, id),
-                PageOutcome::Refused(Refusal::Busy) if !fresh => {
+                PageOutcome::Refused(Refusal::Busy) if kind != Kind::ZeroFill => {
                     ledger.pages.set_state(id, State::Staged);
                     eviction.reclaim.detached(&mut ledger.pages, id);
                     ledger.wake(page);

@@ -206,11 +206,11 @@ pub(super) fn map_staged(ledger: &mut Ledger, ids: &[PageId]) {
         }
         take_for_map(ledger, id);
         if let Some(full) = extend(&mut run, page) {
-            map(ledger, full);
+            map_by(ledger, Kind::MapNeeded, full);
         }
     }
     if let Some(last) = run {
-        map(ledger, last);
+        map_by(ledger, Kind::MapNeeded, last);
     }
 }
 
@@ -235,7 +235,11 @@ fn take_for_map(ledger: &mut Ledger, id: PageId) {
 }
 
 fn map(ledger: &mut Ledger, run: PageRange) {
-    let id = ledger.start(Kind::Map, run);
+    map_by(ledger, Kind::Map, run);
+}
+
+fn map_by(ledger: &mut Ledger, kind: Kind, run: PageRange) {
+    let id = ledger.start(kind, run);
     let absent_below = ledger.absent_below(run);
     ledger.actions.push_back(Action::Map {
         id,

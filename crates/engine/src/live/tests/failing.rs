@@ -41,15 +41,15 @@ fn lost(paged: &Paged) -> usize {
 #[test]
 fn requests_that_fail_now_and_then_cost_no_byte() {
     let rates = FaultRates {
-        read_error: 30,
-        write_error: 30,
+        read_error: 60,
+        write_error: 60,
         short_read: 30,
         short_write: 30,
         bad_page: 30,
         ..FaultRates::default()
     };
     each(rates, |mut paged| {
-        touch_at_random(&mut paged, 6000);
+        touch_at_random(&mut paged, 12_000);
         let stats = paged.live.pager.stats();
         assert!(stats.read_errors > 0 && stats.write_errors > 0);
         assert_eq!((stats.checksum_errors, lost(&paged)), (0, 0));

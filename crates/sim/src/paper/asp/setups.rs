@@ -296,6 +296,7 @@ fn setup(guest: JvmParams, scheduler: &str, reader: &Reader) -> Setup {
         disk: DiskSpec::Named("sata-320".to_owned()),
         scheduler: scheduler.to_owned(),
         policies: Policies {
+            reclaim: "second-chance".to_owned(),
             pageout: "linux".to_owned(),
             readahead: reader.policy.to_owned(),
             readahead_settings: format!("{},arrival=staged", reader.settings),

@@ -206,6 +206,7 @@ impl Draw {
 /// Linux of 2009 on both levels, as in the ASP paper's evaluation: victims in access order, 32 pages a write, and blocks of 8 slots read.
 fn policies() -> Policies {
     Policies {
+        reclaim: "second-chance".to_owned(),
         pageout: "linux".to_owned(),
         readahead: "linux-slot".to_owned(),
         readahead_settings: "block=fixed,page-cluster=3,arrival=staged".to_owned(),

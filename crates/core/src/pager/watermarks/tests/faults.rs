@@ -100,7 +100,7 @@ fn pages_are_mapped_or_not_as_the_body_says() {
         PageOutcome::Refused(Refusal::Busy),
         PageOutcome::Refused(Refusal::Gone),
     ];
-    faults.mapped(&mut ledger, &mut eviction, op, &outcomes, true);
+    faults.mapped(&mut ledger, &mut eviction, op, &outcomes);
     let states = [0, 1, 2, 3].map(|index| ledger.pages.state_of(page(index)));
     let expected = [
         State::Resident,
@@ -117,7 +117,7 @@ fn pages_are_mapped_or_not_as_the_body_says() {
     let told = touch(&mut ledger, &mut faults, 9);
     let op = told[0].id().expect("a map is answered");
     let busy = [PageOutcome::Refused(Refusal::Busy)];
-    faults.mapped(&mut ledger, &mut eviction, op, &busy, false);
+    faults.mapped(&mut ledger, &mut eviction, op, &busy);
     assert_eq!(ledger.pages.state_of(page(9)), State::Staged);
     assert_eq!(ledger.pages.queued(Queue::Inactive), 1);
 }
