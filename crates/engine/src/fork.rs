@@ -287,8 +287,12 @@ fn register_again(live: &mut Live) -> Result<(), StartError> {
     live.world.space.let_all_leave();
     let regions: Vec<_> = live.world.space.all().copied().collect();
     // All of them first: what follows may map pages anywhere.
+    let mut absent = Vec::new();
     for region in regions.iter().filter(|region| !region.not_forked) {
-        live.register_in_child(region)?;
+        live.register_in_child(region, &mut absent)?;
+    }
+    for (start, end) in absent {
+        live.unmapped(start, end);
     }
     for region in &regions {
         if region.not_forked {
@@ -339,17 +343,26 @@ impl Live {
     }
 
     /// Registers `region`, or of it what the child has: an unmapping by another thread of the parent's, unseen by the
-    /// hooks, may have come between.
-    fn register_in_child(&mut self, region: &Region) -> Result<(), StartError> {
+    /// hooks, may have come between. What the child does not have is added to `absent`.
+    fn register_in_child(
+        &mut self,
+        region: &Region,
+        absent: &mut Vec<(usize, usize)>,
+    ) -> Result<(), StartError> {
         let (start, end) = (region.start, region.end);
         let whole = self.world.door.register(start, end - start, Mode::both());
         if whole.is_err() {
-            self.register_what_is_there(start, end)?;
+            self.register_what_is_there(start, end, absent)?;
         }
         Ok(())
     }
 
-    fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), StartError> {
+    fn register_what_is_there(
+        &mut self,
+        start: usize,
+        end: usize,
+        absent: &mut Vec<(usize, usize)>,
+    ) -> Result<(), StartError> {
         let mut there = Vec::new();
         let mut buffer = vec![0; LIST_BYTES];
         let listed = maps::for_each(&mut buffer, |entry| {
@@ -361,13 +374,13 @@ impl Live {
         listed.map_err(os("read /proc/self/maps"))?;
         let mut at = start;
         for (from, to) in there {
-            self.unmapped(at, from);
+            absent.push((at, from));
             (self.world.door)
                 .register(from, to - from, Mode::both())
                 .map_err(os("register memory in a forked child"))?;
             at = to;
         }
-        self.unmapped(at, end);
+        absent.push((at, end));
         Ok(())
     }
 }
