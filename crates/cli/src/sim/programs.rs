@@ -5,11 +5,12 @@ use std::path::Path;
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PAGE_BYTES, PageNo, PageRange};
 use outpage_sim::programs::{INDEX_MAX, Layout, NAMES, Program, Spec, Step};
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{PageString, Replayed, Run};
 use serde_json::{Map, Value};
 
 use crate::error::{CliError, code};
-use crate::trace::load::{self, Format};
+use crate::trace::load::{self, Format, Trace};
 
 /// A program and how it was named.
 pub struct Source {
@@ -39,8 +40,8 @@ impl Source {
     fn parse(text: &str, object: u32, format: Format) -> Result<Self, CliError> {
         let body = match text.strip_prefix("trace:") {
             Some(file) => {
-                let runs = load::runs(Path::new(file), format)?;
-                Body::Recorded(Replayed::new(moved(file, &runs, object)?))
+                let trace = load::trace(Path::new(file), format)?;
+                Body::Recorded(replayed(file, &trace, object)?)
             }
             None => Body::Spec(spec(text)?),
         };
@@ -51,12 +52,12 @@ impl Source {
         })
     }
 
-    /// The recorded program that `runs` are of.
+    /// The recorded program that `trace` is of.
     ///
     /// # Errors
-    /// [`code::DATA`] when their pages lie further apart than one program's can.
-    pub fn recorded(text: &str, runs: &[Run]) -> Result<Self, CliError> {
-        let body = Body::Recorded(Replayed::new(moved(text, runs, 1)?));
+    /// [`code::DATA`] when its pages lie further apart than one program's can.
+    pub fn recorded(text: &str, trace: &Trace) -> Result<Self, CliError> {
+        let body = Body::Recorded(replayed(text, trace, 1)?);
         Ok(Self {
             text: text.to_owned(),
             body,
@@ -70,6 +71,15 @@ impl Source {
         match &self.body {
             Body::Spec(spec) => spec.build(self.object),
             Body::Recorded(replayed) => Box::new(replayed.clone()),
+        }
+    }
+
+    /// Pages of which it was recorded what they come to when they are compressed.
+    #[must_use]
+    pub fn sizes(&self) -> usize {
+        match &self.body {
+            Body::Recorded(replayed) => replayed.sizes().map_or(0, |sizes| sizes.len()),
+            Body::Spec(_) => 0,
         }
     }
 
@@ -256,9 +266,10 @@ fn check_order(spec: &Spec) -> Result<(), String> {
 /// alignment.
 const APART: u64 = 1024;
 
-/// `runs` of the trace called `name` with all their pages in object `object`, since a world tells
+/// The program that the trace called `name` is of, with all its pages in object `object`, since a world tells
 /// programs apart by their objects. Neighbours stay neighbours; parts that lie apart stay apart.
-fn moved(name: &str, runs: &[Run], object: u32) -> Result<Vec<Run>, CliError> {
+fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError> {
+    let runs = &trace.runs;
     let mut pages: Vec<(u64, u64)> = Vec::new();
     for run in runs {
         let last = run.page(run.count - 1).raw();
@@ -292,7 +303,14 @@ fn moved(name: &str, runs: &[Run], object: u32) -> Result<Vec<Run>, CliError> {
         start: place(run.start),
         ..*run
     });
-    Ok(moved.collect())
+    // Pages that are not touched have no place.
+    let touched = |page: PageNo| {
+        let after = pages.partition_point(|span| span.0 <= page.raw());
+        after > 0 && page.raw() <= pages[after - 1].1
+    };
+    let sizes = trace.sizes.iter().filter(|size| touched(size.0));
+    let sizes = Sizes::new(sizes.map(|(page, bytes)| (place(page), bytes)));
+    Ok(Replayed::new(moved.collect()).with_sizes(sizes))
 }
 
 /// Sorts and joins spans that touch or lie closer than [`APART`].

@@ -7,7 +7,7 @@ use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 use serde::{Deserialize, Serialize};
 
-use super::Ratio;
+use super::{Costs, Ratio};
 use crate::disk::{self, Params, Queue};
 use crate::programs::Spec;
 
@@ -15,66 +15,6 @@ use crate::programs::Spec;
 pub const POOL_LOSS_PERCENT: std::ops::RangeInclusive<u32> = 0..=50;
 /// A simulated body sees every touch.
 const BODY: Body = Body { bits: true };
-
-/// CPU time of what the kernel does, nanoseconds.
-///
-/// The defaults are guesses for a Pentium 4 of 3 GHz, within a factor of two of what lmbench-like
-/// tables of the time show; none of the papers' times is sensitive to them, because the disk is
-/// two orders of magnitude slower. Those of compression were measured with LZ4 on an AMD EPYC of today.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Costs {
-    /// A fault that finds its page in memory.
-    pub soft_fault_ns: u32,
-    /// A fault that gets a zeroed page: the trap and 4 KiB of stores.
-    pub zero_fill_ns: u32,
-    /// A message to an external pager and its answer: one for each page that is zero-filled, read, written, dropped or flushed. 0 where the
-    /// kernel pages by itself.
-    pub pager_ns: u32,
-    /// Starting a transfer: driver and controller.
-    pub io_ns: u32,
-    /// Its interrupt and what follows.
-    pub io_done_ns: u32,
-    /// Compressing a page by LZ4.
-    pub compress_ns: u32,
-    /// Finding that a page does not compress.
-    pub unfit_ns: u32,
-    /// Taking a page out of the pool that LZ4 compressed.
-    pub decompress_ns: u32,
-    /// Compressing a page by Zstandard.
-    pub zstd_compress_ns: u32,
-    /// Taking a page out of the pool that Zstandard compressed.
-    pub zstd_decompress_ns: u32,
-}
-
-impl Costs {
-    /// Nanoseconds for compressing a page by the codec of this name, and for taking it out again.
-    pub(super) fn of_codec(&self, codec: &str) -> (u32, u32) {
-        match codec {
-            "zstd" => (self.zstd_compress_ns, self.zstd_decompress_ns),
-            _ => (self.compress_ns, self.decompress_ns),
-        }
-    }
-}
-
-impl Default for Costs {
-    fn default() -> Self {
-        Self {
-            soft_fault_ns: 1_500,
-            zero_fill_ns: 3_000,
-            pager_ns: 0,
-            io_ns: 10_000,
-            io_done_ns: 10_000,
-            // Measured: 3.5 to 5.4 us, 0.24 to 0.26 us of random pages, and 0.9 to 1.6 us.
-            compress_ns: 4_000,
-            unfit_ns: 250,
-            decompress_ns: 1_600,
-            // 5.9 to 12.2 us, and 2.2 to 4.6 us.
-            zstd_compress_ns: 11_000,
-            zstd_decompress_ns: 4_000,
-        }
-    }
-}
 
 /// Which pages a cluster looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
