@@ -159,6 +159,33 @@ fn a_replay_crosses_tiers_with_policies() {
     }
 }
 
+/// A policy that needs a store which there is not.
+#[test]
+fn swap_compression_is_simulated_and_nothing_else() {
+    refused(
+        &["run", "--memory=64M", "--tier=cervera", "--", "true"],
+        64,
+        &["cervera is for the simulator alone", "there are: auto,"],
+    );
+    assert!(!said(&["run", "--help"]).contains("cervera"));
+    let program = ["sim", "moc:pages=8192", "--no-bounds", "--ratio=3"];
+    let csv = said(
+        &[
+            &program[..],
+            &["--tier=none,cervera,cervera:pool=10", "--csv=-"],
+        ]
+        .concat(),
+    );
+    assert_eq!(column(&csv, "tier"), ["none", "cervera", "cervera:pool=10"]);
+    let demoted = column(&csv, "demoted");
+    assert!(demoted[1] != "0" && demoted[2] != "0", "{csv}");
+    refused(
+        &[&program[..], &["--tier=cervera:pool=0"]].concat(),
+        64,
+        &["pool", "1 to 90"],
+    );
+}
+
 /// What was measured of compression is taken with the disk, unless the settings file says what costs are.
 #[test]
 fn costs_of_compression_are_measured_with_the_disk() {

@@ -106,7 +106,7 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let mut reader = Reader::new(bytes)?;
     let buffer = reader.header().pageout_params.buffer_pages as usize;
     let frames = reader.header().frames as usize;
-    let tier = tier::Choice::parse(reader.header().tier);
+    let tier = tier::Choice::parse(reader.header().tier, tier::Written::Plain);
     // What another codec makes of a page is another size.
     let compresses = tier.is_ok_and(|choice| choice.entry().codec == "lz4");
     let mut gatherer = Gatherer {

@@ -9,6 +9,7 @@ mod act;
 mod ahead;
 mod costs;
 mod memory;
+mod packed;
 mod pool;
 mod process;
 mod ratio;
@@ -30,6 +31,7 @@ use std::collections::VecDeque;
 
 use outpage_core::contract::{Access, Event, PageOutcome, Source, Waiter};
 use outpage_core::pager::Pager;
+use outpage_core::tier::Written;
 use outpage_core::units::{Nanos, PageNo, PageRange};
 
 use crate::disk::Queue;
@@ -106,6 +108,8 @@ pub struct World {
     pager: Pager,
     /// Where the tier policy has one.
     pool: Option<Box<pool::Pool>>,
+    /// Where the tier policy has pages written as they were compressed.
+    packed: Option<Box<packed::Packed>>,
     sizes: ratio::PageSizes,
     disk: Queue,
     processes: Vec<Process>,
@@ -164,7 +168,12 @@ impl World {
         setup: &Setup,
         programs: Vec<Box<dyn Program>>,
     ) -> Result<Self, SetupError> {
-        let (pager, ticks, pooled) = setup.pager()?;
+        let (pager, ticks, tier) = setup.pager()?;
+        let pooled = (!tier.codec.is_empty()).then_some(tier.codec);
+        let packed = (tier.written == Written::Compressed).then(|| {
+            let (_, decompress_ns) = setup.costs.of_codec(tier.codec);
+            Box::new(packed::Packed::new(decompress_ns))
+        });
         let mut disk = setup.queue()?;
         if pooled.is_some() {
             // Compressing keeps the CPU for longer than a disk's request takes.
@@ -176,6 +185,7 @@ impl World {
             ahead: ahead::Ahead::of(&pager),
             pager,
             pool: pooled.map(|codec| Box::new(pool::Pool::new(setup, codec))),
+            packed,
             sizes,
             disk,
             ready: (0..processes.len())

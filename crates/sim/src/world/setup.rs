@@ -3,6 +3,7 @@
 use outpage_core::contract::{Body, Event};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::{self, Pager};
+use outpage_core::tier::Written;
 use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 use serde::{Deserialize, Serialize};
@@ -371,8 +372,8 @@ fn unknown(
 }
 
 impl Setup {
-    /// The pager, its swap space added; whether it wants to be told of passing time, and the codec of its pool if it has one.
-    pub(crate) fn pager(&self) -> Result<(Pager, bool, Option<&'static str>), SetupError> {
+    /// The pager, its swap space added; whether it wants to be told of passing time, and its tier policy.
+    pub(crate) fn pager(&self) -> Result<(Pager, bool, &'static tier::Entry), SetupError> {
         let p = &self.policies;
         if self.frames < FRAMES_MIN as u64 {
             let allowed = format!("at least {FRAMES_MIN}");
@@ -396,8 +397,6 @@ impl Setup {
         let discard = discard::Choice::parse(&p.discard)
             .map_err(|refused| SetupError::Discard(refused.to_string()))?;
         let discard = discard.build();
-        let codec = tier.entry().codec;
-        let pooled = (!codec.is_empty()).then_some(codec);
         let mut reclaim = reclaim.build();
         if let reclaim::Policy::Daemon(params) = &mut reclaim {
             p.bsd.apply(params);
@@ -405,7 +404,7 @@ impl Setup {
                 let why = format!("reclaim {} takes no discard policy but none", p.reclaim);
                 return Err(SetupError::Discard(why));
             }
-            if pooled.is_some() {
+            if !tier.entry().codec.is_empty() {
                 let why = format!(
                     "reclaim {} writes to the swap space alone: it takes no tier but none",
                     p.reclaim
@@ -431,11 +430,11 @@ impl Setup {
         let range = SlotRange::new(SlotNo(2), self.swap_slots.saturating_sub(2));
         pager.handle(Nanos(0), Event::Grown(range));
         pager.handle(Nanos(0), Event::Full);
-        Ok((pager, !needs_referenced, pooled))
+        Ok((pager, !needs_referenced, tier.entry()))
     }
 
     fn tier(&self) -> Result<tier::Choice, SetupError> {
-        let choice = tier::Choice::parse(&self.policies.tier)
+        let choice = tier::Choice::parse(&self.policies.tier, Written::Compressed)
             .map_err(|refused| SetupError::Tier(refused.to_string()))?;
         range(
             "pool loss in percent",
