@@ -31,7 +31,7 @@ pub(super) const SETTINGS: &[&Setting] = &[&Setting {
     default: 75,
 }];
 
-pub(super) fn build(values: &Values) -> Option<Box<dyn Tier>> {
+fn build(values: &Values) -> Option<Box<dyn Tier>> {
     Some(Box::new(Always {
         percent: values.of("pool"),
     }))

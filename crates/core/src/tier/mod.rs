@@ -33,6 +33,11 @@ pub trait Tier: Send {
     /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
     fn pools(&mut self, victim: PageNo) -> bool;
 
+    /// Whether victims that the store has as they are go there too, and lose their slots.
+    fn pools_clean(&self) -> bool {
+        true
+    }
+
     /// The victim was compressed to `bytes` bytes.
     fn kept(&mut self, victim: PageNo, bytes: u16);
 

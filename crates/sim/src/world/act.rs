@@ -139,8 +139,12 @@ impl World {
         }
         let blocks = match &mut self.packed {
             Some(packed) => {
-                let bytes = pages.iter().map(|&page| self.sizes.bytes(page));
-                packed.transfer(id.0, op, slots, bytes)
+                let sizes = &self.sizes;
+                let sized = pages.iter().map(|&page| (page, sizes.bytes(page)));
+                if op == Op::Write {
+                    self.now += packed.compress_ns(sized.clone());
+                }
+                packed.transfer(id.0, op, slots, sized.map(|(_, bytes)| bytes))
             }
             None => Blocks {
                 start: u64::from(slots.start.0),

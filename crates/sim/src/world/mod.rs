@@ -171,8 +171,8 @@ impl World {
         let (pager, ticks, tier) = setup.pager()?;
         let pooled = (!tier.codec.is_empty()).then_some(tier.codec);
         let packed = (tier.written == Written::Compressed).then(|| {
-            let (_, decompress_ns) = setup.costs.of_codec(tier.codec);
-            Box::new(packed::Packed::new(decompress_ns))
+            let (compress_ns, decompress_ns) = setup.costs.of_codec(tier.codec);
+            Box::new(packed::Packed::new(compress_ns, decompress_ns))
         });
         let mut disk = setup.queue()?;
         if pooled.is_some() {

@@ -6,9 +6,9 @@
 //! head has no gaps to pass over. That a later write has other blocks than all that is still needed is not looked after: blocks are times
 //! here, not contents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use outpage_core::units::{PAGE_BYTES, SlotNo, SlotRange};
+use outpage_core::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
 use crate::disk::Op;
 
@@ -47,18 +47,23 @@ pub(super) struct Packed {
     places: HashMap<SlotNo, Place>,
     /// Behind the last write: its slots, and its blocks.
     next: (SlotNo, u64),
+    compress_ns: u64,
     decompress_ns: u64,
     /// What decompressing takes of the pages of each read under way.
     decompressing: HashMap<u32, u64>,
+    /// Pages that left the pool for the disk: they are compressed.
+    compressed: HashSet<PageNo>,
 }
 
 impl Packed {
-    /// An empty one; a page takes `decompress_ns` to decompress.
-    pub fn new(decompress_ns: u32) -> Self {
+    /// An empty one; a page takes `compress_ns` to compress and `decompress_ns` to decompress.
+    pub fn new(compress_ns: u32, decompress_ns: u32) -> Self {
         Self {
             places: HashMap::new(),
             next: (SlotNo::NONE, 0),
+            compress_ns: u64::from(compress_ns),
             decompress_ns: u64::from(decompress_ns),
+            compressed: HashSet::new(),
             decompressing: HashMap::new(),
         }
     }
@@ -85,6 +90,19 @@ impl Packed {
     /// What decompressing takes of the pages that transfer `id` has read.
     pub fn decompress_ns(&mut self, id: u32) -> u64 {
         self.decompressing.remove(&id).unwrap_or(0)
+    }
+
+    /// The page leaves the pool for the disk.
+    pub fn leaves_pool(&mut self, page: PageNo) {
+        self.compressed.insert(page);
+    }
+
+    /// What compressing takes of `pages`, of which each comes to so many bytes, before they are written: those that passed the pool are not
+    /// compressed yet.
+    pub fn compress_ns(&mut self, pages: impl Iterator<Item = (PageNo, Option<u16>)>) -> u64 {
+        let written =
+            pages.filter(|(page, bytes)| !self.compressed.remove(page) && bytes.is_some());
+        written.count() as u64 * self.compress_ns
     }
 
     fn write(&mut self, slots: SlotRange, bytes: impl Iterator<Item = Option<u16>>) -> Blocks {
@@ -189,7 +207,7 @@ mod tests {
 
     #[test]
     fn blocks_are_those_of_a_naive_model() {
-        let (mut packed, mut naive) = (Packed::new(1000), Naive::default());
+        let (mut packed, mut naive) = (Packed::new(3000, 1000), Naive::default());
         let mut known = Vec::new();
         let mut next = 10;
         for n in 0..120 {
@@ -234,8 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_from_the_pool_is_not_compressed_again() {
+        let mut packed = Packed::new(3000, 0);
+        let page = PageNo::from_raw;
+        packed.leaves_pool(page(1));
+        let pages = [(1, Some(9)), (2, Some(9)), (3, None), (4, Some(0))];
+        let mut ns = || packed.compress_ns(pages.into_iter().map(|(n, bytes)| (page(n), bytes)));
+        assert_eq!([ns(), ns()], [2 * 3000, 3 * 3000]);
+    }
+
+    #[test]
     fn writes_side_by_side_have_blocks_side_by_side() {
-        let mut packed = Packed::new(0);
+        let mut packed = Packed::new(3000, 0);
         let mut write = |start| packed.write(slots(start, 8), [Some(1024); 8].into_iter());
         let starts = [64, 72, 80, 16].map(|start| write(start).start);
         assert_eq!(starts, [64, 66, 68, 16]);

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use outpage_core::contract::{ActionId, Event, Outcome, PageList, PageOutcome, Refusal};
-use outpage_core::units::{Nanos, PAGE_BYTES, SlotNo, SlotRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
+use super::process::Process;
 use super::{Setup, World};
 
 /// What is kept, and in how many frames.
@@ -103,6 +104,15 @@ impl World {
             assert!(pool.forget(slot), "nothing is kept at {slot:?}");
         }
         self.now += u64::from(pool.decompress_ns) * u64::from(slots.slots);
+        if let Some(packed) = &mut self.packed {
+            // Those that come along with a touch are counted as well: who they are is not told.
+            let touched = |page: &PageNo| {
+                let waits = |process: &Process| process.page == Some(*page);
+                self.processes.iter().any(waits)
+            };
+            let leave = pages.iter().filter(|page| !touched(page));
+            leave.for_each(|&page| packed.leaves_pool(page));
+        }
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(pages.len(), PageOutcome::Done);
