@@ -266,9 +266,15 @@ fn check_order(spec: &Spec) -> Result<(), String> {
 /// alignment.
 const APART: u64 = 1024;
 
-/// The program that the trace called `name` is of, with all its pages in object `object`, since a world tells
-/// programs apart by their objects. Neighbours stay neighbours; parts that lie apart stay apart.
+/// The program that the trace called `name` is of.
 fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError> {
+    let Trace { runs, sizes } = moved(name, trace, object)?;
+    Ok(Replayed::new(runs).with_sizes(sizes))
+}
+
+/// The trace called `name` with all its pages in object `object`, since a world tells
+/// programs apart by their objects. Neighbours stay neighbours; parts that lie apart stay apart.
+fn moved(name: &str, trace: &Trace, object: u32) -> Result<Trace, CliError> {
     let runs = &trace.runs;
     let mut pages: Vec<(u64, u64)> = Vec::new();
     for run in runs {
@@ -310,7 +316,8 @@ fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError
     };
     let sizes = trace.sizes.iter().filter(|size| touched(size.0));
     let sizes = Sizes::new(sizes.map(|(page, bytes)| (place(page), bytes)));
-    Ok(Replayed::new(moved.collect()).with_sizes(sizes))
+    let runs = moved.collect();
+    Ok(Trace { runs, sizes })
 }
 
 /// Sorts and joins spans that touch or lie closer than [`APART`].
@@ -362,10 +369,31 @@ mod tests {
         }
     }
 
+    fn moved(runs: &[Run], object: u32) -> Result<Trace, CliError> {
+        super::moved("t", &runs.to_vec().into(), object)
+    }
+
+    #[test]
+    fn sizes_move_with_their_pages() {
+        let far = 1 << 33;
+        let sizes = [(far + 5, 500), (far + 1, 1), (7, 700), (far + 9, 900)];
+        let trace = Trace {
+            runs: vec![run(far + 5, 3), run(7, 2), run(far + 9, 1)],
+            sizes: Sizes::new(sizes.map(|(page, bytes)| (PageNo::from_raw(page), bytes))),
+        };
+        let moved = super::moved("t", &trace, 3).expect("fits");
+        let start = |at: usize| moved.runs[at].start;
+        let found: Vec<_> = moved.sizes.iter().collect();
+        // Nothing touches the page before the far ones.
+        assert_eq!(found, [(start(1), 700), (start(0), 500), (start(2), 900)]);
+    }
+
     #[test]
     fn parts_stay_apart_and_keep_their_alignment() {
         let far = 1 << 33;
-        let runs = moved("t", &[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3).expect("fits");
+        let runs = moved(&[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3)
+            .expect("fits")
+            .runs;
         assert!(runs.iter().all(|r| r.start.object() == ObjectId(3)));
         let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
         assert_eq!(at[1], 7);
@@ -377,7 +405,9 @@ mod tests {
     #[test]
     fn pages_at_the_end_of_all_numbers_are_moved_like_others() {
         let last = u64::MAX;
-        let runs = moved("t", &[run(last, 1), run(1, 2), run(last - 3, 2)], 1).expect("they fit");
+        let runs = moved(&[run(last, 1), run(1, 2), run(last - 3, 2)], 1)
+            .expect("they fit")
+            .runs;
         let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
         assert_eq!(at[1], 1);
         assert_eq!(at[0], at[2] + 3, "neighbours stay neighbours");
@@ -390,15 +420,15 @@ mod tests {
             stride: 1 << 35,
             ..run((object << 36) + 5, 2)
         };
-        assert!(moved("t", &[strided(1)], 1).is_ok());
-        let error = moved("t", &[strided(1), strided(2)], 1).unwrap_err();
+        assert!(moved(&[strided(1)], 1).is_ok());
+        let error = moved(&[strided(1), strided(2)], 1).err().expect("refused");
         assert_eq!(error.code, code::DATA);
         assert!(error.text.starts_with("t: its pages lie too far apart"));
         let whole = Run {
             stride: (1 << 36) - 1,
             ..run(1 << 36, 2)
         };
-        assert!(moved("t", &[whole], 1).is_err(), "no page behind the last");
+        assert!(moved(&[whole], 1).is_err(), "no page behind the last");
     }
 
     #[test]
