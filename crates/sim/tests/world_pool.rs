@@ -140,6 +140,25 @@ fn what_is_written_compressed_moves_by_its_size() {
     assert_eq!(plain, packed);
 }
 
+/// A page that was only read since it was written is in the store as it is: a small pool would have it written again.
+#[test]
+fn swap_compression_writes_no_clean_page_again() {
+    let pages = 4 * FRAMES;
+    let page_outs = |tier: &str| {
+        let setup = setup(tier, Ratio::Uniform(2.0));
+        let zigzag = ZigzagParams {
+            pages,
+            passes: 8,
+            writes: false,
+            touch_ns: 500,
+        };
+        run_program(&setup, Spec::Zigzag(zigzag).build(1)).page_outs
+    };
+    let [none, cervera, lz4] = ["none", "cervera", "lz4:pool=5"].map(page_outs);
+    assert!(none <= pages && cervera <= pages, "{none} {cervera}");
+    assert!(lz4 > 2 * pages, "{lz4}");
+}
+
 #[test]
 fn a_pool_has_no_more_frames_than_it_may() {
     for (ratio, percent) in [(2.0, 20), (4.0, 50), (1.5, 75), (8.0, 5)] {
