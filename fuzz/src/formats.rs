@@ -4,6 +4,7 @@ use std::io::BufReader;
 
 use outpage_core::units::Nanos;
 use outpage_sim::programs::{Program, Step};
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{
     Header, Lackey, LackeyOptions, OracleReader, Reader, Recorded, Replayed, Run, Writer, string,
     write_oracle,
@@ -16,7 +17,8 @@ const REFERENCES_MAX: u64 = 1 << 16;
 pub fn trace(data: &[u8]) {
     read(data);
     if let Some((&kind, records)) = data.split_first() {
-        read(&sealed(kind, records));
+        read(&sealed(kind, b'b', records));
+        read(&sealed(kind, b's', records));
     }
 }
 
@@ -41,7 +43,13 @@ fn read(bytes: &[u8]) {
         }
     }
     assert!(runs.iter().all(Run::is_valid));
-    again(&header, &runs);
+    let sizes = reader.into_sizes();
+    assert!(
+        sizes
+            .iter()
+            .all(|(page, bytes)| sizes.near(page) == Some(bytes))
+    );
+    again(&header, &runs, &sizes);
     let references: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
     if references <= REFERENCES_MAX {
         follow(runs);
@@ -49,14 +57,16 @@ fn read(bytes: &[u8]) {
 }
 
 /// What was read is written, and read as the same.
-fn again(header: &Header, runs: &[Run]) {
+fn again(header: &Header, runs: &[Run], sizes: &Sizes) {
     let mut writer = Writer::new(Vec::new(), header).expect("it was read");
     for &run in runs {
         writer.run(run).expect("it was read");
     }
-    let bytes = writer.finish().expect("memory takes all");
-    let read: Result<Vec<Run>, _> = Reader::new(&bytes[..]).expect("just written").collect();
+    let bytes = writer.finish_with(sizes).expect("memory takes all");
+    let mut reader = Reader::new(&bytes[..]).expect("just written");
+    let read: Result<Vec<Run>, _> = reader.by_ref().collect();
     assert_eq!(read.expect("just written"), runs);
+    assert_eq!(reader.into_sizes(), *sizes);
 }
 
 /// The program that was recorded, to its end.
@@ -75,8 +85,8 @@ fn follow(runs: Vec<Run>) {
     assert!(program.footprint() >= references.distinct() as u64);
 }
 
-/// A trace whose only block holds `records` and claims the references that make it whole.
-fn sealed(kind: u8, records: &[u8]) -> Vec<u8> {
+/// A trace whose only block, with this tag, holds `records` and claims the references, or pages, that make it whole.
+fn sealed(kind: u8, tag: u8, records: &[u8]) -> Vec<u8> {
     let header = Header {
         page_bytes: 4096,
         recorded: Recorded::Exact,
@@ -84,11 +94,16 @@ fn sealed(kind: u8, records: &[u8]) -> Vec<u8> {
     };
     let empty = Writer::new(Vec::new(), &header).and_then(Writer::finish);
     let mut bytes = empty.expect("memory takes all");
-    bytes.truncate(bytes.len() - 13);
+    bytes.truncate(bytes.len() - 21);
     let records = &records[..records.len().min(1 << 12)];
-    let claimed = claimed(records).wrapping_add(u32::from(kind & 1));
+    let of_sizes = tag == b's';
+    let claimed = match of_sizes {
+        true => claimed_sizes(records),
+        false => claimed(records),
+    };
+    let claimed = claimed.wrapping_add(u32::from(kind & 1));
     let packed = lz4_flex::block::compress(records);
-    let mut frame = vec![b'b'];
+    let mut frame = vec![tag];
     for word in [
         claimed,
         records.len() as u32,
@@ -101,7 +116,13 @@ fn sealed(kind: u8, records: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&frame);
     bytes.extend_from_slice(&packed);
     let mut end = vec![b'e'];
-    end.extend_from_slice(&u64::from(claimed).to_le_bytes());
+    let counts = match of_sizes {
+        true => [0, claimed],
+        false => [claimed, 0],
+    };
+    for count in counts {
+        end.extend_from_slice(&u64::from(count).to_le_bytes());
+    }
     end.extend_from_slice(&crc32fast::hash(&end).to_le_bytes());
     bytes.extend_from_slice(&end);
     bytes
@@ -110,18 +131,6 @@ fn sealed(kind: u8, records: &[u8]) -> Vec<u8> {
 /// References in `records`, as the description of the format has it.
 fn claimed(mut records: &[u8]) -> u32 {
     let mut total = 0_u32;
-    let number = |records: &mut &[u8]| {
-        let (mut value, mut shift) = (0_u64, 0_u32);
-        while let Some((&byte, rest)) = records.split_first() {
-            *records = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            shift += 7;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        value
-    };
     while let Some((&tag, rest)) = records.split_first() {
         records = rest;
         // Object, index, stride, gap: only the count matters here.
@@ -138,6 +147,35 @@ fn claimed(mut records: &[u8]) -> u32 {
         total = total.saturating_add(count.saturating_add(more).min(u64::from(u32::MAX)) as u32);
     }
     total
+}
+
+/// Pages in `records` of sizes.
+fn claimed_sizes(mut records: &[u8]) -> u32 {
+    let mut total = 0_u64;
+    while !records.is_empty() {
+        number(&mut records);
+        number(&mut records);
+        let pages = number(&mut records).saturating_add(1);
+        for _ in 0..pages.min(records.len() as u64) {
+            number(&mut records);
+        }
+        total = total.saturating_add(pages);
+    }
+    total.min(u64::from(u32::MAX)) as u32
+}
+
+/// Takes a number of 7 bits a byte off the front.
+fn number(records: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0_u64, 0_u32);
+    while let Some((&byte, rest)) = records.split_first() {
+        *records = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    value
 }
 
 /// Lackey's text.

@@ -174,8 +174,8 @@ pub fn disk(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    match machine::read_params(text) {
-        Ok(params) => serve(params, Cursor(rest)),
+    match machine::read_disk(text) {
+        Ok((params, _)) => serve(params, Cursor(rest)),
         Err(why) => assert!(!why.is_empty()),
     }
 }

@@ -45,7 +45,11 @@ fn what_there_is_not_is_named() {
     );
     refused(&with("--tier", "zip"), 64, &["'zip'", "none, lz4"]);
     refused(&with("--tier", "lz4:pool=99"), 64, &["pool", "5 to 90"]);
-    refused(&with("--ratio", "17"), 64, &["'17'", "1 to 16, or heap"]);
+    refused(
+        &with("--ratio", "17"),
+        64,
+        &["'17'", "1 to 16, heap or trace"],
+    );
     refused(&with("--pool-loss", "51"), 64, &["'51'", "0 to 50"]);
     let daemon = ["sim", SMALL, "--system=bsd-8.2", "--tier=none,lz4"];
     refused(&daemon, 64, &["bsd-8.2", "no tier but none"]);

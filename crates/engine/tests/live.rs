@@ -122,7 +122,7 @@ fn run_case(name: &str, trace: &Path) -> Result<(), String> {
         encrypt,
         record: Some(trace.to_owned()),
         // Frames of a pool would be missing among the few that `forks` leaves.
-        tier: tier::Choice::parse("none").expect("one of them"),
+        tier: tier::Choice::parse("none", tier::Written::Plain).expect("one of them"),
         ..Config::new(LIMIT)
     };
     let engine = Engine::start(Setup {

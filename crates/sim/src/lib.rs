@@ -12,6 +12,7 @@ pub mod paper;
 pub mod programs;
 pub mod rivals;
 mod seed;
+pub mod sizes;
 pub mod sweep;
 pub mod trace;
 pub mod world;

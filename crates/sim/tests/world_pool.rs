@@ -109,6 +109,58 @@ fn pages_that_do_not_compress_cost_their_tries() {
     assert!(close(tried.page_outs, none.page_outs), "{tried:?} {none:?}");
 }
 
+/// Pages that were written as they were compressed take less of the disk both ways, and as many slots.
+#[test]
+fn what_is_written_compressed_moves_by_its_size() {
+    let with = |tier: &str, ratio| {
+        let mut setup = setup(tier, Ratio::Uniform(ratio));
+        setup.policies.readahead = "bsd".to_owned();
+        run(&setup, 2 * FRAMES)
+    };
+    let [plain, packed] = ["lz4:pool=5", "cervera:pool=5"].map(|tier| with(tier, 4.0));
+    assert_eq!(plain.disk.blocks_written, plain.page_outs);
+    assert_eq!(plain.disk.blocks_read, plain.page_ins);
+    let (written, read) = (packed.disk.blocks_written, packed.disk.blocks_read);
+    assert!(
+        packed.demoted > FRAMES && packed.page_ins > 5 * FRAMES,
+        "{packed:?}"
+    );
+    // Each write and each read may have a block more than a quarter of its pages.
+    assert!(4 * written >= packed.page_outs && 4 * read >= packed.page_ins);
+    assert!(4 * written <= packed.page_outs + 4 * packed.page_out_writes);
+    assert!(4 * read <= packed.page_ins + 8 * packed.page_in_reads);
+    assert!(packed.elapsed_ns < plain.elapsed_ns, "{packed:?} {plain:?}");
+
+    // What does not compress is written as it is.
+    let [plain, packed] = ["lz4:pool=5", "cervera:pool=5"].map(|tier| with(tier, 1.0));
+    assert_eq!(plain, packed);
+    // A pool that has room for all is one as any other.
+    let [plain, packed] = ["lz4:pool=75", "cervera:pool=75"].map(|tier| {
+        let setup = large(tier, Ratio::Uniform(4.0));
+        run(&setup, 2 * MANY)
+    });
+    assert_eq!(plain, packed);
+}
+
+/// A page that was only read since it was written is in the store as it is: a small pool would have it written again.
+#[test]
+fn swap_compression_writes_no_clean_page_again() {
+    let pages = 4 * FRAMES;
+    let page_outs = |tier: &str| {
+        let setup = setup(tier, Ratio::Uniform(2.0));
+        let zigzag = ZigzagParams {
+            pages,
+            passes: 8,
+            writes: false,
+            touch_ns: 500,
+        };
+        run_program(&setup, Spec::Zigzag(zigzag).build(1)).page_outs
+    };
+    let [none, cervera, lz4] = ["none", "cervera", "lz4:pool=5"].map(page_outs);
+    assert!(none <= pages && cervera <= pages, "{none} {cervera}");
+    assert!(lz4 > 2 * pages, "{lz4}");
+}
+
 #[test]
 fn a_pool_has_no_more_frames_than_it_may() {
     for (ratio, percent) in [(2.0, 20), (4.0, 50), (1.5, 75), (8.0, 5)] {

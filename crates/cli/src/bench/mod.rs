@@ -7,6 +7,7 @@
 
 mod adversaries;
 pub mod cgroup;
+mod compression;
 mod encrypt;
 mod events;
 mod faults;
@@ -99,6 +100,10 @@ enum Mode {
     /// The tables are Markdown. What reads more than 1.5 times as many pages as `none`, or takes more than
     /// 1.05 times as long, is in bold.
     Adversaries(Box<adversaries::Options>),
+    /// Clustering beside swap compression on the papers' programs, simulated, by how far pages compress
+    ///
+    /// The tables are Markdown: elapsed time, times that of the kernel's clustering without compression.
+    Compression(Box<compression::Options>),
     /// Every reclaim policy on recorded programs and on loops, scans and phases, simulated, beside the optimum
     ///
     /// The tables are Markdown: pages read in 25, 50 and 75 % of what is touched, nothing being read ahead.
@@ -257,6 +262,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         Mode::Readahead(options) => readahead::run(options),
         Mode::Programs(options) => programs::run(options),
         Mode::Adversaries(options) => adversaries::run(options),
+        Mode::Compression(options) => compression::run(options),
         Mode::Reclaim(options) => reclaim::run(options),
         Mode::Plot(options) => plot::run(options),
         Mode::Sim(options) => sim::run(options),

@@ -78,9 +78,9 @@ fn sources(
         return Err(BenchError::Usage(text.to_owned()));
     }
     let recorded = options.traces.iter().map(|trace| {
-        let runs = load::runs(trace, Format::Auto).map_err(failed)?;
+        let recorded = load::trace(trace, Format::Auto).map_err(failed)?;
         let name = trace.file_stem().unwrap_or(trace.as_os_str());
-        Source::recorded(&name.to_string_lossy(), &runs).map_err(failed)
+        Source::recorded(&name.to_string_lossy(), &recorded).map_err(failed)
     });
     let strings = match options.no_neighbours {
         true => Vec::new(),
@@ -88,7 +88,7 @@ fn sources(
     };
     let strings = strings
         .into_iter()
-        .map(|string| Source::recorded(string.name, &string.runs).map_err(failed));
+        .map(|string| Source::recorded(string.name, &string.runs.into()).map_err(failed));
     Ok(recorded.chain(strings))
 }
 
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn every_policy_of_a_live_pager_is_in_the_table_beside_the_optimum() {
         let string = neighbours::all().swap_remove(0);
-        let source = Source::recorded(string.name, &string.runs).unwrap();
+        let source = Source::recorded(string.name, &string.runs.into()).unwrap();
         let text = render(&[compared(&options(Vec::new(), "75%"), source).unwrap()]);
         let head = text.lines().nth(2).unwrap();
         for entry in reclaim::offered(Body::default()) {

@@ -92,7 +92,7 @@ fn short_name(trace: &Path) -> Cow<'_, str> {
 
 /// All runs of one trace, and the other replacement policies on it where they are asked for.
 fn replay(args: &Args, trace: &Path) -> Result<(Runs, Option<Table>), CliError> {
-    let recorded = load::runs(trace, args.format)?;
+    let recorded = load::trace(trace, args.format)?;
     let name = match args.traces.len() {
         1 => trace.to_string_lossy(),
         _ => short_name(trace),

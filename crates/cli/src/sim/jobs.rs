@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use outpage_core::tier;
 use outpage_sim::programs::Program;
 use outpage_sim::world::{Report, Setup, World};
 
@@ -25,7 +26,7 @@ impl Job {
     /// Whether it has a pool of compressed pages.
     #[must_use]
     pub fn compresses(&self) -> bool {
-        let choice = outpage_core::tier::Choice::parse(&self.setup.policies.tier);
+        let choice = tier::Choice::parse(&self.setup.policies.tier, tier::Written::Compressed);
         choice.is_ok_and(|choice| !choice.entry().codec.is_empty())
     }
 

@@ -6,7 +6,7 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::{parse_chunk, parse_size, parse_window};
 use outpage_sim::disk::{self, Params};
 use outpage_sim::world::{
-    BsdSwitches, Costs, DiskSpec, POOL_LOSS_PERCENT, Setup, WindowSetting, World,
+    BsdSwitches, CodecCosts, Costs, DiskSpec, POOL_LOSS_PERCENT, Ratio, Setup, WindowSetting, World,
 };
 use serde::Deserialize;
 
@@ -54,7 +54,8 @@ pub struct Machine {
     /// When discardable pages are dropped, with settings as in pf:pages=64 [default: none]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub discard: Vec<String>,
-    /// How far pages compress: 1 to 16, or heap, as the heaps of five programs [default: heap]
+    /// How far pages compress: 1 to 16; heap, as the heaps of five programs; trace, as recorded [default: trace
+    /// where a trace has sizes, else heap]
     #[arg(long, value_name = "RATIO", value_delimiter = ',')]
     pub ratio: Vec<String>,
     /// Of the frames with compressed pages, how many percent hold nothing, 0 to 50 [default: 8]
@@ -188,13 +189,18 @@ impl Machine {
         jobs = cross(jobs, &with_settings(&self.discard), |j, v| {
             named(&mut j.setup, |s| &mut s.policies.discard, v)
         })?;
-        jobs = self.with_ratios(jobs)?;
+        jobs = self.with_ratios(jobs, sources)?;
         jobs = cross(jobs, &or_one(&self.memory, "50%"), |j, v| {
             j.setup.frames = frames(v, footprint)?;
             Ok(())
         })?;
         jobs = cross(jobs, &or_one(&self.disk, "barracuda-7200.9"), |j, v| {
-            (j.disk, j.setup.disk) = disk_spec(v)?;
+            let codecs;
+            (j.disk, j.setup.disk, codecs) = disk_spec(v)?;
+            // What the settings file says of costs holds.
+            if let Some(codecs) = codecs.filter(|_| self.costs.is_none()) {
+                j.setup.costs = codecs.within(j.setup.costs);
+            }
             Ok(())
         })?;
         jobs = cross(jobs, &with_settings(&self.scheduler), |j, v| {
@@ -208,16 +214,24 @@ impl Machine {
     }
 
     /// Ratios are of no matter where nothing is compressed.
-    fn with_ratios(&self, jobs: Vec<Job>) -> Result<Vec<Job>, CliError> {
+    fn with_ratios(&self, jobs: Vec<Job>, sources: &[Source]) -> Result<Vec<Job>, CliError> {
+        let recorded = sources.iter().any(|source| source.sizes() > 0);
+        let default = if recorded { Ratio::Trace } else { Ratio::Heap };
+        let given = or_one(&self.ratio, &default.to_string());
         let mut all = Vec::new();
         for job in jobs {
             let ratios = if job.compresses() {
-                &self.ratio[..]
+                &given[..]
             } else {
-                &self.ratio[..self.ratio.len().min(1)]
+                &given[..1]
             };
             all.extend(cross(vec![job], ratios, |j, v| {
                 j.setup.ratio = v.parse().map_err(|why| usage(format!("--ratio: {why}")))?;
+                if j.setup.ratio == Ratio::Trace && !recorded {
+                    let text = "--ratio trace: no trace here has compressed sizes of its pages, as those of `outpage trace` \
+                                have from version 2 of the format on";
+                    return Err(usage(text.to_owned()));
+                }
                 Ok(())
             })?);
         }
@@ -347,10 +361,10 @@ fn frames(text: &str, footprint: u64) -> Result<u64, CliError> {
     }
 }
 
-/// A disk's label, and the disk.
-fn disk_spec(text: &str) -> Result<(String, DiskSpec), CliError> {
+/// A disk's label, the disk, and what compression takes of the CPU beside it where that was measured.
+fn disk_spec(text: &str) -> Result<(String, DiskSpec, Option<CodecCosts>), CliError> {
     if disk::model(text).is_some() {
-        return Ok((text.to_owned(), DiskSpec::Named(text.to_owned())));
+        return Ok((text.to_owned(), DiskSpec::Named(text.to_owned()), None));
     }
     let path = Path::new(text);
     if !path.exists() {
@@ -361,24 +375,27 @@ fn disk_spec(text: &str) -> Result<(String, DiskSpec), CliError> {
         )));
     }
     let json = std::fs::read_to_string(path).map_err(|e| CliError::unread(path, e))?;
-    let params = read_params(&json)
+    let (params, codecs) = read_disk(&json)
         .map_err(|why| CliError::new(code::DATA, format!("{text} is no disk: {why}")))?;
     let label = path
         .file_stem()
         .unwrap_or(path.as_os_str())
         .to_string_lossy();
-    Ok((label.into_owned(), DiskSpec::Params(params)))
+    Ok((label.into_owned(), DiskSpec::Params(params), codecs))
 }
 
-/// The parameters in a file of `outpage disk measure`, or alone.
+/// The parameters in a file of `outpage disk measure`, or alone, and the costs of compression where it has them.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read_params(json: &str) -> Result<Params, String> {
+pub fn read_disk(json: &str) -> Result<(Params, Option<CodecCosts>), String> {
     let value: serde_json::Value = serde_json::from_str(json).map_err(|e| e.to_string())?;
+    let codecs = value.get("codecs").cloned().map(serde_json::from_value);
+    let codecs = codecs.transpose();
+    let codecs: Option<CodecCosts> = codecs.map_err(|e| format!("codecs: {e}"))?;
     let params = value.get("params").cloned().unwrap_or(value);
     let params: Params = serde_json::from_value(params).map_err(|e| e.to_string())?;
-    params.check().map(|()| params)
+    params.check().map(|()| (params, codecs))
 }
 
 /// Bytes a second that a disk reads and writes at best.
@@ -449,11 +466,17 @@ mod tests {
     #[test]
     fn a_disk_file_is_the_parameters_or_has_them() {
         let solid = r#"{"solid":{"read_ns":1,"read_block_ns":2,"write_ns":3,"write_block_ns":4,"channels":5}}"#;
-        let alone = read_params(solid).expect("parameters");
-        assert_eq!(
-            read_params(&format!(r#"{{"schema":1,"params":{solid}}}"#)),
-            Ok(alone)
-        );
-        assert!(read_params("{}").is_err());
+        let (alone, none) = read_disk(solid).expect("parameters");
+        assert_eq!(none, None);
+        let measured =
+            |codecs: &str| read_disk(&format!(r#"{{"schema":1,"params":{solid}{codecs}}}"#));
+        assert_eq!(measured(""), Ok((alone, None)));
+        let costs = r#","codecs":{"compress_ns":1,"unfit_ns":2,"decompress_ns":3,"zstd_compress_ns":4,"zstd_decompress_ns":5}"#;
+        let (_, codecs) = measured(costs).expect("costs");
+        let costs = codecs.expect("costs").within(Costs::default());
+        assert_eq!((costs.unfit_ns, costs.zstd_decompress_ns), (2, 5));
+        assert_eq!(costs.io_ns, Costs::default().io_ns);
+        assert!(measured(r#","codecs":{"compress_ns":1}"#).is_err());
+        assert!(read_disk("{}").is_err());
     }
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PAGE_BYTES, PageNo, PageRange};
 use outpage_sim::programs::{INDEX_MAX, Layout, NAMES, Program, Spec, Step};
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{PageString, Replayed, Run};
 use serde_json::{Map, Value};
 
 use crate::error::{CliError, code};
-use crate::trace::load::{self, Format};
+use crate::trace::load::{self, Format, Trace};
 
 /// A program and how it was named.
 pub struct Source {
@@ -39,8 +40,8 @@ impl Source {
     fn parse(text: &str, object: u32, format: Format) -> Result<Self, CliError> {
         let body = match text.strip_prefix("trace:") {
             Some(file) => {
-                let runs = load::runs(Path::new(file), format)?;
-                Body::Recorded(Replayed::new(moved(file, &runs, object)?))
+                let trace = load::trace(Path::new(file), format)?;
+                Body::Recorded(replayed(file, &trace, object)?)
             }
             None => Body::Spec(spec(text)?),
         };
@@ -51,12 +52,12 @@ impl Source {
         })
     }
 
-    /// The recorded program that `runs` are of.
+    /// The recorded program that `trace` is of.
     ///
     /// # Errors
-    /// [`code::DATA`] when their pages lie further apart than one program's can.
-    pub fn recorded(text: &str, runs: &[Run]) -> Result<Self, CliError> {
-        let body = Body::Recorded(Replayed::new(moved(text, runs, 1)?));
+    /// [`code::DATA`] when its pages lie further apart than one program's can.
+    pub fn recorded(text: &str, trace: &Trace) -> Result<Self, CliError> {
+        let body = Body::Recorded(replayed(text, trace, 1)?);
         Ok(Self {
             text: text.to_owned(),
             body,
@@ -70,6 +71,15 @@ impl Source {
         match &self.body {
             Body::Spec(spec) => spec.build(self.object),
             Body::Recorded(replayed) => Box::new(replayed.clone()),
+        }
+    }
+
+    /// Pages of which it was recorded what they come to when they are compressed.
+    #[must_use]
+    pub fn sizes(&self) -> usize {
+        match &self.body {
+            Body::Recorded(replayed) => replayed.sizes().map_or(0, |sizes| sizes.len()),
+            Body::Spec(_) => 0,
         }
     }
 
@@ -256,9 +266,16 @@ fn check_order(spec: &Spec) -> Result<(), String> {
 /// alignment.
 const APART: u64 = 1024;
 
-/// `runs` of the trace called `name` with all their pages in object `object`, since a world tells
+/// The program that the trace called `name` is of.
+fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError> {
+    let Trace { runs, sizes } = moved(name, trace, object)?;
+    Ok(Replayed::new(runs).with_sizes(sizes))
+}
+
+/// The trace called `name` with all its pages in object `object`, since a world tells
 /// programs apart by their objects. Neighbours stay neighbours; parts that lie apart stay apart.
-fn moved(name: &str, runs: &[Run], object: u32) -> Result<Vec<Run>, CliError> {
+fn moved(name: &str, trace: &Trace, object: u32) -> Result<Trace, CliError> {
+    let runs = &trace.runs;
     let mut pages: Vec<(u64, u64)> = Vec::new();
     for run in runs {
         let last = run.page(run.count - 1).raw();
@@ -292,7 +309,15 @@ fn moved(name: &str, runs: &[Run], object: u32) -> Result<Vec<Run>, CliError> {
         start: place(run.start),
         ..*run
     });
-    Ok(moved.collect())
+    // Pages that are not touched have no place.
+    let touched = |page: PageNo| {
+        let after = pages.partition_point(|span| span.0 <= page.raw());
+        after > 0 && page.raw() <= pages[after - 1].1
+    };
+    let sizes = trace.sizes.iter().filter(|size| touched(size.0));
+    let sizes = Sizes::new(sizes.map(|(page, bytes)| (place(page), bytes)));
+    let runs = moved.collect();
+    Ok(Trace { runs, sizes })
 }
 
 /// Sorts and joins spans that touch or lie closer than [`APART`].
@@ -344,10 +369,31 @@ mod tests {
         }
     }
 
+    fn moved(runs: &[Run], object: u32) -> Result<Trace, CliError> {
+        super::moved("t", &runs.to_vec().into(), object)
+    }
+
+    #[test]
+    fn sizes_move_with_their_pages() {
+        let far = 1 << 33;
+        let sizes = [(far + 5, 500), (far + 1, 1), (7, 700), (far + 9, 900)];
+        let trace = Trace {
+            runs: vec![run(far + 5, 3), run(7, 2), run(far + 9, 1)],
+            sizes: Sizes::new(sizes.map(|(page, bytes)| (PageNo::from_raw(page), bytes))),
+        };
+        let moved = super::moved("t", &trace, 3).expect("fits");
+        let start = |at: usize| moved.runs[at].start;
+        let found: Vec<_> = moved.sizes.iter().collect();
+        // Nothing touches the page before the far ones.
+        assert_eq!(found, [(start(1), 700), (start(0), 500), (start(2), 900)]);
+    }
+
     #[test]
     fn parts_stay_apart_and_keep_their_alignment() {
         let far = 1 << 33;
-        let runs = moved("t", &[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3).expect("fits");
+        let runs = moved(&[run(far + 5, 3), run(7, 2), run(far + 8, 1)], 3)
+            .expect("fits")
+            .runs;
         assert!(runs.iter().all(|r| r.start.object() == ObjectId(3)));
         let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
         assert_eq!(at[1], 7);
@@ -359,7 +405,9 @@ mod tests {
     #[test]
     fn pages_at_the_end_of_all_numbers_are_moved_like_others() {
         let last = u64::MAX;
-        let runs = moved("t", &[run(last, 1), run(1, 2), run(last - 3, 2)], 1).expect("they fit");
+        let runs = moved(&[run(last, 1), run(1, 2), run(last - 3, 2)], 1)
+            .expect("they fit")
+            .runs;
         let at: Vec<u64> = runs.iter().map(|r| r.start.index()).collect();
         assert_eq!(at[1], 1);
         assert_eq!(at[0], at[2] + 3, "neighbours stay neighbours");
@@ -372,15 +420,15 @@ mod tests {
             stride: 1 << 35,
             ..run((object << 36) + 5, 2)
         };
-        assert!(moved("t", &[strided(1)], 1).is_ok());
-        let error = moved("t", &[strided(1), strided(2)], 1).unwrap_err();
+        assert!(moved(&[strided(1)], 1).is_ok());
+        let error = moved(&[strided(1), strided(2)], 1).err().expect("refused");
         assert_eq!(error.code, code::DATA);
         assert!(error.text.starts_with("t: its pages lie too far apart"));
         let whole = Run {
             stride: (1 << 36) - 1,
             ..run(1 << 36, 2)
         };
-        assert!(moved("t", &[whole], 1).is_err(), "no page behind the last");
+        assert!(moved(&[whole], 1).is_err(), "no page behind the last");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::config::format_size;
+use outpage_sim::world::Ratio;
 use serde_json::{Value, json};
 
 use super::Output;
@@ -53,6 +54,18 @@ impl Runs {
         names.join(" + ")
     }
 
+    /// Of how many pages the compressed sizes were recorded, where a run goes by them.
+    fn sizes_used(&self) -> String {
+        let by_trace = |line: &Line| line.job.compresses() && line.job.setup.ratio == Ratio::Trace;
+        if !self.lines.iter().any(by_trace) {
+            return String::new();
+        }
+        let recorded: usize = self.sources.iter().map(Source::sizes).sum();
+        let pages: u64 = self.sources.iter().map(Source::footprint).sum();
+        let [recorded, pages] = [recorded as u64, pages].map(grouped);
+        format!("; compressed sizes of {recorded} of its {pages} pages")
+    }
+
     /// What the programs touch, as people write it.
     fn touched(&self) -> String {
         let footprint: u64 = self.sources.iter().map(Source::footprint).sum();
@@ -70,7 +83,8 @@ pub fn text(all: &[Runs]) -> String {
     let one = all.len() == 1;
     let mut out = String::new();
     if one {
-        let _ = writeln!(out, "{} ({})", all[0].name(), all[0].touched());
+        let sizes = all[0].sizes_used();
+        let _ = writeln!(out, "{} ({}{sizes})", all[0].name(), all[0].touched());
     }
     let varies = |get: &fn(&Job) -> String| lines().any(|l| get(&l.job) != get(&first.job));
     let (varied, fixed): (Vec<_>, Vec<_>) = SETTINGS.iter().partition(|s| varies(&s.1));

@@ -23,9 +23,9 @@ pub fn reclaim_settings() -> String {
     settings_of(policies.map(|policy| (policy.name, policy.settings)))
 }
 
-/// Tier policies.
+/// Tier policies that can run live.
 pub fn tier() -> String {
-    let rows = tier::REGISTRY.iter().map(|policy| {
+    let rows = tier::offered(tier::Written::Plain).map(|policy| {
         let name = format!("`{}`", policy.name);
         vec![name, policy.summary.into(), policy.source.into()]
     });
@@ -34,7 +34,7 @@ pub fn tier() -> String {
 
 /// Their settings.
 pub fn tier_settings() -> String {
-    let policies = tier::REGISTRY.iter();
+    let policies = tier::offered(tier::Written::Plain);
     settings_of(policies.map(|policy| (policy.name, policy.settings)))
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use outpage_core::units::PAGE_BYTES;
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{Header, Recorded, Run, Writer, write_oracle};
 
 use super::load::{self, Format};
@@ -42,7 +43,7 @@ enum Target {
 /// # Errors
 /// [`crate::error::code::NO_INPUT`], [`crate::error::code::DATA`], [`crate::error::code::IO`].
 pub fn run(options: &Options) -> Result<ExitCode, CliError> {
-    let runs = load::runs(&options.from, options.format)?;
+    let load::Trace { runs, sizes } = load::trace(&options.from, options.format)?;
     let references: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
     match options.target {
         Target::Refs => {
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Result<ExitCode, CliError> {
                 recorded: load::recorded(&options.from, options.format)?,
                 program: load::program(&options.from, options.format)?,
             };
-            write_refs(&options.to, &header, &runs)?;
+            write_refs(&options.to, &header, &runs, &sizes)?;
         }
         Target::Oracle => {
             let failed = |e| CliError::unwritten(&options.to, e);
@@ -61,8 +62,14 @@ pub fn run(options: &Options) -> Result<ExitCode, CliError> {
         }
     }
     let bytes = std::fs::metadata(&options.to).map_or(0, |m| m.len());
+    let of_sizes = match options.target {
+        Target::Refs if !sizes.is_empty() => {
+            format!("compressed sizes of {} pages", grouped(sizes.len() as u64))
+        }
+        Target::Refs | Target::Oracle => "no compressed sizes".to_owned(),
+    };
     println!(
-        "{}: {} references, {} bytes",
+        "{}: {} references, {of_sizes}, {} bytes",
         options.to.display(),
         grouped(references),
         grouped(bytes)
@@ -70,18 +77,23 @@ pub fn run(options: &Options) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes `runs` as a trace of page references.
+/// Writes `runs` as a trace of page references, with what their pages come to.
 ///
 /// # Errors
 /// [`crate::error::code::IO`].
-pub fn write_refs(path: &Path, header: &Header, runs: &[Run]) -> Result<(), CliError> {
+pub fn write_refs(
+    path: &Path,
+    header: &Header,
+    runs: &[Run],
+    sizes: &Sizes,
+) -> Result<(), CliError> {
     let failed = |e| CliError::unwritten(path, e);
     let file = File::create(path).map_err(failed)?;
     let mut writer = Writer::new(BufWriter::new(file), header).map_err(failed)?;
     for &run in runs {
         writer.run(run).map_err(failed)?;
     }
-    writer.finish().map_err(failed)?;
+    writer.finish_with(sizes).map_err(failed)?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use outpage_core::units::Nanos;
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{
     Error, Header, Lackey, LackeyOptions, OracleReader, Reader, Recorded, Run,
 };
@@ -62,11 +63,27 @@ pub fn damaged(path: &Path, why: impl std::fmt::Display) -> CliError {
     CliError::new(code::DATA, format!("{}: {why}", path.display()))
 }
 
-/// The references in the file at `path`, in memory.
+/// What a trace says, in memory.
+pub struct Trace {
+    /// The references.
+    pub runs: Vec<Run>,
+    /// What the pages come to when LZ4 compresses them, of those of which that was recorded.
+    pub sizes: Sizes,
+}
+
+/// References alone.
+impl From<Vec<Run>> for Trace {
+    fn from(runs: Vec<Run>) -> Self {
+        let sizes = Sizes::default();
+        Self { runs, sizes }
+    }
+}
+
+/// What the file at `path` says.
 ///
 /// # Errors
 /// [`code::NO_INPUT`] when it cannot be read; [`code::DATA`] with the offset when it is damaged or cut short.
-pub fn runs(path: &Path, format: Format) -> Result<Vec<Run>, CliError> {
+pub fn trace(path: &Path, format: Format) -> Result<Trace, CliError> {
     let format = told(path, format)?;
     let file = File::open(path).map_err(|e| CliError::unread(path, e))?;
     let length = file
@@ -79,16 +96,19 @@ pub fn runs(path: &Path, format: Format) -> Result<Vec<Run>, CliError> {
         Error::Io(error) => CliError::unread(path, error),
         error @ Error::Unreadable { .. } => damaged(path, error),
     };
-    let runs = match format {
+    let trace = match format {
         Format::Auto | Format::Refs => {
-            let reader = Reader::new(source).map_err(refused)?;
-            reader.collect::<Result<Vec<_>, _>>().map_err(refused)?
+            let mut reader = Reader::new(source).map_err(refused)?;
+            let runs = reader.by_ref().collect::<Result<Vec<_>, _>>();
+            let runs = runs.map_err(refused)?;
+            let sizes = reader.into_sizes();
+            Trace { runs, sizes }
         }
         Format::Log => {
             let bytes = std::fs::read(path).map_err(|e| CliError::unread(path, e))?;
-            references::of_log(&bytes)
-                .map_err(|e| damaged(path, e))?
-                .runs
+            let recording = references::of_log(&bytes).map_err(|e| damaged(path, e))?;
+            let (runs, sizes) = (recording.runs, recording.sizes);
+            Trace { runs, sizes }
         }
         Format::Lackey => {
             let options = LackeyOptions {
@@ -99,27 +119,27 @@ pub fn runs(path: &Path, format: Format) -> Result<Vec<Run>, CliError> {
             for reference in Lackey::new(source, options) {
                 references::append(&mut runs, reference.map_err(|e| damaged(path, e))?);
             }
-            runs
+            runs.into()
         }
         Format::Oracle => {
             let mut runs = Vec::new();
             for reference in OracleReader::new(source).references() {
                 references::append(&mut runs, reference.map_err(refused)?);
             }
-            runs
+            runs.into()
         }
     };
     bar.finish_and_clear();
-    if runs.is_empty() {
+    if trace.runs.is_empty() {
         return Err(damaged(path, "the trace has no references"));
     }
-    Ok(runs)
+    Ok(trace)
 }
 
 /// How faithful the trace at `path` is: what its header says, else what its format is.
 ///
 /// # Errors
-/// As [`runs`].
+/// As [`trace()`].
 pub fn recorded(path: &Path, format: Format) -> Result<Recorded, CliError> {
     Ok(match told(path, format)? {
         Format::Auto | Format::Refs => header(path)?.recorded,
@@ -137,7 +157,7 @@ pub fn recorded(path: &Path, format: Format) -> Result<Recorded, CliError> {
 /// The program that was recorded: what the header says, else the file's name.
 ///
 /// # Errors
-/// As [`runs`].
+/// As [`trace()`].
 pub fn program(path: &Path, format: Format) -> Result<String, CliError> {
     match told(path, format)? {
         Format::Auto | Format::Refs => Ok(header(path)?.program),

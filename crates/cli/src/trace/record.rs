@@ -71,6 +71,9 @@ pub struct Options {
 /// Memory for logs when none is said: room for most small programs' working sets.
 const LOG_MEMORY: u64 = 64 << 20;
 
+/// All that leaves is compressed, so that its size is known; the pool itself has as few frames as it can.
+const TIER: &str = "lz4:pool=5";
+
 /// Runs the program and writes what was asked for; ends as the program did.
 ///
 /// # Errors
@@ -112,7 +115,7 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
             recorded: convert::filtered(recording.resident),
             program: name.clone(),
         };
-        convert::write_refs(&path, &header, &recording.runs)?;
+        convert::write_refs(&path, &header, &recording.runs, &recording.sizes)?;
         eprintln!("outpage: {}", describe(&path, process));
     }
     // A run that failed or was interrupted is not worth another.
@@ -160,6 +163,7 @@ fn recorded(
 ) -> Result<Recorded, CliError> {
     let config = Config {
         readahead: config::plain_readahead("none"),
+        tier: config::parse_tier(TIER).expect("a policy of the registry"),
         record_each: true,
         ..base(options, memory)
     };
@@ -249,6 +253,11 @@ fn describe(path: &Path, process: &Process) -> String {
         path.display(),
         grouped(recording.references),
         format_size(recording.resident * PAGE_BYTES as u64)
+    );
+    let _ = write!(
+        text,
+        ", compressed sizes of {} pages",
+        grouped(recording.sizes.len() as u64)
     );
     if let Some(parent) = &process.parent {
         let _ = write!(

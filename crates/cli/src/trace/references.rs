@@ -7,6 +7,8 @@
 //!   it, adopted at the start): it is, if its content is another when it leaves, and counts as
 //!   touched when it came.
 //!
+//! What a page comes to when it is compressed is known where the pager compressed it with LZ4, or found it zero.
+//!
 //! Memory that the program gives back is not told: its pages keep their contents in the trace.
 //!
 //! The log of a forked child begins with its parent's until the fork. Only the child's own faults are
@@ -16,11 +18,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome};
+use outpage_core::contract::{Access, Action, ActionId, Event, Outcome, PageOutcome, Refusal};
 use outpage_core::limits::Limits;
 use outpage_core::page::ContentHash;
 use outpage_core::record::{Logged, Reader, Unreadable, Why};
-use outpage_core::units::{Nanos, PageNo, PageRange};
+use outpage_core::tier;
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
+use outpage_sim::sizes::Sizes;
 use outpage_sim::trace::{Reference, Run};
 
 /// What a log says about the program's references.
@@ -28,6 +32,8 @@ use outpage_sim::trace::{Reference, Run};
 pub struct Recording {
     /// The references.
     pub runs: Vec<Run>,
+    /// What LZ4 made of the pages, the last time that each was compressed.
+    pub sizes: Sizes,
     /// How many they are.
     pub references: u64,
     /// Pages that were mapped at most: the resident set that references had to miss.
@@ -65,6 +71,10 @@ struct Gatherer {
     contents: HashMap<PageNo, Option<ContentHash>>,
     /// Runs of detaches, maps and zero-fills that wait for their answer.
     open: HashMap<ActionId, (Kind, PageRange)>,
+    /// The same of compressions.
+    compressing: HashMap<ActionId, Vec<PageNo>>,
+    /// What pages came to when they were last compressed.
+    sizes: HashMap<PageNo, u16>,
     /// Pages that were given back and not touched since.
     gone: HashSet<PageNo>,
     /// When the program last went on.
@@ -96,6 +106,9 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let mut reader = Reader::new(bytes)?;
     let buffer = reader.header().pageout_params.buffer_pages as usize;
     let frames = reader.header().frames as usize;
+    let tier = tier::Choice::parse(reader.header().tier, tier::Written::Plain);
+    // What another codec makes of a page is another size.
+    let compresses = tier.is_ok_and(|choice| choice.entry().codec == "lz4");
     let mut gatherer = Gatherer {
         frames,
         limit: frames,
@@ -110,6 +123,9 @@ pub fn of_log(bytes: &[u8]) -> Result<Recording, Unreadable> {
             }
             Logged::Action(action) => gatherer.action(now, &action),
         }
+    }
+    if !compresses {
+        gatherer.sizes.clear();
     }
     Ok(Recording {
         ended: reader.ended(),
@@ -234,12 +250,20 @@ impl Gatherer {
             Action::Drop { id, run } => {
                 self.open.insert(id, (Kind::Drop, run));
             }
+            Action::Compress { id, ref pages, .. } => {
+                self.compressing.insert(id, pages.to_vec());
+            }
             Action::Wake { .. } => self.resumed = Some(now),
             _ => {}
         }
     }
 
     fn answered(&mut self, id: ActionId, outcome: Outcome<'_>) {
+        if let Outcome::Pages(outcomes) = outcome
+            && let Some(pages) = self.compressing.remove(&id)
+        {
+            return self.compressed(&pages, outcomes);
+        }
         let (Some((kind, run)), Outcome::Pages(pages)) = (self.open.remove(&id), outcome) else {
             return;
         };
@@ -255,6 +279,17 @@ impl Gatherer {
         }
     }
 
+    fn compressed(&mut self, pages: &[PageNo], outcomes: &[PageOutcome]) {
+        for (&page, outcome) in pages.iter().zip(outcomes) {
+            let bytes = match outcome {
+                PageOutcome::Kept { bytes } => *bytes,
+                PageOutcome::Refused(Refusal::Unfit) => PAGE_BYTES as u16,
+                _ => continue,
+            };
+            self.sizes.insert(page, bytes);
+        }
+    }
+
     fn came_along(&mut self, run: PageRange) {
         let at = self.references.len();
         for page in run.iter() {
@@ -264,6 +299,9 @@ impl Gatherer {
 
     fn left(&mut self, page: PageNo, content: Option<ContentHash>) {
         let before = self.contents.insert(page, content).flatten();
+        if content.is_none() {
+            self.sizes.insert(page, 0);
+        }
         let wrote = before != content;
         match self.mapped.remove(&page) {
             Some(Seen::Inherited) if content.is_some() => {
@@ -325,6 +363,7 @@ impl Gatherer {
         let limits = Limits::new(self.frames.max(outpage_core::limits::FRAMES_MIN), buffer);
         Recording {
             runs,
+            sizes: Sizes::new(self.sizes),
             references: inherited + own,
             resident: (limits.frames - limits.staged_low) as u64,
             given_back: self.given_back,
@@ -377,7 +416,8 @@ const fn alike(a: u64, b: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outpage_core::contract::{Source, Waiter};
+    use outpage_core::contract::{PageList, Source, Waiter};
+    use outpage_core::units::{SlotNo, SlotRange};
 
     fn page(index: u64) -> PageNo {
         PageNo::from_raw(index)
@@ -475,6 +515,35 @@ mod tests {
             .collect();
         assert_eq!(pages, [1, 2, 50]);
         assert_eq!(recording.references, 3);
+    }
+
+    #[test]
+    fn what_pages_come_to_is_what_they_last_came_to() {
+        let mut g = Gatherer::default();
+        let id = ActionId(4);
+        let kept = |bytes| PageOutcome::Kept { bytes };
+        let unfit = PageOutcome::Refused(Refusal::Unfit);
+        let no_room = PageOutcome::Refused(Refusal::NoRoom);
+        for outcomes in [[kept(9), kept(700)], [kept(800), unfit], [no_room; 2]] {
+            let pages = PageList::new(vec![page(1), page(2)], vec![ContentHash::default(); 2]);
+            g.action(
+                Nanos(0),
+                &Action::Compress {
+                    id,
+                    slots: SlotRange::new(SlotNo::POOL_START, 2),
+                    pages,
+                    grant: 5,
+                    after: None,
+                },
+            );
+            let outcome = Outcome::Pages(&outcomes);
+            g.event(Nanos(0), Event::Done { id, outcome });
+        }
+        detach(&mut g, 5, 0);
+        detach(&mut g, 6, 1);
+        let sizes = g.finish(64).sizes;
+        let sizes: Vec<_> = sizes.iter().map(|(page, n)| (page.raw(), n)).collect();
+        assert_eq!(sizes, [(1, 800), (2, 4096), (5, 0)]);
     }
 
     #[test]

@@ -166,7 +166,7 @@ mod tests {
     fn simulated_heaps_compress_as_these() {
         use outpage_core::units::PageNo;
         let pages = 20_000;
-        let simulated = |page| outpage_sim::world::Ratio::Heap.bytes(PageNo::from_raw(page));
+        let simulated = |page| outpage_sim::world::Ratio::Heap.bytes(PageNo::from_raw(page), None);
         let simulated = (0..pages).map(|page| u64::from(simulated(page).unwrap_or(4096)));
         let simulated = (pages * 4096) as f64 / simulated.sum::<u64>() as f64;
         let pages = (0..pages as usize).map(|page| Data::Heap.looks(page, mix(page as u64)));

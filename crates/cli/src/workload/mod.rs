@@ -6,7 +6,7 @@
 
 mod allocs;
 mod column;
-mod data;
+pub mod data;
 mod fft;
 mod graph;
 mod join;
@@ -15,7 +15,7 @@ mod matrix;
 mod orders;
 mod pages;
 mod report;
-mod rng;
+pub mod rng;
 mod words;
 
 #[cfg(test)]

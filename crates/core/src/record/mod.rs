@@ -117,7 +117,7 @@ impl Header<'_> {
         let pageout = pageout::find(self.pageout)?;
         let readahead: readahead::Choice = self.readahead.parse().ok()?;
         let slots = slots::find(self.slots)?;
-        let tier = tier::Choice::parse(self.tier).ok()?;
+        let tier = tier::Choice::parse(self.tier, tier::Written::Plain).ok()?;
         let discard = discard::Choice::parse(self.discard).ok()?;
         let frames = usize::try_from(self.frames).ok()?;
         let sizes_fit = pageout::BUFFER_PAGES.contains(&self.pageout_params.buffer_pages)

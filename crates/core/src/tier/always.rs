@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, Sight, Tier, Touched};
+use super::{Entry, Sight, Tier, Touched, Written};
 use crate::settings::{Allowed, Setting, Values};
 use crate::units::PageNo;
 
@@ -11,6 +11,7 @@ pub(super) const LZ4: Entry = Entry {
     summary: "every victim that LZ4 makes small enough is kept in the pool, the oldest leave for the store",
     source: "Linux 3.11 mm/zswap.c: a pool before the store, written back in order of age",
     codec: "lz4",
+    written: Written::Plain,
     settings: SETTINGS,
     build,
 };

@@ -13,6 +13,7 @@ use crate::units::PageNo;
 
 mod always;
 mod auto;
+mod cervera;
 
 pub use auto::{BEYOND, Sight};
 
@@ -31,6 +32,11 @@ pub enum Touched {
 pub trait Tier: Send {
     /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
     fn pools(&mut self, victim: PageNo) -> bool;
+
+    /// Whether victims that the store has as they are go there too, and lose their slots.
+    fn pools_clean(&self) -> bool {
+        true
+    }
 
     /// The victim was compressed to `bytes` bytes.
     fn kept(&mut self, victim: PageNo, bytes: u16);
@@ -57,6 +63,15 @@ pub trait Tier: Send {
     fn pool_frames(&self, frames: usize) -> usize;
 }
 
+/// How pages that go from the pool to the store are written there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Written {
+    /// As pages: a slot holds what a page holds.
+    Plain,
+    /// As they were compressed, several in a block.
+    Compressed,
+}
+
 /// One policy of the registry.
 #[derive(Debug)]
 pub struct Entry {
@@ -68,6 +83,8 @@ pub struct Entry {
     pub source: &'static str,
     /// Name of the codec that its pages are compressed by; empty where there is no pool.
     pub codec: &'static str,
+    /// What it needs of the store.
+    pub written: Written,
     /// What can be set of it.
     pub settings: &'static [&'static Setting],
     /// Makes one of values of these settings; `None` where there is no pool.
@@ -82,11 +99,13 @@ pub static REGISTRY: &[Entry] = &[
         summary: "every victim is written to the store",
         source: "Outpage",
         codec: "",
+        written: Written::Plain,
         settings: &[],
         build: |_| None,
     },
     always::LZ4,
     always::ZSTD,
+    cervera::ENTRY,
 ];
 
 impl choice::Offer for Entry {
@@ -109,17 +128,17 @@ impl choice::Offer for Entry {
 pub type Choice = choice::Choice<Entry>;
 
 /// Why a policy cannot be had as it was asked for.
-pub type Refused<'a> = choice::Refused<NoSuch<'a>>;
+pub type Refused<'a> = choice::Refused<NotOffered<'a>>;
 
 impl Choice {
-    /// Reads a name and settings, as in `lz4:pool=50`.
+    /// Reads a name and settings, as in `lz4:pool=50`, for a store that writes pages like `store` at most.
     ///
     /// # Errors
-    /// When there is no such policy, or a setting is wrong.
-    pub fn parse(text: &str) -> Result<Self, Refused<'_>> {
+    /// When there is no such policy, it needs another store, or a setting is wrong.
+    pub fn parse(text: &str, store: Written) -> Result<Self, Refused<'_>> {
         Self::read(text, |name| {
-            let found = REGISTRY.iter().find(|entry| entry.name == name);
-            found.ok_or(NoSuch(name))
+            let found = offered(store).find(|entry| entry.name == name);
+            found.ok_or(NotOffered { name, store })
         })
     }
 
@@ -130,13 +149,30 @@ impl Choice {
     }
 }
 
-/// There is no tier policy of this name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoSuch<'a>(pub &'a str);
+/// The policies that work with a store that writes pages like `store` at most.
+pub fn offered(store: Written) -> impl Iterator<Item = &'static Entry> {
+    REGISTRY.iter().filter(move |entry| entry.written <= store)
+}
 
-impl fmt::Display for NoSuch<'_> {
+/// A policy was asked for that there is not, or not for this store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotOffered<'a> {
+    /// The name that was asked for.
+    pub name: &'a str,
+    /// What the store can do.
+    pub store: Written,
+}
+
+impl fmt::Display for NotOffered<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no tier policy '{}'", self.0)?;
-        choice::list(f, REGISTRY.iter())
+        let name = self.name;
+        match REGISTRY.iter().any(|entry| entry.name == name) {
+            true => write!(
+                f,
+                "tier policy {name} is for the simulator alone: no live store writes pages as they were compressed"
+            )?,
+            false => write!(f, "there is no tier policy '{name}'")?,
+        }
+        choice::list(f, offered(self.store))
     }
 }

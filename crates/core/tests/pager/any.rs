@@ -124,9 +124,8 @@ fn now_and_then(permille: u32) -> impl Strategy<Value = u32> {
 
 /// The tier policies with a pool.
 fn tiers() -> Vec<&'static str> {
-    let pooling = tier::REGISTRY
-        .iter()
-        .filter(|entry| !entry.codec.is_empty());
+    let offered = tier::offered(tier::Written::Plain);
+    let pooling = offered.filter(|entry| !entry.codec.is_empty());
     pooling.map(|entry| entry.name).collect()
 }
 

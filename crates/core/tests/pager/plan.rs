@@ -134,7 +134,9 @@ impl Plan {
             pageout: (pageout::REGISTRY[self.pageout].build)(self.pageout_params()),
             readahead: self.readahead().build(),
             slots: slots::REGISTRY[self.slots].build,
-            tier: tier::Choice::parse(&self.tier).unwrap().build(),
+            tier: tier::Choice::parse(&self.tier, tier::Written::Plain)
+                .unwrap()
+                .build(),
             discard: discard::Choice::parse(self.discard).unwrap().build(),
             frames: self.frames,
             slots_max: self.slots_max,

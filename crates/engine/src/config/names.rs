@@ -28,14 +28,13 @@ pub fn parse_reclaim(text: &str) -> Result<reclaim::Choice, String> {
 /// # Errors
 /// Says what there is.
 pub fn parse_tier(text: &str) -> Result<tier::Choice, String> {
-    tier::Choice::parse(text).map_err(|error| error.to_string())
+    tier::Choice::parse(text, tier::Written::Plain).map_err(|error| error.to_string())
 }
 
 /// Name, one-line summary and settings of each tier policy.
 #[must_use]
 pub fn tier_table() -> Vec<(&'static str, String)> {
-    tier::REGISTRY
-        .iter()
+    tier::offered(tier::Written::Plain)
         .map(|entry| (entry.name, told(entry.summary, entry.settings)))
         .collect()
 }

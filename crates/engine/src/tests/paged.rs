@@ -229,7 +229,7 @@ impl Paged {
     fn live(mechanism: Mechanism, fake: &Fake, store: Box<dyn SwapStore + Send>) -> Live {
         // Every page that leaves goes to the store, but for those that were freed.
         let config = Config {
-            tier: tier::Choice::parse("none").expect("one of them"),
+            tier: tier::Choice::parse("none", tier::Written::Plain).expect("one of them"),
             discard: discard::Choice::parse("on-demand").expect("one of them"),
             ..Config::new((LIMIT * PAGE_BYTES) as u64)
         };

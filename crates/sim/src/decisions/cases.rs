@@ -4,6 +4,7 @@ use outpage_core::contract::Body;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Setup as PagerSetup;
 use outpage_core::readahead::{Abilities, Arrival, Choice, Govern, Manner};
+use outpage_core::tier::Written;
 use outpage_core::{pageout, readahead, reclaim, slots, tier};
 
 use super::POOLED_FROM;
@@ -83,7 +84,7 @@ pub(super) fn world(run: u32) -> Case {
 
 /// A policy that has a pool, of one size or another.
 fn tier(choices: &mut Choices) -> String {
-    let pooled = tier::REGISTRY.iter().filter(|e| !e.codec.is_empty());
+    let pooled = tier::offered(Written::Plain).filter(|e| !e.codec.is_empty());
     let entry = choices.of(&pooled.collect::<Vec<_>>());
     let percent = choices.of(&[5, 20, 50, 75, 90]);
     let has_size = entry.settings.iter().any(|setting| setting.name == "pool");
@@ -244,7 +245,7 @@ impl Unruly {
     pub(super) fn setup(&self) -> PagerSetup {
         let pageout = &pageout::REGISTRY[self.policies.0];
         let (readahead, manner) = &self.readahead;
-        let tier = tier::Choice::parse(&self.tier).expect("it is of the registry");
+        let tier = tier::Choice::parse(&self.tier, Written::Plain).expect("it is of the registry");
         PagerSetup {
             reclaim: reclaim::Choice::default().build(),
             pageout: (pageout.build)(pageout::Params {

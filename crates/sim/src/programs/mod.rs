@@ -35,8 +35,12 @@ pub use sor::{Sor, SorParams};
 pub use spec::{NAMES, Spec};
 pub use texture::{Texture, TextureParams};
 
+use std::sync::Arc;
+
 use outpage_core::contract::Access;
 use outpage_core::units::{ObjectId, PageNo, PageRange};
+
+use crate::sizes::Sizes;
 
 /// The last index that a page of a simulated program may have: a window of 1024 pages around it, the
 /// largest there is, does not leave its memory object.
@@ -108,6 +112,10 @@ pub trait Program: Send {
     /// How much work it has done, in units of its own; 0 where it counts none.
     fn done(&self) -> u64 {
         0
+    }
+    /// What its pages come to when they are compressed, where that was recorded.
+    fn sizes(&self) -> Option<Arc<Sizes>> {
+        None
     }
 }
 

@@ -6,6 +6,7 @@ use outpage_core::units::PageRange;
 
 use super::{PageString, Run};
 use crate::programs::{Program, Step};
+use crate::sizes::Sizes;
 
 /// The references of `runs` as a string over packed page numbers. CPU time is not in it.
 ///
@@ -31,6 +32,7 @@ pub struct Replayed {
     runs: Arc<[Run]>,
     /// What is mapped: disjoint, ascending.
     extents: Arc<[PageRange]>,
+    sizes: Option<Arc<Sizes>>,
     next: Next,
 }
 
@@ -53,8 +55,16 @@ impl Replayed {
         Self {
             extents: extents(&runs).into(),
             runs: runs.into(),
+            sizes: None,
             next: Next::Map(0),
         }
+    }
+
+    /// The same with what its pages come to, where that was recorded of any.
+    #[must_use]
+    pub fn with_sizes(self, sizes: Sizes) -> Self {
+        let sizes = (!sizes.is_empty()).then(|| Arc::new(sizes));
+        Self { sizes, ..self }
     }
 
     /// Moves on by `count` references of a run.
@@ -113,6 +123,10 @@ impl Program for Replayed {
 
     fn footprint(&self) -> u64 {
         self.extents.iter().map(|extent| extent.pages).sum()
+    }
+
+    fn sizes(&self) -> Option<Arc<Sizes>> {
+        self.sizes.clone()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Recorded page references: the format, its writer and reader, other formats, and what a trace
 //! becomes.
 //!
-//! A trace is a header, blocks and an end. Numbers in the frame are little-endian; those within
-//! blocks take 7 bits a byte.
+//! A trace is a header, blocks of references, blocks of sizes and an end. Numbers in the frame are
+//! little-endian; those within blocks take 7 bits a byte.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | fields | bytes a page, how recorded (tag, resident pages), program name (length, UTF-8) |
 //! | block | `b`, references (4), length unpacked (4), length packed (4), CRC-32 of the data (4), CRC-32 of the 17 bytes before, data |
 //! | data | LZ4 block of run records |
-//! | end | `e`, references in all blocks (8), CRC-32 of the 9 bytes before; nothing follows |
+//! | block of sizes | `s`, pages (4), and on as a block; its data are an LZ4 block of size records |
+//! | end | `e`, references in all blocks (8), pages with sizes in all blocks (8), CRC-32 of the 17 bytes before; nothing follows |
 //!
 //! A run record is a tag and the fields that it announces:
 //!
@@ -25,6 +26,14 @@
 //! Then comes the step from the last page index to the first of the run. Steps and strides are
 //! signed, zigzag. Each block starts anew from object 0, index 0, gap 0, so that blocks can be
 //! read alone. The fields come in the order: object, index, stride, gap, rest of the count.
+//!
+//! A size record is about neighbouring pages: the step from the last object, the index less that after
+//! the last page (less 0 in another object), pages less one, and for each page how many bytes LZ4 makes
+//! of it, 0 to 4096: 0 of one word again and again, 4096 where it does not compress. Pages ascend over
+//! all blocks; each block starts anew from object 0, index 0. A page that the recording did not see
+//! leave has none.
+//!
+//! Version 1 had no sizes: its end is `e`, references (8) and the CRC-32 of these 9 bytes.
 
 use std::fmt;
 use std::io;
@@ -37,6 +46,7 @@ mod convert;
 mod lackey;
 mod oracle;
 mod read;
+mod sizes;
 mod string;
 mod write;
 
@@ -48,8 +58,10 @@ pub(crate) use string::PageHasher;
 pub use string::PageString;
 pub use write::Writer;
 
-/// The version that is written; no other is read.
-pub const VERSION: u16 = 1;
+/// The version that is written. Version 1, which had no sizes, is read too.
+pub const VERSION: u16 = 2;
+/// The first version with sizes.
+const WITH_SIZES: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"OUTPREFS";
 /// A block is closed once its records reach this many bytes: large enough that the 21 bytes of
@@ -63,6 +75,7 @@ const FIELD_BYTES: usize = 4096;
 const FRAME_BYTES: usize = 21;
 
 const BLOCK: u8 = b'b';
+const SIZES: u8 = b's';
 const END: u8 = b'e';
 
 const WROTE: u8 = 1;
@@ -198,7 +211,10 @@ impl fmt::Display for Error {
                 match why {
                     Why::NotATrace => write!(f, "not a trace of page references"),
                     Why::Version(found) => {
-                        write!(f, "version {found} of the format; this reads {VERSION}")
+                        write!(
+                            f,
+                            "version {found} of the format; this reads 1 to {VERSION}"
+                        )
                     }
                     Why::Truncated => write!(f, "the trace ends in the middle"),
                     Why::Corrupt => write!(f, "the trace is corrupt"),

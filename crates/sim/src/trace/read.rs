@@ -6,20 +6,24 @@ use outpage_core::contract::Access;
 use outpage_core::units::Nanos;
 
 use super::bytes::Cursor;
+use super::sizes;
 use super::write::START;
 use super::{
     BLOCK, BLOCK_BYTES, COUNT_IN_TAG, END, Error, FIELD_BYTES, FRAME_BYTES, GAP, Header, MAGIC,
-    OBJECT, RECORD_BYTES, Recorded, Run, STRIDE, VERSION, WROTE, Why, page,
+    OBJECT, RECORD_BYTES, Recorded, Run, SIZES, STRIDE, VERSION, WITH_SIZES, WROTE, Why, page,
 };
+use crate::sizes::Sizes;
 
 /// Unpacked bytes of a block, at most.
 const UNPACKED_MAX: usize = BLOCK_BYTES + RECORD_BYTES;
 
 /// A trace being read. Every block is checked whole before any of its runs is handed out; memory
-/// does not grow with the trace.
+/// grows by the sizes alone, two bytes a page.
 pub struct Reader<R: Read> {
     source: R,
     header: Header,
+    version: u16,
+    sizes: Sizes,
     /// Bytes taken from the source.
     offset: u64,
     /// Where the current block begins.
@@ -53,7 +57,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header. The source is read in small pieces: hand in a buffered one.
     ///
     /// # Errors
-    /// When there is no whole header of this version, or the source fails.
+    /// When there is no whole header of a version that is known, or the source fails.
     pub fn new(source: R) -> Result<Self, Error> {
         let mut reader = Self {
             source,
@@ -62,6 +66,8 @@ impl<R: Read> Reader<R> {
                 recorded: Recorded::Exact,
                 program: String::new(),
             },
+            version: VERSION,
+            sizes: Sizes::default(),
             offset: 0,
             block_offset: 0,
             packed: Vec::new(),
@@ -80,6 +86,13 @@ impl<R: Read> Reader<R> {
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// What its pages come to when they are compressed: known once the last run was handed out. Empty where the recording saw none, as
+    /// in all traces of version 1.
+    #[must_use]
+    pub fn into_sizes(self) -> Sizes {
+        self.sizes
     }
 
     /// Bytes read so far, for a progress bar.
@@ -134,9 +147,10 @@ impl<R: Read> Reader<R> {
             return Err(self.refuse(0, Why::NotATrace));
         }
         let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(self.refuse(0, Why::Version(version)));
         }
+        self.version = version;
         let length = u32_at(&bytes, 10) as usize;
         if length > FIELD_BYTES {
             return Err(self.refuse(0, Why::Corrupt));
@@ -151,7 +165,7 @@ impl<R: Read> Reader<R> {
         header.ok_or_else(|| self.refuse(0, Why::Corrupt))
     }
 
-    /// Reads the next block; false at the end of the trace.
+    /// Reads the next block, of either kind; false at the end of the trace.
     fn next_block(&mut self) -> Result<bool, Error> {
         self.block_offset = self.offset;
         let offset = self.offset;
@@ -160,8 +174,11 @@ impl<R: Read> Reader<R> {
         }
         let mut frame = [0; FRAME_BYTES];
         self.take(&mut frame[..1], offset)?;
+        let of_sizes = frame[0] == SIZES;
         match frame[0] {
-            BLOCK => {}
+            // References do not go on behind sizes.
+            BLOCK if self.sizes.is_empty() => {}
+            SIZES if self.version >= WITH_SIZES => {}
             END => return self.end(offset),
             _ => return Err(self.refuse(offset, Why::Corrupt)),
         }
@@ -186,6 +203,14 @@ impl<R: Read> Reader<R> {
         if !whole {
             return Err(self.refuse(offset, Why::Corrupt));
         }
+        if of_sizes {
+            self.at = self.block.len();
+            let read = sizes::read(&mut self.sizes, u32_at(&frame, 1), &self.block);
+            return match read {
+                Some(()) => Ok(true),
+                None => Err(self.refuse(offset, Why::Corrupt)),
+            };
+        }
         self.at = 0;
         self.state = FRESH;
         self.owed = u32_at(&frame, 1);
@@ -195,12 +220,16 @@ impl<R: Read> Reader<R> {
 
     /// The end mark was read: the rest of it, and then nothing.
     fn end(&mut self, offset: u64) -> Result<bool, Error> {
-        let mut end = [END; 13];
-        self.take(&mut end[1..], offset)?;
-        let mut count = [0; 8];
-        count.copy_from_slice(&end[1..9]);
-        let whole = crc32fast::hash(&end[..9]) == u32_at(&end, 9)
-            && u64::from_le_bytes(count) == self.references;
+        let mut end = [END; 21];
+        let checked = match self.version >= WITH_SIZES {
+            true => 17,
+            false => 9,
+        };
+        self.take(&mut end[1..checked + 4], offset)?;
+        let mut counts = self.references.to_le_bytes().to_vec();
+        counts.extend_from_slice(&(self.sizes.len() as u64).to_le_bytes());
+        let whole = crc32fast::hash(&end[..checked]) == u32_at(&end, checked)
+            && end[1..checked] == counts[..checked - 1];
         if !whole {
             return Err(self.refuse(offset, Why::Corrupt));
         }

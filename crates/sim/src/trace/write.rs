@@ -6,10 +6,12 @@ use outpage_core::contract::Access;
 use outpage_core::units::{Nanos, PageNo};
 
 use super::bytes::{put, put_signed};
+use super::sizes;
 use super::{
     BLOCK, BLOCK_BYTES, COUNT_IN_TAG, END, FIELD_BYTES, FRAME_BYTES, GAP, Header, MAGIC, OBJECT,
-    RECORD_BYTES, Recorded, Reference, Run, STRIDE, VERSION, WROTE,
+    RECORD_BYTES, Recorded, Reference, Run, SIZES, STRIDE, VERSION, WROTE,
 };
+use crate::sizes::Sizes;
 
 /// Writes references as a trace. Without [`Writer::finish`] the trace has no end and is refused.
 pub struct Writer<W: Write> {
@@ -82,13 +84,26 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of the sink.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub fn finish(self) -> io::Result<W> {
+        self.finish_with(&Sizes::default())
+    }
+
+    /// The same, with what the pages come to when they are compressed.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn finish_with(mut self, sizes: &Sizes) -> io::Result<W> {
         if let Some(run) = self.open.take() {
             self.record(run)?;
         }
         self.close_block()?;
+        let (sink, packed) = (&mut self.sink, &mut self.packed);
+        sizes::blocks(sizes, |pages, block| {
+            put_block(sink, packed, SIZES, pages, block)
+        })?;
         let mut end = vec![END];
         end.extend_from_slice(&self.references.to_le_bytes());
+        end.extend_from_slice(&(sizes.len() as u64).to_le_bytes());
         end.extend_from_slice(&crc32fast::hash(&end).to_le_bytes());
         self.sink.write_all(&end)?;
         self.sink.flush()?;
@@ -142,31 +157,42 @@ impl<W: Write> Writer<W> {
         if self.block.is_empty() {
             return Ok(());
         }
-        let most = lz4_flex::block::get_maximum_output_size(self.block.len());
-        self.packed.resize(most, 0);
-        let packed = lz4_flex::block::compress_into(&self.block, &mut self.packed)
-            .map_err(io::Error::other)?;
-        let data = &self.packed[..packed];
-        let mut frame = [BLOCK; FRAME_BYTES];
-        let numbers = [
-            self.block_references,
-            self.block.len() as u32,
-            packed as u32,
-            crc32fast::hash(data),
-        ];
-        for (at, number) in numbers.into_iter().enumerate() {
-            frame[1 + 4 * at..5 + 4 * at].copy_from_slice(&number.to_le_bytes());
-        }
-        let check = crc32fast::hash(&frame[..FRAME_BYTES - 4]);
-        frame[FRAME_BYTES - 4..].copy_from_slice(&check.to_le_bytes());
-        self.sink.write_all(&frame)?;
-        self.sink.write_all(data)?;
+        let (sink, packed) = (&mut self.sink, &mut self.packed);
+        put_block(sink, packed, BLOCK, self.block_references, &self.block)?;
         self.block.clear();
         self.block_references = 0;
         self.last = START;
         self.last_gap = Nanos(0);
         Ok(())
     }
+}
+
+/// Writes a block of kind `tag` that holds `count` references or pages.
+fn put_block(
+    sink: &mut impl Write,
+    packed: &mut Vec<u8>,
+    tag: u8,
+    count: u32,
+    block: &[u8],
+) -> io::Result<()> {
+    let most = lz4_flex::block::get_maximum_output_size(block.len());
+    packed.resize(most, 0);
+    let length = lz4_flex::block::compress_into(block, packed).map_err(io::Error::other)?;
+    let data = &packed[..length];
+    let mut frame = [tag; FRAME_BYTES];
+    let numbers = [
+        count,
+        block.len() as u32,
+        length as u32,
+        crc32fast::hash(data),
+    ];
+    for (at, number) in numbers.into_iter().enumerate() {
+        frame[1 + 4 * at..5 + 4 * at].copy_from_slice(&number.to_le_bytes());
+    }
+    let check = crc32fast::hash(&frame[..FRAME_BYTES - 4]);
+    frame[FRAME_BYTES - 4..].copy_from_slice(&check.to_le_bytes());
+    sink.write_all(&frame)?;
+    sink.write_all(data)
 }
 
 /// `run` with `reference` at its end, if it continues it: the next page, the page before, or the

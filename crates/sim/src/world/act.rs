@@ -3,6 +3,7 @@
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome};
 use outpage_core::units::{Nanos, PageNo, PageRange, SlotRange};
 
+use super::packed::Blocks;
 use super::process::State;
 use super::{RunError, World};
 use crate::disk::{DAEMON, Op, Request};
@@ -136,11 +137,25 @@ impl World {
                 Op::Write => process.pages_out += 1,
             }
         }
+        let blocks = match &mut self.packed {
+            Some(packed) => {
+                let sizes = &self.sizes;
+                let sized = pages.iter().map(|&page| (page, sizes.bytes(page)));
+                if op == Op::Write {
+                    self.now += packed.compress_ns(sized.clone());
+                }
+                packed.transfer(id.0, op, slots, sized.map(|(_, bytes)| bytes))
+            }
+            None => Blocks {
+                start: u64::from(slots.start.0),
+                count: slots.slots,
+            },
+        };
         let request = Request {
             id: id.0,
             op,
-            block: u64::from(slots.start.0),
-            blocks: slots.slots,
+            block: blocks.start,
+            blocks: blocks.count,
             from,
         };
         self.disk.submit(self.now, request);
@@ -166,6 +181,9 @@ impl World {
     /// A transfer is complete.
     pub(super) fn finished(&mut self, id: u32) {
         self.now += u64::from(self.costs.io_done_ns);
+        if let Some(packed) = &mut self.packed {
+            self.now += packed.decompress_ns(id);
+        }
         let fails = self.watch.as_mut().is_some_and(|watch| watch.fails());
         let outcome = if fails {
             Outcome::Failed(IoFailure::Device)

@@ -7,19 +7,23 @@
 
 mod act;
 mod ahead;
+mod costs;
 mod memory;
+mod packed;
 mod pool;
 mod process;
 mod ratio;
 mod report;
 mod setup;
 pub mod speed;
+mod touch;
 mod watch;
 
+pub use costs::{CodecCosts, Costs};
 pub use ratio::Ratio;
 pub use report::{DiscardReport, PhaseReport, ProgramReport, Report};
 pub use setup::{
-    BsdSwitches, Costs, DiskSpec, LastrSetting, POOL_LOSS_PERCENT, Policies, Setup, SetupError,
+    BsdSwitches, DiskSpec, LastrSetting, POOL_LOSS_PERCENT, Policies, Setup, SetupError,
     ShortageSetting, WindowSetting,
 };
 
@@ -27,6 +31,7 @@ use std::collections::VecDeque;
 
 use outpage_core::contract::{Access, Event, PageOutcome, Source, Waiter};
 use outpage_core::pager::Pager;
+use outpage_core::tier::Written;
 use outpage_core::units::{Nanos, PageNo, PageRange};
 
 use crate::disk::Queue;
@@ -103,6 +108,9 @@ pub struct World {
     pager: Pager,
     /// Where the tier policy has one.
     pool: Option<Box<pool::Pool>>,
+    /// Where the tier policy has pages written as they were compressed.
+    packed: Option<Box<packed::Packed>>,
+    sizes: ratio::PageSizes,
     disk: Queue,
     processes: Vec<Process>,
     /// Programs that are not over.
@@ -160,13 +168,21 @@ impl World {
         setup: &Setup,
         programs: Vec<Box<dyn Program>>,
     ) -> Result<Self, SetupError> {
-        let (pager, ticks, pooled) = setup.pager()?;
+        let (pager, ticks, tier) = setup.pager()?;
+        let pooled = (!tier.codec.is_empty()).then_some(tier.codec);
+        let packed = (tier.written == Written::Compressed).then(|| {
+            let (compress_ns, decompress_ns) = setup.costs.of_codec(tier.codec);
+            Box::new(packed::Packed::new(compress_ns, decompress_ns))
+        });
         let disk = setup.queue()?;
+        let sizes = ratio::PageSizes::new(setup.ratio, &programs);
         let processes: Vec<_> = programs.into_iter().map(Process::new).collect();
         let mut world = Self {
             ahead: ahead::Ahead::of(&pager),
             pager,
             pool: pooled.map(|codec| Box::new(pool::Pool::new(setup, codec))),
+            packed,
+            sizes,
             disk,
             ready: (0..processes.len())
                 .filter(|&who| setup.starts(who) == 0)
@@ -381,96 +397,6 @@ impl World {
     fn spend(&mut self, who: usize, ns: u64) {
         self.now += ns;
         self.processes[who].cpu_ns += ns;
-    }
-
-    fn touch(&mut self, who: usize, run: PageRange, access: Access, page_ns: u32) -> bool {
-        let part = PageRange::new(run.start, self.fitting(run.pages, page_ns));
-        let hits = self.pager.touch(part, access);
-        self.spend(who, hits * u64::from(page_ns));
-        let process = &mut self.processes[who];
-        process.touches += hits;
-        if hits == run.pages {
-            process.next();
-            return true;
-        }
-        let start = run.start.checked_add(hits).expect("the run goes on");
-        process.left_to_touch(PageRange::new(start, run.pages - hits));
-        hits == part.pages || self.fault(who, start, access)
-    }
-
-    /// Round by round, so that faults come in the program's order; rounds without faults at once.
-    fn touch_together(
-        &mut self,
-        who: usize,
-        runs: &[(PageRange, Access); 4],
-        page_ns: u32,
-    ) -> bool {
-        let pages = runs.iter().map(|r| r.0.pages).max().unwrap_or(0);
-        let until = self.until();
-        let mut at = self.processes[who].round;
-        while at < pages && self.now < until {
-            let rounds = self.touch_rounds(who, runs, at, self.fitting(pages - at, page_ns));
-            self.spend(who, rounds * u64::from(page_ns));
-            at += rounds;
-            self.processes[who].round = at;
-            if rounds == 0
-                && let Some((page, access)) = self.touch_round(who, runs, at)
-            {
-                return self.fault(who, page, access);
-            }
-        }
-        if at >= pages {
-            self.processes[who].next();
-        }
-        true
-    }
-
-    /// Touches the pages of up to `most` rounds from `at` on, up to the first round with a fault.
-    /// Returns how many rounds.
-    fn touch_rounds(
-        &mut self,
-        who: usize,
-        runs: &[(PageRange, Access); 4],
-        at: u64,
-        most: u64,
-    ) -> u64 {
-        let part = |run: PageRange, rounds: u64| {
-            let start = PageNo::from_raw(run.start.raw() + at);
-            PageRange::new(start, rounds.min(run.pages - at))
-        };
-        let left = || runs.iter().filter(|(run, _)| at < run.pages);
-        let mut rounds = most;
-        for &(run, access) in left() {
-            let part = part(run, rounds);
-            let hits = self.pager.touchable(part, access);
-            if hits < part.pages {
-                rounds = hits;
-            }
-            if rounds == 0 {
-                return 0;
-            }
-        }
-        for &(run, access) in left() {
-            self.processes[who].touches += self.pager.touch(part(run, rounds), access);
-        }
-        rounds
-    }
-
-    /// Touches the pages of one round up to the one that faults, and returns that.
-    fn touch_round(
-        &mut self,
-        who: usize,
-        runs: &[(PageRange, Access); 4],
-        at: u64,
-    ) -> Option<(PageNo, Access)> {
-        for &(run, access) in runs.iter().filter(|(run, _)| at < run.pages) {
-            let page = PageNo::from_raw(run.start.raw() + at);
-            if self.pager.touch(PageRange::one(page), access) == 0 {
-                return Some((page, access));
-            }
-            self.processes[who].touches += 1;
-        }
-        None
     }
 
     /// Reports a fault. True when the program goes on at once.

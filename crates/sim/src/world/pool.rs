@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use outpage_core::contract::{ActionId, Event, Outcome, PageList, PageOutcome, Refusal};
-use outpage_core::units::{Nanos, PAGE_BYTES, SlotNo, SlotRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
-use super::{Ratio, Setup, World};
+use super::process::Process;
+use super::{Setup, World};
 
 /// What is kept, and in how many frames.
 pub(super) struct Pool {
-    ratio: Ratio,
     /// Of what it takes, so many percent hold nothing.
     loss_percent: u64,
     compress_ns: u32,
@@ -31,7 +31,6 @@ impl Pool {
     pub fn new(setup: &Setup, codec: &str) -> Self {
         let (compress_ns, decompress_ns) = setup.costs.of_codec(codec);
         Self {
-            ratio: setup.ratio,
             loss_percent: u64::from(setup.pool_loss_percent),
             compress_ns,
             decompress_ns,
@@ -80,7 +79,7 @@ impl World {
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         for (&page, slot) in pages.iter().zip(slots.iter()) {
-            let bytes = pool.ratio.bytes(page);
+            let bytes = self.sizes.bytes(page);
             self.now += u64::from(match bytes {
                 Some(_) => pool.compress_ns,
                 None => self.costs.unfit_ns,
@@ -105,6 +104,15 @@ impl World {
             assert!(pool.forget(slot), "nothing is kept at {slot:?}");
         }
         self.now += u64::from(pool.decompress_ns) * u64::from(slots.slots);
+        if let Some(packed) = &mut self.packed {
+            // Those that come along with a touch are counted as well: who they are is not told.
+            let touched = |page: &PageNo| {
+                let waits = |process: &Process| process.page == Some(*page);
+                self.processes.iter().any(waits)
+            };
+            let leave = pages.iter().filter(|page| !touched(page));
+            leave.for_each(|&page| packed.leaves_pool(page));
+        }
         let mut outcomes = core::mem::take(&mut self.outcomes);
         outcomes.clear();
         outcomes.resize(pages.len(), PageOutcome::Done);

@@ -3,11 +3,12 @@
 use outpage_core::contract::{Body, Event};
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::{self, Pager};
+use outpage_core::tier::Written;
 use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_core::{discard, pageout, readahead, reclaim, slots, tier};
 use serde::{Deserialize, Serialize};
 
-use super::Ratio;
+use super::{Costs, Ratio};
 use crate::disk::{self, Params, Queue};
 use crate::programs::Spec;
 
@@ -15,66 +16,6 @@ use crate::programs::Spec;
 pub const POOL_LOSS_PERCENT: std::ops::RangeInclusive<u32> = 0..=50;
 /// A simulated body sees every touch.
 const BODY: Body = Body { bits: true };
-
-/// CPU time of what the kernel does, nanoseconds.
-///
-/// The defaults are guesses for a Pentium 4 of 3 GHz, within a factor of two of what lmbench-like
-/// tables of the time show; none of the papers' times is sensitive to them, because the disk is
-/// two orders of magnitude slower. Those of compression were measured with LZ4 on an AMD EPYC of today.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Costs {
-    /// A fault that finds its page in memory.
-    pub soft_fault_ns: u32,
-    /// A fault that gets a zeroed page: the trap and 4 KiB of stores.
-    pub zero_fill_ns: u32,
-    /// A message to an external pager and its answer: one for each page that is zero-filled, read, written, dropped or flushed. 0 where the
-    /// kernel pages by itself.
-    pub pager_ns: u32,
-    /// Starting a transfer: driver and controller.
-    pub io_ns: u32,
-    /// Its interrupt and what follows.
-    pub io_done_ns: u32,
-    /// Compressing a page by LZ4.
-    pub compress_ns: u32,
-    /// Finding that a page does not compress.
-    pub unfit_ns: u32,
-    /// Taking a page out of the pool that LZ4 compressed.
-    pub decompress_ns: u32,
-    /// Compressing a page by Zstandard.
-    pub zstd_compress_ns: u32,
-    /// Taking a page out of the pool that Zstandard compressed.
-    pub zstd_decompress_ns: u32,
-}
-
-impl Costs {
-    /// Nanoseconds for compressing a page by the codec of this name, and for taking it out again.
-    pub(super) fn of_codec(&self, codec: &str) -> (u32, u32) {
-        match codec {
-            "zstd" => (self.zstd_compress_ns, self.zstd_decompress_ns),
-            _ => (self.compress_ns, self.decompress_ns),
-        }
-    }
-}
-
-impl Default for Costs {
-    fn default() -> Self {
-        Self {
-            soft_fault_ns: 1_500,
-            zero_fill_ns: 3_000,
-            pager_ns: 0,
-            io_ns: 10_000,
-            io_done_ns: 10_000,
-            // Measured: 3.5 to 5.4 us, 0.24 to 0.26 us of random pages, and 0.9 to 1.6 us.
-            compress_ns: 4_000,
-            unfit_ns: 250,
-            decompress_ns: 1_600,
-            // 5.9 to 12.2 us, and 2.2 to 4.6 us.
-            zstd_compress_ns: 11_000,
-            zstd_decompress_ns: 4_000,
-        }
-    }
-}
 
 /// Which pages a cluster looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -431,8 +372,8 @@ fn unknown(
 }
 
 impl Setup {
-    /// The pager, its swap space added; whether it wants to be told of passing time, and the codec of its pool if it has one.
-    pub(crate) fn pager(&self) -> Result<(Pager, bool, Option<&'static str>), SetupError> {
+    /// The pager, its swap space added; whether it wants to be told of passing time, and its tier policy.
+    pub(crate) fn pager(&self) -> Result<(Pager, bool, &'static tier::Entry), SetupError> {
         let p = &self.policies;
         if self.frames < FRAMES_MIN as u64 {
             let allowed = format!("at least {FRAMES_MIN}");
@@ -456,8 +397,6 @@ impl Setup {
         let discard = discard::Choice::parse(&p.discard)
             .map_err(|refused| SetupError::Discard(refused.to_string()))?;
         let discard = discard.build();
-        let codec = tier.entry().codec;
-        let pooled = (!codec.is_empty()).then_some(codec);
         let mut reclaim = reclaim.build();
         if let reclaim::Policy::Daemon(params) = &mut reclaim {
             p.bsd.apply(params);
@@ -465,7 +404,7 @@ impl Setup {
                 let why = format!("reclaim {} takes no discard policy but none", p.reclaim);
                 return Err(SetupError::Discard(why));
             }
-            if pooled.is_some() {
+            if !tier.entry().codec.is_empty() {
                 let why = format!(
                     "reclaim {} writes to the swap space alone: it takes no tier but none",
                     p.reclaim
@@ -491,11 +430,11 @@ impl Setup {
         let range = SlotRange::new(SlotNo(2), self.swap_slots.saturating_sub(2));
         pager.handle(Nanos(0), Event::Grown(range));
         pager.handle(Nanos(0), Event::Full);
-        Ok((pager, !needs_referenced, pooled))
+        Ok((pager, !needs_referenced, tier.entry()))
     }
 
     fn tier(&self) -> Result<tier::Choice, SetupError> {
-        let choice = tier::Choice::parse(&self.policies.tier)
+        let choice = tier::Choice::parse(&self.policies.tier, Written::Compressed)
             .map_err(|refused| SetupError::Tier(refused.to_string()))?;
         range(
             "pool loss in percent",

@@ -3,12 +3,19 @@
 use std::io::{self, Read};
 
 use outpage_core::contract::Access;
-use outpage_core::units::{Nanos, PageNo};
+use outpage_core::units::{Nanos, ObjectId, PageNo};
 use outpage_sim::programs::Program;
-use outpage_sim::trace::{Error, Header, Reader, Recorded, Replayed, Run, Why, Writer};
+use outpage_sim::sizes::Sizes;
+use outpage_sim::trace::{Error, Header, Reader, Recorded, Reference, Replayed, Run, Why, Writer};
 use proptest::prelude::*;
 
 use crate::{decode, encode, header, reference, references, runs};
+
+fn sizes(bytes: &[u8]) -> Sizes {
+    let mut reader = Reader::new(bytes).expect("a header");
+    assert!(reader.by_ref().all(|run| run.is_ok()));
+    reader.into_sizes()
+}
 
 fn why(bytes: &[u8]) -> (u64, Why) {
     match decode(bytes) {
@@ -57,33 +64,40 @@ proptest! {
     }
 }
 
+/// A trace of one block, with valid checksums, and where that begins.
+fn forged(tag: u8, count: u32, records: &[u8]) -> (u64, Vec<u8>) {
+    let mut bytes = encode(&[]);
+    bytes.truncate(bytes.len() - 21);
+    let start = bytes.len() as u64;
+    let data = lz4_flex::block::compress(records);
+    let mut frame = vec![tag];
+    for number in [
+        count,
+        records.len() as u32,
+        data.len() as u32,
+        crc32fast::hash(&data),
+    ] {
+        frame.extend_from_slice(&number.to_le_bytes());
+    }
+    frame.extend_from_slice(&crc32fast::hash(&frame).to_le_bytes());
+    bytes.extend_from_slice(&frame);
+    bytes.extend_from_slice(&data);
+    let mut end = vec![b'e'];
+    let counts = match tag {
+        b'b' => [count, 0],
+        _ => [0, count],
+    };
+    let counts = counts.map(|count| u64::from(count).to_le_bytes());
+    end.extend_from_slice(counts.as_flattened());
+    end.extend_from_slice(&crc32fast::hash(&end).to_le_bytes());
+    bytes.extend_from_slice(&end);
+    (start, bytes)
+}
+
 /// Bytes that carry valid checksums and yet say what cannot be.
 #[test]
 fn a_forged_block_is_refused() {
-    let forged = |references: u32, records: &[u8]| {
-        let mut bytes = encode(&[]);
-        bytes.truncate(bytes.len() - 13);
-        let start = bytes.len() as u64;
-        let data = lz4_flex::block::compress(records);
-        let mut frame = vec![b'b'];
-        for number in [
-            references,
-            records.len() as u32,
-            data.len() as u32,
-            crc32fast::hash(&data),
-        ] {
-            frame.extend_from_slice(&number.to_le_bytes());
-        }
-        frame.extend_from_slice(&crc32fast::hash(&frame).to_le_bytes());
-        bytes.extend_from_slice(&frame);
-        bytes.extend_from_slice(&data);
-        let mut end = vec![b'e'];
-        end.extend_from_slice(&u64::from(references).to_le_bytes());
-        end.extend_from_slice(&crc32fast::hash(&end).to_le_bytes());
-        bytes.extend_from_slice(&end);
-        (start, bytes)
-    };
-    let (_, sound) = forged(2, &[0, 2, 0, 4]);
+    let (_, sound) = forged(b'b', 2, &[0, 2, 0, 4]);
     let pages: Vec<u64> = decode(&sound)
         .expect("sound")
         .iter()
@@ -119,8 +133,81 @@ fn a_forged_block_is_refused() {
         ),
     ];
     for (what, count, records) in unsound {
-        let (start, bytes) = forged(*count, records);
+        let (start, bytes) = forged(b'b', *count, records);
         assert_eq!(why(&bytes), (start, Why::Corrupt), "{what}");
+    }
+}
+
+#[test]
+fn forged_sizes_are_refused() {
+    // Pages 5 and 6 of object 1, then page 8.
+    let sound: &[u8] = &[1, 5, 1, 100, 0, 0, 1, 0, 0x80, 0x20];
+    let (_, bytes) = forged(b's', 3, sound);
+    assert_eq!(runs(&bytes).expect("sound"), []);
+    let read: Vec<_> = sizes(&bytes).iter().collect();
+    let page = |index| PageNo::new(ObjectId(1), index);
+    assert_eq!(read, [(page(5), 100), (page(6), 0), (page(8), 4096)]);
+    let many = [0xff; 9];
+    let unsound: &[(&str, u32, &[u8])] = &[
+        ("more pages than said", 2, sound),
+        ("fewer pages than said", 4, sound),
+        ("more than a page has", 1, &[1, 5, 0, 0x81, 0x20]),
+        ("half a record", 2, &[1, 5, 1, 100]),
+        (
+            "an object beyond 28 bits",
+            1,
+            &[0x80, 0x80, 0x80, 0x80, 1, 0, 0, 9],
+        ),
+        (
+            "an index beyond 36 bits",
+            1,
+            &[1, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 9],
+        ),
+        (
+            "a run beyond 36 bits",
+            2,
+            &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, 9, 9],
+        ),
+        (
+            "more pages than bytes",
+            1,
+            &[&[1, 0][..], &many, &[1, 9]].concat(),
+        ),
+    ];
+    for (what, count, records) in unsound {
+        let (start, bytes) = forged(b's', *count, records);
+        assert_eq!(why(&bytes), (start, Why::Corrupt), "{what}");
+    }
+    // A page that comes again, in a block of its own; references behind sizes; sizes in version 1.
+    let (start, bytes) = forged(b's', 3, sound);
+    let block = &bytes[start as usize..bytes.len() - 21];
+    let twice = [&bytes[..bytes.len() - 21], block].concat();
+    assert_eq!(why(&twice).1, Why::Corrupt);
+    let (_, references) = forged(b'b', 1, &[0, 2]);
+    let behind = [&bytes[..bytes.len() - 21], &references[start as usize..]].concat();
+    assert_eq!(why(&behind), (bytes.len() as u64 - 21, Why::Corrupt));
+}
+
+#[test]
+fn sizes_come_back_and_every_byte_of_them_is_checked() {
+    let all = Sizes::new((0..60_000).map(|n: u64| {
+        let page = PageNo::new(ObjectId((n / 30_000) as u32), n + n / 1000);
+        (page, (n.wrapping_mul(0x9e37_79b9) >> 8) as u16 % 4097)
+    }));
+    let mut writer = Writer::new(Vec::new(), &header()).expect("the header fits");
+    let touched = reference(1, 7, Access::Write, 3);
+    writer.reference(touched).expect("memory takes all");
+    let bytes = writer.finish_with(&all).expect("memory takes all");
+    assert_eq!(decode(&bytes).expect("a whole trace"), [touched]);
+    assert_eq!(sizes(&bytes), all);
+    for at in (0..bytes.len())
+        .step_by(509)
+        .chain(bytes.len() - 30..bytes.len())
+    {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        assert!(why(&changed).0 as usize <= at);
+        assert_eq!(why(&bytes[..at]).1, Why::Truncated);
     }
 }
 
@@ -243,8 +330,10 @@ fn another_file_or_version_is_named() {
         (0, Why::NotATrace)
     );
     let mut bytes = encode(&[]);
-    bytes[8] = 2;
-    assert_eq!(why(&bytes), (0, Why::Version(2)));
+    for version in [0, 3] {
+        bytes[8] = version;
+        assert_eq!(why(&bytes), (0, Why::Version(u16::from(version))));
+    }
     let mut bytes = encode(&[]);
     bytes.push(0);
     assert_eq!(why(&bytes), (bytes.len() as u64 - 1, Why::Corrupt));
@@ -255,16 +344,44 @@ fn another_file_or_version_is_named() {
     );
 }
 
-/// What version 1 looks like: this must not change without a new version.
-#[test]
-fn the_bytes_of_version_1() {
-    let bytes = encode(&[
+fn three() -> [Reference; 3] {
+    [
         reference(1, 5, Access::Read, 0),
         reference(1, 6, Access::Read, 0),
         reference(1, 4, Access::Write, 300),
-    ]);
+    ]
+}
+
+/// What this version looks like: this must not change without a new version.
+#[test]
+fn the_bytes_of_version_2() {
+    let mut writer = Writer::new(Vec::new(), &header()).expect("the header fits");
+    for reference in three() {
+        writer.reference(reference).expect("memory takes all");
+    }
+    let sizes = [(5, 0), (6, 1300), (9, 4096)];
+    let sizes = sizes.map(|(index, bytes)| (PageNo::new(ObjectId(1), index), bytes));
+    let bytes = writer.finish_with(&Sizes::new(sizes));
+    let bytes = bytes.expect("memory takes all");
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, include_str!("data/version_1.hex").trim());
+    assert_eq!(hex, include_str!("data/version_2.hex").trim());
+}
+
+#[test]
+fn version_1_is_read_and_has_no_sizes() {
+    let hex = include_str!("data/version_1.hex").trim();
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("a byte");
+    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+    assert_eq!(decode(&bytes).expect("a whole trace"), three());
+    assert!(sizes(&bytes).is_empty());
+    for at in 0..bytes.len() {
+        assert_eq!(why(&bytes[..at]).1, Why::Truncated);
+    }
+    // A block of sizes is none of it.
+    let end = bytes.len() - 13;
+    let (start, other) = forged(b's', 1, &[1, 5, 0, 9]);
+    let mixed = [&bytes[..end], &other[start as usize..]].concat();
+    assert_eq!(why(&mixed), (end as u64, Why::Corrupt));
 }
 
 /// A source that fails is not a truncated trace, and one that gives single bytes is read.

@@ -419,7 +419,8 @@ fn urgent(ledger: &Ledger) -> bool {
 
 /// Whether a clean page may be worth a place in the pool beside its slot: it was in use, and would have to be read again.
 fn keeps_better(ledger: &Ledger, id: PageId) -> bool {
-    ledger.tier.policy.is_some()
+    let policy = ledger.tier.policy.as_ref();
+    policy.is_some_and(|policy| policy.pools_clean())
         && !ledger.pages.has(id, READ_AHEAD)
         && !ledger.pages.slot(id).is_pooled()
 }

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 mod part;
 
 use super::always::SETTINGS;
-use super::{Entry, Tier, Touched};
+use super::{Entry, Tier, Touched, Written};
 use crate::units::{PAGE_BYTES, PageNo};
 pub use part::{BEYOND, Sight};
 use part::{Part, Victims};
@@ -25,6 +25,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "victims are kept compressed (LZ4) where that saves more than it costs",
     source: "Outpage",
     codec: "lz4",
+    written: Written::Plain,
     settings: SETTINGS,
     build: |values| Some(Box::new(Auto::new(values.of("pool")))),
 };
