@@ -94,6 +94,8 @@ fn compared(options: &Options, text: &str) -> Result<Runs, BenchError> {
     let machine = Machine {
         memory: options.memory.clone(),
         disk: options.disk.clone(),
+        // The nearest to the two lists of the kernels that the papers changed.
+        reclaim: names(&["second-chance"]),
         pageout: names(&PAGEOUTS),
         tier: names(&TIERS),
         slots: names(&["blist"]),
