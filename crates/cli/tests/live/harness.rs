@@ -79,8 +79,7 @@ impl Done {
 
     fn within(&self, duplicates_bytes: u64) -> &Self {
         let state_bytes = PAGE_STATE_BYTES * self.count("peak_touched_pages");
-        let limit =
-            self.count("limit_bytes") + state_bytes + duplicates_bytes + miscounted_bytes();
+        let limit = self.count("limit_bytes") + state_bytes + duplicates_bytes + miscounted_bytes();
         assert!(
             self.anonymous_bytes <= limit,
             "{} KiB of anonymous memory, {} KiB allowed: {}",
