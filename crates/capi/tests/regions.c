@@ -195,7 +195,7 @@ static void forks(outpage_pager *pager, outpage_region *region) {
 
 int main(int count, char **words) {
     require(count == 2, "usage: regions FOLDER");
-    const char *const settings[] = {"swap", words[1], "encrypt", "off", NULL};
+    const char *const settings[] = {"swap", words[1], "encrypt", "off", "reclaim", "second-chance", NULL}; /* In order: what came first leaves first. */
     outpage_pager *pager = NULL;
     int opened = outpage_pager_new(8 * MIB, settings, &pager);
     if (opened == OUTPAGE_E_UFFD) {

@@ -194,6 +194,9 @@ fn a_live_run_and_its_simulation_move_as_much() {
         "32M",
         "--disk",
         "nvme",
+        // Early eviction learns from what depends on times.
+        "--reclaim",
+        "second-chance",
         "--no-rivals",
         "--json",
         "-",
@@ -201,7 +204,12 @@ fn a_live_run_and_its_simulation_move_as_much() {
     let report = &value["runs"][0]["report"];
     for mechanism in ["auto", "write-protect"] {
         // A governed policy reads by what touches it sees and when; that differs.
-        let policy = ["--readahead", "stream:govern=off"];
+        let policy = [
+            "--readahead",
+            "stream:govern=off",
+            "--reclaim",
+            "second-chance",
+        ];
         let given = ["--mechanism", mechanism, "--stats", words(&stats)];
         runs(&[&["run", "--memory", "32M"], &policy[..], &given[..]].concat());
         let stats: Value = serde_json::from_slice(&fs::read(&stats).expect("stats")).expect("JSON");
@@ -452,6 +460,8 @@ fn each_forked_child_has_its_own_references() {
         "--no-bounds",
         "--readahead",
         "none",
+        "--reclaim",
+        "second-chance",
         "--json",
         "-",
     ]);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::OpenStore;
-use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind};
+use outpage_engine::config::{Config, Encrypt, Mechanism, StoreKind, parse_reclaim};
 use outpage_engine::scope::{Failure, Scope, ScopeError};
 use outpage_sys::map;
 use outpage_sys::pagemap::{PageFlags, Pagemap};
@@ -491,7 +491,13 @@ fn parts(mechanism: Mechanism) -> Result<(), String> {
 /// they touched, which take no transfer.
 fn others_go_on(mechanism: Mechanism) -> Result<(), String> {
     let (store, gate) = (Breaking::default(), Arc::new(Gate::default()));
-    let scope = open(mechanism, Some(gate.over(store.open())))?;
+    // In order, so that what was written last is in RAM.
+    let config = Config {
+        reclaim: parse_reclaim("second-chance")?,
+        ..config(mechanism)
+    };
+    let opened = Scope::open(config, Some(gate.over(store.open())));
+    let scope = opened.map_err(|e| e.to_string())?;
     let mut memory = Memory::map(3 * LIMIT_PAGES);
     let pages = memory.rounds.len();
     scope.manage(memory.range()).map_err(says)?;

@@ -313,6 +313,8 @@ fn discards(builder: Builder) -> Result<(), Error> {
 
 /// What is said of pages is followed, and no byte depends on it.
 fn advises(builder: Builder) -> Result<(), Error> {
+    // In order, so that what was filled first is out.
+    let builder = builder.set("reclaim", "second-chance");
     let pager = builder.set("readahead", "none").open()?;
     let mut region = pager.zeros::<u64>(3 * WITHIN)?;
     fill(&mut region, 1);

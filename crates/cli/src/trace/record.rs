@@ -162,6 +162,8 @@ fn recorded(
     signals: &Signals,
 ) -> Result<Recorded, CliError> {
     let config = Config {
+        // In order: of a page that is kept longer than others no reference would be seen for as long.
+        reclaim: config::parse_reclaim("second-chance").expect("a policy of the registry"),
         readahead: config::plain_readahead("none"),
         tier: config::parse_tier(TIER).expect("a policy of the registry"),
         record_each: true,
