@@ -170,16 +170,17 @@ impl Arena {
         self.mapped.fetch_sub(len, Ordering::Relaxed);
     }
 
-    fn alloc_class(&self, class: usize) -> Option<*mut u8> {
+    /// A chunk, and whether nobody had it before: then it is as the kernel gave it, of zeroes.
+    fn alloc_class(&self, class: usize) -> Option<(*mut u8, bool)> {
         let guard = self.lock();
         // SAFETY: the lock is held, so this is the only reference to the state.
         let state = unsafe { &mut *guard.0.state.get() };
         if let Some(chunk) = state.free[class] {
             // SAFETY: chunks on a free list are mapped, unused and hold a valid `Free`.
             state.free[class] = unsafe { chunk.as_ref() }.next;
-            return Some(chunk.as_ptr().cast());
+            return Some((chunk.as_ptr().cast(), false));
         }
-        self.carve(state, class)
+        Some((self.carve(state, class)?, true))
     }
 
     /// Cuts a chunk off the newest block, aligned to its size or a page, whichever is less.
@@ -327,7 +328,7 @@ fn large_len(size: usize) -> Option<usize> {
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let found = match class_of(layout) {
-            Some(class) => self.alloc_class(class),
+            Some(class) => self.alloc_class(class).map(|(chunk, _)| chunk),
             None => self.alloc_large(layout),
         };
         found.unwrap_or(ptr::null_mut())
@@ -341,10 +342,15 @@ unsafe impl GlobalAlloc for Arena {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout.
-        let chunk = unsafe { self.alloc(layout) };
-        // A mapping of its own is fresh from the kernel, which zeroes it.
-        if !chunk.is_null() && class_of(layout).is_some() {
+        // What is fresh from the kernel is of zeroes, and takes no RAM before it is written.
+        let found = match class_of(layout) {
+            Some(class) => self.alloc_class(class),
+            None => self.alloc_large(layout).map(|chunk| (chunk, true)),
+        };
+        let Some((chunk, fresh)) = found else {
+            return ptr::null_mut();
+        };
+        if !fresh {
             // SAFETY: the chunk has at least `size` bytes.
             unsafe { chunk.write_bytes(0, layout.size()) };
         }

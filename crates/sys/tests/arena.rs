@@ -180,6 +180,21 @@ fn fresh_zeroed_memory_is_zero_and_reused_memory_too() {
 }
 
 #[test]
+fn fresh_zeroed_memory_takes_no_ram() {
+    let arena = Arena::new();
+    let layout = Layout::from_size_align(CLASS_BYTES_MAX / 4, 8).unwrap();
+    // SAFETY: the layout is not empty; the block is freed once.
+    let start = unsafe { arena.alloc_zeroed(layout) };
+    let mut resident = vec![0_u8; layout.size() / 4096];
+    // SAFETY: the block is mapped and begins at a page, as `class_of` aligns it; there is a byte for each of its pages.
+    let status = unsafe { libc::mincore(start.cast(), layout.size(), resident.as_mut_ptr()) };
+    assert_eq!(status, 0);
+    assert_eq!(resident.iter().filter(|&&bits| bits & 1 != 0).count(), 0);
+    // SAFETY: as above.
+    unsafe { arena.dealloc(start, layout) };
+}
+
+#[test]
 fn large_blocks_are_given_back_and_small_ones_kept() {
     let arena = Arena::new();
     let small = Layout::from_size_align(100, 8).unwrap();

@@ -79,7 +79,7 @@ impl Done {
 
     fn within(&self, duplicates_bytes: u64) -> &Self {
         let state_bytes = PAGE_STATE_BYTES * self.count("peak_touched_pages");
-        let limit = self.count("limit_bytes") + state_bytes + duplicates_bytes + miscounted_bytes();
+        let limit = self.count("limit_bytes") + state_bytes + duplicates_bytes;
         assert!(
             self.anonymous_bytes <= limit,
             "{} KiB of anonymous memory, {} KiB allowed: {}",
@@ -152,13 +152,6 @@ fn watched(mut command: Command, lines: &[&str]) -> (Output, u64) {
         over.store(true, Ordering::Relaxed);
         (output, looker.join().expect("looker"))
     })
-}
-
-/// By how much a line of `status` may be off: each CPU counts so many pages by itself before it tells (Linux since 6.2,
-/// `lib/percpu_counter.c`, `compute_batch_value`).
-fn miscounted_bytes() -> u64 {
-    let cpus = thread::available_parallelism().map_or(1, usize::from) as u64;
-    cpus * (2 * cpus).max(32) * 4096
 }
 
 /// What these lines of `status` count, for the processes of a group together, less what each may use for itself.

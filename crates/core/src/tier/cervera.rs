@@ -9,7 +9,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Entry, Sight, Tier, Touched, Written};
+use super::{Entry, Tier, Written};
 use crate::settings::{Allowed, Setting};
 use crate::units::PageNo;
 
@@ -48,20 +48,6 @@ impl Tier for Cervera {
     fn pools_clean(&self) -> bool {
         false
     }
-
-    fn kept(&mut self, _victim: PageNo, _bytes: u16) {}
-
-    fn unfit(&mut self, _victim: PageNo) {}
-
-    fn hit(&mut self, _page: PageNo, _how: Touched) {}
-
-    fn missed(&mut self, _page: PageNo) {}
-
-    fn read(&mut self, _page: PageNo) {}
-
-    fn demoted(&mut self, _page: PageNo) {}
-
-    fn weigh(&mut self, _sight: &Sight<'_>) {}
 
     fn pool_frames(&self, frames: usize) -> usize {
         frames * self.percent as usize / 100

@@ -28,7 +28,7 @@ pub enum Touched {
     Along,
 }
 
-/// A tier policy. Nothing here allocates after construction.
+/// A tier policy. Nothing here allocates after construction. What a policy is told does nothing where it does not learn from it.
 pub trait Tier: Send {
     /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
     fn pools(&mut self, victim: PageNo) -> bool;
@@ -39,25 +39,25 @@ pub trait Tier: Send {
     }
 
     /// The victim was compressed to `bytes` bytes.
-    fn kept(&mut self, victim: PageNo, bytes: u16);
+    fn kept(&mut self, _victim: PageNo, _bytes: u16) {}
 
     /// The victim does not compress well enough to be kept.
-    fn unfit(&mut self, victim: PageNo);
+    fn unfit(&mut self, _victim: PageNo) {}
 
     /// The page comes out of the pool because it is touched, or because one before it is.
-    fn hit(&mut self, page: PageNo, how: Touched);
+    fn hit(&mut self, _page: PageNo, _how: Touched) {}
 
     /// A touch found the page in the store: it is read, with others as read-ahead says.
-    fn missed(&mut self, page: PageNo);
+    fn missed(&mut self, _page: PageNo) {}
 
     /// The page is read from the store, whether it was touched or not.
-    fn read(&mut self, page: PageNo);
+    fn read(&mut self, _page: PageNo) {}
 
     /// The page went from the pool to the store, the pool having more frames than it may.
-    fn demoted(&mut self, page: PageNo);
+    fn demoted(&mut self, _page: PageNo) {}
 
     /// Some more were waited for; asked now and then, so that the pool's part follows.
-    fn weigh(&mut self, sight: &Sight<'_>);
+    fn weigh(&mut self, _sight: &Sight<'_>) {}
 
     /// Frames that the pool may take, with `frames` frames in all.
     fn pool_frames(&self, frames: usize) -> usize;
