@@ -47,7 +47,8 @@ const TURN_PART: u32 = 32;
 
 /// Pages that came last leave so many in a row at most, and in the order in which they came, so that what stays and what leaves are long runs
 /// and a stream finds its next pages: an eighth of the frames, for so many are staged at a time. In simulated runs of 64 MiB in 32 `sor` waited 1,101
-/// times with 64, 360 with 256, 284 with 512 and 249 with 1024, which reads a fifteenth more.
+/// times with 64, 360 with 256, 284 with 512 and 249 with 1024, which reads a fifteenth more;
+/// that was before the newest were passed over.
 const RUN: u32 = 512;
 const RUN_PART: u32 = 8;
 
