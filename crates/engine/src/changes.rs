@@ -12,7 +12,7 @@ use outpage_core::contract::Event;
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{Change, Fault, FaultKind, Message, Mode};
+use outpage_sys::uffd::{Fault, FaultKind, Message, Mode};
 use outpage_sys::{clock, map, process};
 
 use crate::live::Live;
@@ -128,7 +128,7 @@ impl Live {
         end: usize,
         event: fn(PageRange) -> Event<'static>,
     ) {
-        self.world.space.attend(start, end, Change::Removed);
+        self.world.space.attend_to_removal(start, end);
         let parts = self.world.space.parts(start, end);
         for part in &parts {
             self.quiesce(part.pages());
@@ -143,7 +143,7 @@ impl Live {
     fn moved(&mut self, from: usize, to: usize, len: usize) {
         self.expect_no_alias(from, len);
         self.let_kept_go_in(from, from + len);
-        self.world.space.attend(from, from + len, Change::Moved);
+        self.world.space.attend_to_move(from, from + len, to);
         self.withholding((to, to + len), |live| live.await_departure(to, to + len));
         self.world.space.relocate(from, to, len);
         self.world.space.attended();

@@ -54,6 +54,9 @@ pub trait Door: Send {
     /// As [`Uffd::change_at`](outpage_sys::uffd::Uffd::change_at).
     fn change_at(&self, address: usize) -> Option<Change>;
 
+    /// As [`Uffd::is_removed`](outpage_sys::uffd::Uffd::is_removed).
+    fn is_removed(&self, address: usize) -> bool;
+
     /// As [`Uffd::is_moved_onto`](outpage_sys::uffd::Uffd::is_moved_onto).
     fn is_moved_onto(&self, address: usize) -> bool;
 

@@ -30,16 +30,16 @@ pub struct Space {
     regions: Regions,
     /// A list that is lent.
     parts: Vec<Region>,
-    /// Changes that are being attended to: first address, first one after it, what.
-    changing: Vec<(usize, usize, Change)>,
+    /// Changes that are being attended to: first address, first one after it, and where it moved; `None` where it was removed.
+    changing: Vec<(usize, usize, Option<usize>)>,
     /// Where faults are not served for now, beside where mappings change.
     withheld: Vec<(usize, usize)>,
     /// Pages found to be mapped over, which nobody has told of.
     covered: VecDeque<usize>,
 }
 
-/// So many pages found to be mapped over are kept at most: a few writes' worth between two rounds of the loop. A choice; one beyond them is known as before, and
-/// counts as damaged should read-ahead read it.
+/// So many pages found to be mapped over are kept at most: a few writes' worth between two rounds of the loop. A choice; one beyond them is known as before,
+/// until read-ahead reads it.
 const COVERED_MAX: usize = 256;
 
 impl Deref for Space {
@@ -229,9 +229,14 @@ impl Space {
         self.regions.let_all_leave();
     }
 
-    /// Something happened to `start..end` that is being attended to, until [`Self::attended`].
-    pub(crate) fn attend(&mut self, start: usize, end: usize, what: Change) {
-        self.changing.push((start, end, what));
+    /// What was at `start..end` is gone, which is being attended to until [`Self::attended`].
+    pub(crate) fn attend_to_removal(&mut self, start: usize, end: usize) {
+        self.changing.push((start, end, None));
+    }
+
+    /// What was at `start..end` lies from `to` on, which is being attended to until [`Self::attended`].
+    pub(crate) fn attend_to_move(&mut self, start: usize, end: usize, to: usize) {
+        self.changing.push((start, end, Some(to)));
     }
 
     /// What was attended to last is.
@@ -241,9 +246,22 @@ impl Space {
 
     /// What is being attended to of the mapping at `address`.
     pub(crate) fn change_at(&self, address: usize) -> Option<Change> {
-        let mut changing = self.changing.iter();
-        let found = changing.find(|c| (c.0..c.1).contains(&address));
-        found.map(|c| c.2)
+        let moved =
+            |c: &(usize, usize, Option<usize>)| c.2.map_or(Change::Removed, |_| Change::Moved);
+        self.attended_at(address).map(moved)
+    }
+
+    /// Where what is known at `address` lies after what is being attended to. What is attended to within a move made room for it,
+    /// and came before it.
+    pub(crate) fn moved_to(&self, address: usize) -> usize {
+        match self.attended_at(address) {
+            Some(&(start, _, Some(to))) => to + (address - start),
+            _ => address,
+        }
+    }
+
+    fn attended_at(&self, address: usize) -> Option<&(usize, usize, Option<usize>)> {
+        self.changing.iter().find(|c| (c.0..c.1).contains(&address))
     }
 
     /// Whether nothing is being attended to.
@@ -370,8 +388,8 @@ mod tests {
     #[test]
     fn the_change_that_came_first_is_the_one_that_counts() {
         let mut space = two();
-        space.attend(16 * PAGE, 32 * PAGE, Change::Moved);
-        space.attend(20 * PAGE, 50 * PAGE, Change::Removed);
+        space.attend_to_move(16 * PAGE, 32 * PAGE, 64 * PAGE);
+        space.attend_to_removal(20 * PAGE, 50 * PAGE);
         let at = |space: &Space, page: usize| space.change_at(page * PAGE);
         assert_eq!(at(&space, 20), Some(Change::Moved));
         assert_eq!(at(&space, 49), Some(Change::Removed));

@@ -81,6 +81,10 @@ impl Door for Kernel {
         self.uffd.change_at(address)
     }
 
+    fn is_removed(&self, address: usize) -> bool {
+        self.uffd.is_removed(address)
+    }
+
     fn is_moved_onto(&self, address: usize) -> bool {
         self.uffd.is_moved_onto(address)
     }

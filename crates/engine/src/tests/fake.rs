@@ -108,6 +108,18 @@ impl State {
         self.changes.iter().find_map(|m| m.change_at(address))
     }
 
+    fn is_removed(&self, address: usize) -> bool {
+        let mut at = address;
+        for message in &self.changes {
+            match (message.change_at(at), message) {
+                (Some(Change::Removed), _) => return true,
+                (Some(Change::Moved), Message::Remapped { from, to, .. }) => at = to + at - from,
+                _ => {}
+            }
+        }
+        false
+    }
+
     fn is_moved_onto(&self, address: usize) -> bool {
         let onto = |m: &Message| match *m {
             Message::Remapped { to, len, .. } => (to..to + len).contains(&address),

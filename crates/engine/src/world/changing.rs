@@ -58,11 +58,20 @@ impl World {
         self.door.is_registered(address) == Some(false)
     }
 
-    /// Whether that holds for a private page that is known, and no mapping is changing: then what is known of it may be forgotten.
+    /// Whether what is known at `address` was thrown away, there or where it had moved to, as far as was read.
+    pub(super) fn is_removed(&self, address: usize) -> bool {
+        self.space.change_at(address) == Some(Change::Removed)
+            || self.door.is_removed(self.space.moved_to(address))
+    }
+
+    /// Whether nobody can touch what is known of `page` any more: the program threw it away, or has mapped something else over it.
     pub(super) fn is_out_of_reach(&self, page: PageNo) -> bool {
         let Some((address, _)) = self.space.address(page) else {
             return false;
         };
+        if self.is_removed(address) {
+            return true;
+        }
         let is_private = self.space.at(address).is_some_and(|r| r.view == 0);
         // Where a mapping moved away, of which the message waits, nothing is registered either.
         is_private && self.is_calm() && self.is_mapped_over(address)

@@ -5,7 +5,7 @@ use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo};
 use outpage_store::{Frame, PageBits};
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{Change, CopyMode, Stop};
+use outpage_sys::uffd::{CopyMode, Stop};
 
 use super::{GAP_MAX, World};
 use crate::frames::FrameNo;
@@ -52,38 +52,38 @@ impl World {
         let Some((before, _)) = self.space.address(page) else {
             return;
         };
-        // Where it was something else may be mapped by now.
-        let mut address = self.door.moved_to(before);
         let mut last_look = false;
         loop {
-            let read = self.door.read(address, self.frames.content_mut(place));
-            // Where it was moved away and nobody told yet, something else may be there.
-            let content = self.frames.content(place);
-            let found = self.hash_of(content, is_zero(content));
-            if read == Ok(PAGE_BYTES) && found == hash
-                || self.change_at(before) == Some(Change::Removed)
-            {
-                return;
-            }
-            if last_look && self.expect_absent(address, read) {
+            // Where it was something else may be mapped by now. What lay where this moved to may have moved on, which is not for this to follow.
+            let here = self.space.moved_to(before);
+            let beyond = self.door.moved_to(here);
+            let found = self.is_copied(here, place, hash)
+                || beyond != here && self.is_copied(beyond, place, hash);
+            if found || self.is_removed(before) || last_look && self.expect_absent(beyond, place) {
                 return;
             }
             // It may have moved, in which case the message about it waits.
             last_look = !self.door.is_changing(self.frames.span().0);
             self.door.let_change_pass();
-            address = self.door.moved_to(before);
         }
+    }
+
+    /// Copies what is at `address`; whether that is what has `hash`.
+    fn is_copied(&mut self, address: usize, place: FrameNo, hash: ContentHash) -> bool {
+        let read = self.door.read(address, self.frames.content_mut(place));
+        let content = self.frames.content(place);
+        read == Ok(PAGE_BYTES) && self.hash_of(content, is_zero(content)) == hash
     }
 
     /// A page that cannot be copied, or is not what it was, is gone, or the program ends: it would find other content there. False while it cannot
     /// be seen what lies there, for a thread is at a change.
-    fn expect_absent(&mut self, address: usize, read: Result<usize, Errno>) -> bool {
+    fn expect_absent(&mut self, address: usize, place: FrameNo) -> bool {
         match self.door.is_registered(address) {
             None => return false,
             Some(false) => self.space.found_covered(address),
             Some(true) if self.door.is_present(address) == Ok(false) => {}
             Some(true) => {
-                let why = match read {
+                let why = match self.door.read(address, self.frames.content_mut(place)) {
                     Ok(PAGE_BYTES) => "changed while it was protected",
                     _ => "cannot be read through /proc/self/mem",
                 };

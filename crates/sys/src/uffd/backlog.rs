@@ -119,6 +119,20 @@ impl Backlog {
             })
     }
 
+    /// Whether what was at `address` was thrown away, there or where it had moved to.
+    pub(super) fn is_removed(&self, address: usize) -> bool {
+        let mut at = address;
+        self.changes.iter().any(|message| {
+            let change = message.change_at(at);
+            if let Message::Remapped { from, to, .. } = *message
+                && change == Some(Change::Moved)
+            {
+                at = to + (at - from);
+            }
+            change == Some(Change::Removed)
+        })
+    }
+
     /// The first change decides: what moved away may be followed by the removal of the place it was at.
     pub(super) fn change_at(&self, address: usize) -> Option<Change> {
         self.changes.iter().find_map(|m| m.change_at(address))
@@ -169,6 +183,19 @@ mod tests {
         );
         assert!(backlog.is_empty());
         assert_eq!((backlog.next_change(), backlog.next_fault()), (None, None));
+    }
+
+    #[test]
+    fn what_is_removed_where_it_moved_to_is_removed() {
+        let mut backlog = Backlog::new();
+        let moved = Message::Remapped {
+            from: 16,
+            to: 64,
+            len: 16,
+        };
+        backlog.put(&[removed(64, 96), moved, removed(16, 32), removed(70, 80)]);
+        let gone = [16, 22, 31, 64, 95, 96].map(|at| backlog.is_removed(at));
+        assert_eq!(gone, [false, true, true, true, true, false]);
     }
 
     #[test]

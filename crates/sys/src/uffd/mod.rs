@@ -288,6 +288,12 @@ impl Uffd {
         self.backlog.borrow().change_at(address)
     }
 
+    /// Whether what was at `address`, or where it had moved to, was thrown away by changes that [`Self::next_change`] did not give out yet.
+    #[must_use]
+    pub fn is_removed(&self, address: usize) -> bool {
+        self.backlog.borrow().is_removed(address)
+    }
+
     /// Whether something else was moved to `address` by a change that [`Self::next_change`] did not give out yet.
     #[must_use]
     pub fn is_moved_onto(&self, address: usize) -> bool {

@@ -60,6 +60,10 @@ impl Door for Fake {
         self.state().change_at(address)
     }
 
+    fn is_removed(&self, address: usize) -> bool {
+        self.state().is_removed(address)
+    }
+
     fn is_moved_onto(&self, address: usize) -> bool {
         self.state().is_moved_onto(address)
     }
