@@ -368,6 +368,7 @@ impl Live {
         match action {
             Action::ZeroFill { id, run, .. } => {
                 self.placement.hold();
+                self.world.waiting.maps(clock::now());
                 self.pages_done(id, |w, out| w.zero_fill(run, out));
             }
             Action::Map {
@@ -455,7 +456,9 @@ impl Live {
 
     fn wake(&mut self, waiter: Waiter, page: PageNo) {
         self.stuck_since = None;
-        if let Some((address, _)) = self.world.space.address(page) {
+        let address = self.world.space.address(page).map(|found| found.0);
+        let woken = address.and_then(|address| self.world.waiting.awake_since(address));
+        if let Some(address) = address {
             self.world.wake(address);
         }
         let now = clock::now();
@@ -463,7 +466,7 @@ impl Live {
         let Some(waited) = self.world.waiting.end(waiter) else {
             return;
         };
-        let took = now.0 - waited.since.0;
+        let took = woken.unwrap_or(now).0.saturating_sub(waited.since.0);
         self.fault_ns += took;
         if waited.major || waited.pooled {
             self.worth.waited(took, !waited.major);

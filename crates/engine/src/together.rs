@@ -163,6 +163,7 @@ impl Live {
                 let (piece, awaited) = all.pieces[i].clone();
                 if awaited == last {
                     all.scratch.clear();
+                    self.world.waiting.maps(clock::now());
                     act(self, &all.runs[piece.clone()], awaited, &mut all.scratch);
                     all.note(piece);
                 }

@@ -1,11 +1,19 @@
 //! Which threads wait for their pages, since when, and whom the last mappings woke.
 
 use outpage_core::contract::{Access, Waiter};
-use outpage_core::units::{Nanos, PageNo, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
 use outpage_sys::process::Tid;
 
 /// For so long nothing new is seen in a fault that a thread repeats: a few reads of a slow disk. A choice.
 const SAME: Nanos = Nanos(100_000_000);
+
+/// What the call takes that maps a page and wakes who waits there, beside its pages, in ns, until some were measured: what a rescue takes that is
+/// not the way to the pager and back (docs/performance.md).
+const MAPS_IN: u64 = 5_000;
+/// The same for each page: twice what moving one takes.
+const PAGE_MAPS_IN: u64 = 1_000;
+/// A call counts by so much in the mean of those before it. A choice.
+const CALL_WEIGHT: u64 = 16;
 
 /// A thread that waits for its page.
 struct Thread {
@@ -35,9 +43,13 @@ pub struct Waiting {
     threads: Vec<Thread>,
     /// Names given so far; 0 names nobody.
     named: u32,
-    /// Address ranges, half-open, whose mapping woke who waits there; the oldest makes room.
-    woken: [(usize, usize); 4],
+    /// Address ranges, half-open, whose mapping woke who waits there, and when; the oldest makes room.
+    woken: [(usize, usize, Nanos); 4],
     woken_at: usize,
+    /// When the call began that maps for who waits.
+    maps_since: Nanos,
+    /// What such a call takes as a rule, beside its pages, in ns.
+    maps_in: u64,
 }
 
 impl Default for Waiting {
@@ -45,8 +57,10 @@ impl Default for Waiting {
         Self {
             threads: Vec::with_capacity(64),
             named: 0,
-            woken: [(0, 0); 4],
+            woken: [(0, 0, Nanos(0)); 4],
             woken_at: 0,
+            maps_since: Nanos(0),
+            maps_in: MAPS_IN,
         }
     }
 }
@@ -119,20 +133,39 @@ impl Waiting {
         self.threads.is_empty()
     }
 
-    /// Mapping `start..end` woke who waits there.
-    pub const fn mapped(&mut self, start: usize, end: usize) {
-        self.woken[self.woken_at % 4] = (start, end);
+    /// The call that maps for who waits begins.
+    pub const fn maps(&mut self, now: Nanos) {
+        self.maps_since = now;
+    }
+
+    /// Mapping `start..end` woke who waits there, and is over.
+    pub fn mapped(&mut self, start: usize, end: usize, now: Nanos) {
+        let at = self.goes_on_at((end - start) / PAGE_BYTES, now);
+        self.woken[self.woken_at % 4] = (start, end, at);
         self.woken_at += 1;
     }
 
-    /// Whether a mapping just woke who waits at `address`.
-    pub fn is_awake(&self, address: usize) -> bool {
-        self.woken.iter().any(|r| (r.0..r.1).contains(&address))
+    /// When whom the call woke went on. On the pager's own CPU that thread may run at once, and the pager comes back from the call when it
+    /// waits next or its time slice is over: that is not waiting. So the call counts as what such calls take, at most twice that.
+    fn goes_on_at(&mut self, pages: usize, now: Nanos) -> Nanos {
+        let for_pages = PAGE_MAPS_IN * pages as u64;
+        let most = 2 * self.maps_in + for_pages;
+        let took = now.0.saturating_sub(self.maps_since.0).min(most);
+        let beside_pages = took.saturating_sub(for_pages);
+        self.maps_in = (self.maps_in * (CALL_WEIGHT - 1) + beside_pages) / CALL_WEIGHT;
+        self.maps_in = self.maps_in.max(PAGE_MAPS_IN);
+        Nanos(self.maps_since.0 + took)
+    }
+
+    /// When a mapping just woke who waits at `address`, if one did.
+    pub fn awake_since(&self, address: usize) -> Option<Nanos> {
+        let woke = self.woken.iter().filter(|r| (r.0..r.1).contains(&address));
+        woke.map(|r| r.2).max()
     }
 
     /// Forgets which mappings woke whom: a later fault is a new one.
     pub const fn wakes_are_old(&mut self) {
-        self.woken = [(0, 0); 4];
+        self.woken = [(0, 0, Nanos(0)); 4];
     }
 
     /// Nobody waits any more.
@@ -188,10 +221,30 @@ mod tests {
     #[test]
     fn mappings_are_remembered_until_they_are_old() {
         let mut waiting = Waiting::default();
-        (1..=5).for_each(|n| waiting.mapped(n * 100, n * 100 + 10));
-        assert!(!waiting.is_awake(100), "four at most");
-        assert!(waiting.is_awake(509) && !waiting.is_awake(510));
+        (1..=5).for_each(|n| waiting.mapped(n * 100, n * 100 + 10, Nanos(1)));
+        assert_eq!(waiting.awake_since(100), None, "four at most");
+        assert!(waiting.awake_since(509).is_some());
+        assert_eq!(waiting.awake_since(510), None);
         waiting.wakes_are_old();
-        assert!(!waiting.is_awake(509));
+        assert_eq!(waiting.awake_since(509), None);
+    }
+
+    #[test]
+    fn a_time_slice_of_whom_a_mapping_woke_is_no_wait() {
+        let mut waiting = Waiting::default();
+        let mut took = |ns: u64| {
+            waiting.wakes_are_old();
+            waiting.maps(Nanos(1_000_000));
+            waiting.mapped(0, PAGE_BYTES, Nanos(1_000_000 + ns));
+            waiting.awake_since(0).map(|at| at.0 - 1_000_000)
+        };
+        assert_eq!(took(4_000), Some(4_000));
+        let sliced = took(3_000_000).expect("awake");
+        assert!((10_000..=11_000).contains(&sliced), "{sliced}");
+        assert_eq!(took(9_000), Some(9_000));
+        (0..100).for_each(|_| assert_eq!(took(2_500), Some(2_500)));
+        // Twice what such calls take, and the page.
+        let sliced = took(3_000_000).expect("awake");
+        assert!((3_900..=4_200).contains(&sliced), "{sliced}");
     }
 }

@@ -9,9 +9,9 @@
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
-use outpage_sys::map;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, MoveOutcome};
+use outpage_sys::{clock, map};
 
 use crate::door::{Bells, Door};
 use crate::frames::{FrameNo, FrameRange, Frames};
@@ -237,14 +237,14 @@ impl World {
     fn woke(&mut self, segment: Segment, out: &[PageOutcome]) {
         let outcomes = &out[out.len() - segment.pages..];
         if outcomes.iter().all(|&o| o == PageOutcome::Done) {
-            self.waiting
-                .mapped(segment.address, segment.at(segment.pages));
+            let end = segment.at(segment.pages);
+            self.waiting.mapped(segment.address, end, clock::now());
         }
     }
 
     /// Lets whoever waits for the page at `address` go on, unless a mapping just did.
     pub fn wake(&mut self, address: usize) {
-        if !self.waiting.is_awake(address) {
+        if self.waiting.awake_since(address).is_none() {
             self.door.wake(address, PAGE_BYTES);
         }
     }

@@ -188,6 +188,21 @@ impl Cgroup {
         )
     }
 
+    /// Memory of it that the kernel cannot take back without swap, in bytes: all but files and what it keeps of its own in case it is wanted again.
+    pub fn kept_bytes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.dir.join("memory.stat")).ok()?;
+        let of = |key| keyed(&text, key).unwrap_or(0);
+        Some(match self.version {
+            Version::V1 => {
+                let kernel = self.number("memory.kmem.usage_in_bytes").unwrap_or(0);
+                of("total_rss") + of("total_shmem") + kernel
+            }
+            Version::V2 => {
+                of("anon") + of("shmem") + of("kernel").saturating_sub(of("slab_reclaimable"))
+            }
+        })
+    }
+
     /// Changes its limit; the kernel pages out what is above it.
     ///
     /// # Errors

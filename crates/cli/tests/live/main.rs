@@ -427,29 +427,18 @@ suite!(
 );
 suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
-suite!(pool, ["--store", "pool"], torture_alone torture_with_store_faults parent_exits_first refused_calls);
+// Several choices go together here, each of which would take a suite of its own: what they have in common is little.
+suite!(pool, ["--store", "pool", "--encrypt", "off", "--reclaim", "fifo"], torture_alone torture_with_store_faults
+    parent_exits_first refused_calls);
 suite!(uring, ["--store", "uring"], refused_calls);
 // Encryption is the default where the CPU has instructions for it.
-suite!(unencrypted, ["--encrypt", "off"], torture_alone torture_with_store_faults both_page);
+suite!(unencrypted, ["--encrypt", "off"], both_page);
 suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit
     unreadable_pages_signal daemon_stays);
 suite!(compressed, ["--tier", "lz4", "--mechanism", "move"], torture_alone torture_with_store_faults torture_with_children
     daemon_stays both_page);
-suite!(
-    compressed_little,
-    ["--tier", "lz4:pool=10", "--mechanism", "move"],
-    torture_alone
-);
-suite!(compressed_zstd, ["--tier", "zstd", "--mechanism", "move"], torture_alone torture_with_children);
+suite!(compressed_little, ["--tier", "lz4:pool=10", "--reclaim", "two-queue:in=10", "--mechanism", "move"],
+    torture_alone torture_with_children);
+suite!(compressed_zstd, ["--tier", "zstd", "--reclaim", "s3-fifo", "--mechanism", "move"],
+    torture_alone torture_with_children);
 suite!(compressed_protected, ["--tier", "auto", "--mechanism", "write-protect"], torture_alone torture_with_children);
-suite!(fifo, ["--reclaim", "fifo"], torture_with_store_faults);
-suite!(
-    s3_fifo,
-    ["--reclaim", "s3-fifo", "--mechanism", "move"],
-    torture_with_children
-);
-suite!(
-    two_queue,
-    ["--reclaim", "two-queue:in=10", "--mechanism", "move"],
-    torture_with_children
-);

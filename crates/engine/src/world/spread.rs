@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use outpage_core::contract::PageOutcome;
 use outpage_core::units::{PAGE_BYTES, PageNo, PageRange};
+use outpage_sys::clock;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
@@ -247,7 +248,7 @@ impl World {
         }
         if awaited && whole {
             self.waiting
-                .mapped(segment.address, segment.at(segment.pages));
+                .mapped(segment.address, segment.at(segment.pages), clock::now());
         }
         true
     }

@@ -4,6 +4,7 @@
 mod options;
 mod registry;
 mod report;
+mod reserve;
 mod zram;
 
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use super::cgroup::Cgroup;
 use super::guard::{Guard, Undo};
-use super::kernel::{SWAP_FOOTPRINTS, reserve_bytes};
+use super::kernel::SWAP_FOOTPRINTS;
 use super::kernel_swap::{Kernel, Measured};
 use super::launch::{Ending, OutpageRun, Run, Speaks, launch_as};
 use super::machine::{IoCounts, Machine, available_bytes, load_average};
@@ -24,14 +25,9 @@ pub use options::Options;
 use options::{Kind, System};
 use registry::Program;
 use report::{Line, Mean, Record, Reference, Skipped};
+use reserve::Limits;
 use zram::{Seen, Zram};
 
-/// The least that `outpage run` takes as a limit, in bytes.
-const LIMIT_MIN_BYTES: u64 = 8 << 20;
-/// What each process more of a program takes that is not paged, in bytes: loader, libc, data segments, the main
-/// thread's stack and the pager's fixed tables. The tests of `outpage run` measured up to 1.5 MiB in python3 and
-/// sort, and allow this.
-const PROCESS_BYTES: u64 = 2 << 20;
 /// How often the memory of a run without a limit is looked at: a program that fills 500 MiB in a second is 5 MiB
 /// further after it.
 const PEAK_INTERVAL: Duration = Duration::from_millis(10);
@@ -46,6 +42,8 @@ struct Target {
     command: Vec<OsString>,
     reference: Reference,
     report: crate::workload::Report,
+    /// One for each percentage.
+    limits: Vec<Limits>,
 }
 
 /// The benchmark while it runs.
@@ -95,11 +93,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     };
     let cells = options.at.len() * options.rounds as usize * systems.len();
+    let tries = if options.reserve.is_some() {
+        0
+    } else {
+        options.at.len()
+    };
     let mut bench = Bench {
         options,
         machine,
         skipped,
-        steps: Steps::new(present.len() * (2 + cells)),
+        steps: Steps::new(present.len() * (2 + tries + cells)),
         systems,
         directory: directory(options, &mut guard)?,
         stats: stats_file(&mut guard)?,
@@ -155,9 +158,8 @@ impl Bench<'_> {
                 report::mib(target.reference.peak_bytes)
             ));
             // Said before hours of runs, not after.
-            let limits = (self.options.at.iter()).map(|&percent| self.limits(&target, percent));
-            match limits.collect::<Result<Vec<_>, _>>() {
-                Ok(_) => self.targets.push(target),
+            match self.all_limits(&target) {
+                Ok(limits) => self.targets.push(Target { limits, ..target }),
                 Err(why) => self.leave_out(program.name, why)?,
             }
         }
@@ -229,6 +231,7 @@ impl Bench<'_> {
             command,
             reference,
             report,
+            limits: Vec::new(),
         })
     }
 
@@ -294,27 +297,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The limit of all runs of a program, in bytes, and what of it Outpage is given for the program's pages.
-    fn limits(&self, target: &Target, percent: u32) -> Result<(u64, u64), BenchError> {
-        let peak = target.reference.peak_bytes;
-        let limit = (peak * u64::from(percent) / 100) & !0xfff;
-        let more = PROCESS_BYTES * u64::from(target.program.processes - 1);
-        let reserve = self.options.reserve.unwrap_or(reserve_bytes(peak) + more);
-        let given = limit.saturating_sub(reserve) & !0xfff;
-        let pages = self.systems.iter().any(|one| one.kind == Kind::Outpage);
-        if pages && given < LIMIT_MIN_BYTES {
-            return Err(BenchError::Usage(format!(
-                "{percent} % of the peak of {} are {:.1} MiB, which leaves less than {} MiB beside the {:.1} MiB that \
-                 Outpage needs itself; choose a larger --scale or --at, or leave it out (--programs)",
-                target.program.name,
-                report::mib(limit),
-                LIMIT_MIN_BYTES >> 20,
-                report::mib(reserve)
-            )));
-        }
-        Ok((limit, given))
-    }
-
     /// A program once under each system, another one first each time.
     fn turn(&mut self, at: usize, percent: u32, round: u32) -> Result<(), BenchError> {
         let systems = self.systems.clone();
@@ -360,7 +342,11 @@ impl Bench<'_> {
         round: u32,
         system: &System,
     ) -> Result<Record, BenchError> {
-        let (limit_bytes, given) = self.limits(&self.targets[at], percent)?;
+        let Limits {
+            limit_bytes,
+            given_bytes: given,
+            ..
+        } = self.targets[at].limits(percent);
         let load_average = load_average();
         let mut command = self.targets[at].command.clone();
         let _ = std::fs::remove_file(&self.stats);

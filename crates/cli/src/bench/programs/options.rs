@@ -35,8 +35,8 @@ pub struct Options {
     /// own, "" for Outpage as it is
     #[arg(long = "run-args", value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(super) run_args: Vec<String>,
-    /// Part of the limit that Outpage is not given, for its own memory
-    /// [default: 4.5 MiB, an 80th of the peak, and 2 MiB for each process but one]
+    /// Part of the limit that Outpage is not given, for its own memory [default: what a run that does not count needs; without cgroups 4.5 MiB, an
+    /// 80th of the peak, and 2 MiB for each process but one]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(super) reserve: Option<u64>,
     /// Kill a run that takes longer, in seconds; that is noted as a result, and not tried again
