@@ -210,7 +210,7 @@ fn disordered_lines() -> String {
             .wrapping_add(1_442_695_040_888_963_407);
         value >> 11
     };
-    (0..2_100_000)
+    (0..1_050_000)
         .map(|_| format!("{:016}\n", next()))
         .collect()
 }
@@ -255,7 +255,7 @@ fn sort(case: &Case) {
         .args(&sort[1..])
         .output()
         .expect("sort");
-    let done = case.run(&["--memory", "64M"], &sort);
+    let done = case.run(&["--memory", "32M"], &sort);
     done.paged_well().within_limit();
     assert!(free.stdout == done.stdout.as_bytes(), "the outputs differ");
 }
@@ -263,13 +263,13 @@ fn sort(case: &Case) {
 const PYTHON: &str = "\
 import hashlib, random
 numbers = random.Random(5)
-words = [numbers.getrandbits(40) for _ in range(900_000)]
+words = [numbers.getrandbits(40) for _ in range(400_000)]
 words.sort()
 print(hashlib.sha256(','.join(map(str, words)).encode()).hexdigest())
 ";
 
 fn python(case: &Case) {
-    same_as_free(case, PYTHON, "32M").within_limit();
+    same_as_free(case, PYTHON, "18M").within_limit();
 }
 
 const POOL: &str = "\

@@ -7,8 +7,8 @@ use super::{Case, Done};
 /// `shared` with four times the limit.
 fn shared(case: &Case, what: &str) -> Done {
     let program = case.compiled("shared");
-    let options = ["--memory", "16M", "--shared", "on"];
-    case.run(&options, &[&program, "64", what])
+    let options = ["--memory", "8M", "--shared", "on"];
+    case.run(&options, &[&program, "32", what])
 }
 
 fn right(done: &Done, what: &str) {
@@ -47,7 +47,7 @@ pub fn shared_memory_goes_back(case: &Case) {
         right(&done, what);
         done.paged_well();
         let unpaged = done.count("peak_unpaged_shared_bytes");
-        assert!(unpaged >= 60 << 20, "{what}: it is named: {unpaged}");
+        assert!(unpaged >= 28 << 20, "{what}: it is named: {unpaged}");
     }
     for what in ["alias", "remap"] {
         right(&shared(case, what), what);
@@ -81,7 +81,7 @@ pub fn shared_memory_stays(case: &Case) {
     right(&done, "hold");
     assert_eq!(
         done.count("peak_unpaged_shared_bytes") >> 20,
-        64,
+        32,
         "{}",
         done.stats
     );
