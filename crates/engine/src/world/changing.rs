@@ -64,17 +64,16 @@ impl World {
             || self.door.is_removed(self.space.moved_to(address))
     }
 
-    /// Whether nobody can touch what is known of `page` any more: the program threw it away, or has mapped something else over it.
+    /// Whether nobody can touch what is known of `page` any more: the program threw it away, or has mapped something else over it. Shared
+    /// memory that one mapping throws away may be wanted by another.
     pub(super) fn is_out_of_reach(&self, page: PageNo) -> bool {
         let Some((address, _)) = self.space.address(page) else {
             return false;
         };
-        if self.is_removed(address) {
-            return true;
-        }
         let is_private = self.space.at(address).is_some_and(|r| r.view == 0);
         // Where a mapping moved away, of which the message waits, nothing is registered either.
-        is_private && self.is_calm() && self.is_mapped_over(address)
+        let is_gone = || self.is_removed(address) || self.is_calm() && self.is_mapped_over(address);
+        is_private && is_gone()
     }
 
     /// Has `act` map `run`, but for pages whose mapping is changing.

@@ -2,7 +2,7 @@
 //! beside those pages is measured in a run that does not count.
 
 use super::super::kernel::reserve_bytes;
-use super::super::launch::{OutpageRun, Speaks, launch_as};
+use super::super::launch::{Ending, OutpageRun, Speaks, launch_as};
 use super::options::Kind;
 use super::{Bench, BenchError, PEAK_INTERVAL, Target, report, tools, total_bytes};
 
@@ -15,6 +15,8 @@ const PROCESS_BYTES: u64 = 2 << 20;
 /// and the kernel charges memory 64 pages ahead for each CPU (`MEMCG_CHARGE_BATCH` in mm/memcontrol.c, Linux 6.12).
 const MARGIN_BYTES: u64 = 1 << 20;
 const MARGIN_PART: u64 = 50;
+/// What was measured is not believed below this part of the estimate: peaks may be shorter than a look.
+const LEAST_PART: u64 = 2;
 
 /// A program's limit.
 #[derive(Clone, Copy)]
@@ -99,13 +101,21 @@ impl Bench<'_> {
         };
         let command = outpage.wrap(target.command.clone())?;
         let (timeout, mut kept) = (self.options.timeout(), 0);
-        kernel.within(total_bytes(), None, &mut self.guard, |cgroup| {
+        let measured = kernel.within(total_bytes(), None, &mut self.guard, |cgroup| {
             let look = || kept = kept.max(cgroup.kept_bytes().unwrap_or(0));
             tools::while_looking(PEAK_INTERVAL, look, || {
                 launch_as(&command, Some(cgroup), timeout, Speaks::Anything)
             })
         })?;
+        let ended = matches!(
+            measured.run.ending,
+            Ending::Finished { .. } | Ending::TimedOut
+        );
+        // A run that did not fill what it was given tells nothing.
+        if !ended || kept <= tried {
+            return Ok(estimated);
+        }
         let margin = MARGIN_BYTES + limit_bytes / MARGIN_PART;
-        Ok(kept.saturating_sub(tried) + margin)
+        Ok((kept - tried + margin).max(estimated / LEAST_PART))
     }
 }
