@@ -1,4 +1,5 @@
-//! `outpage bench programs`: what it refuses, and a small comparison where this machine can make one.
+//! `outpage bench programs`: what it refuses, and a small comparison where this machine can make one. `outpage bench faults`: that the pager's
+//! choices leave there what it measures.
 
 use std::process::Output;
 
@@ -41,6 +42,25 @@ fn a_directory_that_is_not_there_is_named() {
         text.contains("/nonexistent") && text.contains("--swap"),
         "{text}"
     );
+}
+
+/// A round that has too few touches of the kind that it measures fails, whatever they took.
+#[test]
+fn faults_are_of_the_kind_that_is_measured() {
+    if !can_page() {
+        return;
+    }
+    let arguments = ["bench", "faults", "--memory", "24M", "--rounds", "1"];
+    let output = outpage(&arguments).output().expect("outpage");
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(69) {
+        eprintln!("SKIPPED: {text}");
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    let rescues = table.lines().filter(|line| line.starts_with("rescue"));
+    assert_eq!(rescues.count(), 3, "{table}");
 }
 
 /// Whether memory cgroups, swap and zram can be had here; says aloud what cannot.

@@ -7,10 +7,10 @@ use outpage_sys::process::Tid;
 /// For so long nothing new is seen in a fault that a thread repeats: a few reads of a slow disk. A choice.
 const SAME: Nanos = Nanos(100_000_000);
 
-/// What the call takes that maps a page and wakes who waits there, beside its pages, in ns, until some were measured: what a rescue takes that is
-/// not the way to the pager and back (docs/performance.md).
+/// What the call takes that maps a page and wakes who waits there, beside its pages, in ns, until some were measured: most of a rescue, which takes
+/// 7 us (docs/performance.md). A guess.
 const MAPS_IN: u64 = 5_000;
-/// The same for each page: twice what moving one takes.
+/// What each page of it takes at most, in ns: so long a call for many pages is not taken for one that lost the CPU. A choice.
 const PAGE_MAPS_IN: u64 = 1_000;
 /// A call counts by so much in the mean of those before it. A choice.
 const CALL_WEIGHT: u64 = 16;

@@ -148,6 +148,11 @@ fn touches(options: &Options, what: What, cpus: Cpus, stats: &Path) -> Result<Ro
     let common = &options.common;
     let mut run_args = common.runs.run_args.clone();
     run_args.push("--readahead=none".into());
+    // What a rescue takes does not depend on it, but how many there are does: this policy stages what is hot, too.
+    let chosen = |argument: &String| argument.starts_with("--reclaim");
+    if what == What::Rescue && !run_args.iter().any(chosen) {
+        run_args.push("--reclaim=second-chance".into());
+    }
     let outpage = OutpageRun {
         limit_bytes: common.memory,
         swap: &common.runs.swap,

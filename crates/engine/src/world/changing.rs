@@ -58,7 +58,7 @@ impl World {
         self.door.is_registered(address) == Some(false)
     }
 
-    /// Whether what is known at `address` was thrown away, there or where it had moved to, as far as was read.
+    /// Whether what is known at `address` was thrown away, there or where it had moved to, as far as messages were read.
     pub(super) fn is_removed(&self, address: usize) -> bool {
         self.space.change_at(address) == Some(Change::Removed)
             || self.door.is_removed(self.space.moved_to(address))
