@@ -146,7 +146,7 @@ impl Waiting {
     }
 
     /// When whom the call woke went on. On the pager's own CPU that thread may run at once, and the pager comes back from the call when it
-    /// waits next or its time slice is over: that is not waiting. So the call counts as what such calls take, at most twice that.
+    /// waits next or its time slice is over: that is not waiting. So the call counts as what such calls take, at most twice that: a choice.
     fn goes_on_at(&mut self, pages: usize, now: Nanos) -> Nanos {
         let for_pages = PAGE_MAPS_IN * pages as u64;
         let most = 2 * self.maps_in + for_pages;

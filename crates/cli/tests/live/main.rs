@@ -269,7 +269,7 @@ print(hashlib.sha256(','.join(map(str, words)).encode()).hexdigest())
 ";
 
 fn python(case: &Case) {
-    same_as_free(case, PYTHON, "18M").within_limit();
+    same_as_free(case, PYTHON, "16M").within_limit();
 }
 
 const POOL: &str = "\

@@ -157,6 +157,12 @@ mod tests {
         Message::Removed { start, end }
     }
 
+    const MOVED: Message = Message::Remapped {
+        from: 16,
+        to: 64,
+        len: 16,
+    };
+
     #[test]
     fn changes_and_faults_are_kept_apart_in_their_order() {
         let mut backlog = Backlog::new();
@@ -188,12 +194,7 @@ mod tests {
     #[test]
     fn what_is_removed_where_it_moved_to_is_removed() {
         let mut backlog = Backlog::new();
-        let moved = Message::Remapped {
-            from: 16,
-            to: 64,
-            len: 16,
-        };
-        backlog.put(&[removed(64, 96), moved, removed(16, 32), removed(70, 80)]);
+        backlog.put(&[removed(64, 96), MOVED, removed(16, 32), removed(70, 80)]);
         let gone = [16, 22, 31, 64, 95, 96].map(|at| backlog.is_removed(at));
         assert_eq!(gone, [false, true, true, true, true, false]);
     }
@@ -201,13 +202,8 @@ mod tests {
     #[test]
     fn what_moved_away_is_not_removed() {
         let mut backlog = Backlog::new();
-        let moved = Message::Remapped {
-            from: 16,
-            to: 64,
-            len: 16,
-        };
         let unmapped = Message::Unmapped { start: 16, end: 32 };
-        backlog.put(&[moved, unmapped]);
+        backlog.put(&[MOVED, unmapped]);
         assert_eq!(backlog.change_at(16), Some(Change::Moved));
         assert_eq!(backlog.change_at(64), None);
         assert_eq!(backlog.next_departure(0, 16), None);
@@ -219,7 +215,7 @@ mod tests {
             [false, true, true, false, false, true, true, false]
         );
         // It is known where it is before the place it left is given up.
-        assert_eq!(backlog.next_departure(31, 99), Some(moved));
+        assert_eq!(backlog.next_departure(31, 99), Some(MOVED));
         assert_eq!(backlog.next_departure(31, 99), Some(unmapped));
         assert_eq!(backlog.next_departure(0, 99), None);
     }

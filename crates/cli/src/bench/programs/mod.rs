@@ -93,11 +93,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     };
     let cells = options.at.len() * options.rounds as usize * systems.len();
-    let tries = if options.reserve.is_some() {
-        0
-    } else {
-        options.at.len()
-    };
+    let measures = options.reserve.is_none()
+        && kernel.is_some()
+        && systems.iter().any(|system| system.kind == Kind::Outpage);
+    let tries = if measures { options.at.len() } else { 0 };
     let mut bench = Bench {
         options,
         machine,

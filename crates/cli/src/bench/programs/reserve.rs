@@ -71,7 +71,8 @@ impl Bench<'_> {
         Ok(limits)
     }
 
-    /// What Outpage and the program need beside the program's pages, in bytes: measured where there are cgroups, else estimated.
+    /// What Outpage and the program need beside the program's pages, in bytes: measured where there are cgroups, else estimated. Where there are
+    /// several systems of Outpage's, by the first: all are given as much.
     fn reserve(
         &mut self,
         target: &Target,
