@@ -7,11 +7,27 @@ use crate::page::{PageId, Queue, State};
 use crate::tier::Sight;
 use crate::units::{PageNo, PageRange};
 
+/// A store that cannot grow counts as full with fewer free slots: those are left to pages that do not compress. A choice: two of the largest writes.
+const SLOTS_MIN: usize = 2 * DEMOTIONS_MAX;
+/// It does until one slot is free for so many in use, so that pages do not go to it and to the pool by turns. A choice.
+const FULL_PART: usize = 8;
+
 /// Whether the victim belongs into the pool.
 pub(super) fn pools(ledger: &mut Ledger, id: PageId) -> bool {
     let page = ledger.pages.number(id);
+    let only = ledger.tier.only;
     let policy = ledger.tier.policy.as_mut();
-    policy.is_some_and(|policy| policy.pools(page))
+    policy.is_some_and(|policy| policy.pools(page) || only)
+}
+
+/// Whether the pool has to take what it can, for the store is full.
+fn takes_all(ledger: &Ledger) -> bool {
+    let free = ledger.slots.available() as usize;
+    let least = match ledger.tier.only {
+        true => SLOTS_MIN + ledger.slots.used() / FULL_PART,
+        false => SLOTS_MIN,
+    };
+    ledger.swap_full && free < least
 }
 
 /// Whether one more compression may be under way: there are frames for it, and the pool has not much more than it may.
@@ -58,6 +74,7 @@ pub(super) fn left(ledger: &Ledger) -> usize {
 pub(super) fn settle(ledger: &mut Ledger) {
     let (used, frames) = (ledger.frames_used(), ledger.limits.frames);
     ledger.tier.settle(used, frames);
+    ledger.tier.only = takes_all(ledger);
 }
 
 /// Tells which places of the pool are dead, all of them: until then each takes its part of a frame.

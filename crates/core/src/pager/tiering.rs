@@ -51,6 +51,8 @@ pub(super) struct Tiering {
     pub demoting: usize,
     /// What is touched one after another of what the pool has.
     pub streams: Streams,
+    /// The store is full or nearly so: what compresses goes to the pool, whatever that saves.
+    pub only: bool,
 }
 
 impl Tiering {
@@ -67,6 +69,7 @@ impl Tiering {
             rescued: 0,
             demoting: 0,
             streams: Streams::default(),
+            only: false,
         }
     }
 
@@ -140,7 +143,10 @@ impl Tiering {
 
     /// Frames that the pool has above what it may, with `frames` in all.
     pub fn over(&self, frames: usize) -> usize {
-        let most = self.policy.as_ref().map_or(0, |p| p.pool_frames(frames));
+        let most = (self.policy.as_ref()).map_or(0, |policy| match self.only {
+            true => policy.pool_frames_max(frames),
+            false => policy.pool_frames(frames),
+        });
         let most = most.min(frames.saturating_sub(PAGES_MIN.max(frames / 16)));
         self.frames.saturating_sub(most)
     }

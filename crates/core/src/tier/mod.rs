@@ -61,6 +61,11 @@ pub trait Tier: Send {
 
     /// Frames that the pool may take, with `frames` frames in all.
     fn pool_frames(&self, frames: usize) -> usize;
+
+    /// The same where the store is full: what the pool does not take can go nowhere else.
+    fn pool_frames_max(&self, frames: usize) -> usize {
+        self.pool_frames(frames)
+    }
 }
 
 /// How pages that go from the pool to the store are written there.

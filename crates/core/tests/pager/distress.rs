@@ -7,7 +7,7 @@ use outpage_core::slots;
 use outpage_core::units::PageRange;
 
 use crate::body::{Body, page};
-use crate::plan::{Answers, Plan};
+use crate::plan::{Answers, Plan, Random};
 
 const FRAMES: u64 = FRAMES_MIN as u64;
 
@@ -269,4 +269,63 @@ fn a_limit_that_falls_is_reached() {
             body.read_all();
         }
     }
+}
+
+/// Of a store that is full, pages that compress go to the pool, as many as it may ever take: more fits than with no pool, and hardly any touch waits for a tick.
+#[test]
+fn a_pool_takes_what_a_full_store_does_not() {
+    let slots_max = 4 * FRAMES_MIN as u32;
+    let frames = 2 * FRAMES_MIN;
+    let fit = frames as u64 + u64::from(slots_max);
+    for tier in ["auto", "lz4", "zstd"] {
+        for reclaim in ["early", "second-chance"] {
+            let mut body = Body::new(&Plan {
+                slots_max,
+                tier: tier.to_owned(),
+                reclaim,
+                frames,
+                ..calm()
+            });
+            body.object_pages = 8 * FRAMES;
+            let more = fit + fit / 8;
+            assert_eq!(sweep(&mut body, more, true), more, "{tier} {reclaim}");
+            let (mut random, ticks) = (Random(7), body.ticks);
+            for _ in 0..2000 {
+                let index = random.below(more as usize) as u64;
+                let write = random.happens(250);
+                if !body.touch_and_wait(0, page(0, index), write) {
+                    body.settle();
+                }
+                assert!(body.idle(0), "{tier} {reclaim}");
+            }
+            let ticks = body.ticks - ticks;
+            assert!(
+                ticks <= 20,
+                "{ticks} ticks for 2000 touches: {tier} {reclaim}"
+            );
+            body.read_all();
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_full_no_more_takes_what_the_pool_had_to() {
+    let slots_max = 4 * FRAMES_MIN as u32;
+    let mut body = Body::new(&Plan {
+        slots_max,
+        tier: "auto".to_owned(),
+        frames: 2 * FRAMES_MIN,
+        ..calm()
+    });
+    body.object_pages = 8 * FRAMES;
+    let fit = 2 * FRAMES + u64::from(slots_max);
+    assert_eq!(sweep(&mut body, fit, true), fit);
+    let full = body.store.pool_frames();
+    body.drop_range(PageRange::new(page(0, 0), fit / 2), Event::Discard);
+    for index in fit / 2..fit {
+        assert!(body.touch_and_wait(0, page(0, index), true));
+    }
+    let left = body.store.pool_frames();
+    assert!(left < full / 2, "{left} frames of {full}");
+    body.read_all();
 }

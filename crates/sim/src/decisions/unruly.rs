@@ -261,7 +261,8 @@ impl Body<'_> {
             self.mapped.insert(page, page.raw());
             self.truth.insert(page, page.raw());
         }
-        self.ceiling = self.ceiling.max(self.frames());
+        let held = self.frames() + self.pager.frames_aside();
+        self.ceiling = self.ceiling.max(held);
         self.tell(Event::Adopt(range));
     }
 

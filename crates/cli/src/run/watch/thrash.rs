@@ -29,6 +29,8 @@ pub struct Moment {
     pub waited: Duration,
     /// CPU time of the program's threads.
     pub worked: Duration,
+    /// The swap file is full: some pages had no slot, and nearly as many slots are in use as ever were.
+    pub full: bool,
 }
 
 impl Moment {
@@ -39,6 +41,8 @@ impl Moment {
             page_ins: counts.page_ins,
             waited: Duration::from_nanos(counts.fault_ns),
             worked,
+            full: counts.swap_full > 0
+                && counts.swap_slots_used >= counts.peak_swap_slots / 16 * 15,
         }
     }
 }
@@ -68,12 +72,19 @@ impl Thrash {
             return None;
         }
         self.said = Some(now.at);
+        let limit = format_size(limit);
+        let why = if now.full {
+            format!(
+                "the swap file is full, and few pages in {limit} can leave; \
+                 give it more with --swap-cap, a --swap directory with more space, or --memory"
+            )
+        } else {
+            format!("{limit} are too little for what it uses at once; give it more with --memory")
+        };
         Some(format!(
-            "the program waits for pages {:.0} % of the time ({} page-ins a second): {} are too little for \
-             what it uses at once; give it more with --memory",
+            "the program waits for pages {:.0} % of the time ({} page-ins a second): {why}",
             100.0 * share,
             grouped((page_ins as f64 / span) as u64),
-            format_size(limit)
         ))
     }
 }
@@ -104,6 +115,29 @@ mod tests {
         let line = lines[1].as_deref().unwrap_or_default();
         for part in ["95 %", "4,000 page-ins", "64 MiB", "--memory"] {
             assert!(line.contains(part), "{part:?} is not in {line}");
+        }
+    }
+
+    #[test]
+    fn of_a_full_swap_file_it_is_said_what_is_missing() {
+        let counts = |swap_slots_used| Counts {
+            swap_full: 7,
+            swap_slots_used,
+            peak_swap_slots: 4096,
+            ..Counts::default()
+        };
+        for (used, full) in [(4000, true), (2000, false)] {
+            let mut thrash = Thrash::default();
+            let lines: Vec<_> = (1..=SPANS)
+                .map(|span| {
+                    let mut now = Moment::new(SPAN * span, &counts(used), Duration::ZERO);
+                    (now.waited, now.page_ins) = (SPAN * span, u64::from(span));
+                    thrash.judge(now, 64 << 20)
+                })
+                .collect();
+            let line = lines[1].as_deref().unwrap_or_default();
+            assert_eq!(line.contains("--swap-cap"), full, "{line}");
+            assert!(line.contains("--memory"));
         }
     }
 

@@ -417,10 +417,11 @@ fn urgent(ledger: &Ledger) -> bool {
     over_limit(ledger) > 0 || ledger.waits.frames() > 0
 }
 
-/// Whether a clean page may be worth a place in the pool beside its slot: it was in use, and would have to be read again.
+/// Whether a clean page may be worth a place in the pool in place of its slot: it was in use, and would have to be read again.
 fn keeps_better(ledger: &Ledger, id: PageId) -> bool {
     let policy = ledger.tier.policy.as_ref();
     policy.is_some_and(|policy| policy.pools_clean())
+        && !ledger.tier.only
         && !ledger.pages.has(id, READ_AHEAD)
         && !ledger.pages.slot(id).is_pooled()
 }

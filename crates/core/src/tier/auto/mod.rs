@@ -258,6 +258,10 @@ impl Tier for Auto {
     fn pool_frames(&self, frames: usize) -> usize {
         self.part.frames(frames)
     }
+
+    fn pool_frames_max(&self, frames: usize) -> usize {
+        self.part.most(frames)
+    }
 }
 
 #[cfg(test)]

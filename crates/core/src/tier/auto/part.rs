@@ -111,6 +111,11 @@ impl Part {
         frames * self.now / WHOLE
     }
 
+    /// The most that it may ever take of `frames`.
+    pub const fn most(&self, frames: usize) -> usize {
+        frames * self.most / WHOLE
+    }
+
     /// Takes in what was waited for since the last time, and moves a step where that would have been less.
     pub fn weigh(&mut self, sight: &Sight<'_>, victims: Victims) {
         self.count(sight);
