@@ -16,14 +16,14 @@ use core::ffi::c_char;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::SessionError;
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::maps::{self, Kind};
-use outpage_sys::{fd, process};
+use outpage_sys::process;
 
 use crate::mode::{self, AtWork};
 use crate::raw::SignalsBlocked;
+use crate::statm::private_writable_bytes;
 use crate::{share, target};
 
 /// Reservations grow in steps of this size at most, so that a growing program asks seldom.
@@ -152,18 +152,6 @@ impl Drop for GivenBack {
             locked(recount);
         }
     }
-}
-
-/// Bytes of private writable mappings and stacks, files included, by the kernel's own count.
-///
-/// proc(5): the sixth field of statm, "data + stack", in pages.
-pub fn private_writable_bytes() -> Option<u64> {
-    let mut text = [0u8; 128];
-    let file = fd::open(c"/proc/self/statm", libc::O_RDONLY).ok()?;
-    let len = fd::read(file.number(), &mut text).ok()?;
-    let field = text[..len].split(|&byte| byte == b' ').nth(5)?;
-    let pages: u64 = core::str::from_utf8(field).ok()?.trim().parse().ok()?;
-    Some(pages * PAGE_BYTES as u64)
 }
 
 /// Bytes of private anonymous writable mappings, the main thread's stack included, and of shared ones up to so many bytes: what a fork left is its parent's.

@@ -41,6 +41,7 @@ mod raw;
 mod refs;
 mod sanitizer;
 mod share;
+mod statm;
 mod target;
 mod tasks;
 mod threads;

@@ -13,6 +13,8 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::{Session, SessionError, SessionPaths};
 use outpage_sys::thread::{self, Options};
 
+use crate::statm;
+
 /// Private writable bytes that a process has without asking: the shell's and cat's kind needs no
 /// more, and it is part of the stated overhead of a process.
 const FREE_BYTES: u64 = 4 << 20;
@@ -148,13 +150,14 @@ fn with_session(request: Request) -> Result<u64, SessionError> {
 }
 
 fn raise(session: &Session, pages: u64) -> Result<u64, SessionError> {
-    let most = session.most_without_pager();
+    let touched = statm::touched_pages();
+    let most = session.most_without_pager(touched);
     let missing = || pages.min(most).saturating_sub(session.held_pages());
     session.reserve(missing());
     if missing() > 0 || most < pages {
         // What the dead held is to be had.
         session.reap_all()?;
-        let most = session.most_without_pager();
+        let most = session.most_without_pager(touched);
         session.reserve(pages.min(most).saturating_sub(session.held_pages()));
     }
     session.check()?;

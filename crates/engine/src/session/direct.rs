@@ -14,6 +14,9 @@ use super::{Keeper, MemberId, Session, SessionError, State};
 /// The part of the limit that processes without a pager may hold which the program started. A choice: with more, who needs it waits for what
 /// was only asked for; with less, more processes have a pager that would fit without.
 const UNTAKEN: u64 = 4;
+/// While everything fits such a process may hold so many times what it has touched besides: a heap that grows doubles at most. What is only asked for
+/// would stay untaken when others need it a moment later. A choice.
+const TOUCHED_TIMES: u64 = 2;
 
 impl Session {
     /// Makes `keeper` the process that the session's paths name, in whose /proc the processes in direct
@@ -78,23 +81,23 @@ impl Session {
         self.become_member(id)
     }
 
-    /// Frames that this process, which has no pager, may hold at most, in pages: all of them as long as no process has a pager, for then everything fits.
-    /// What it holds nobody can take from it, so that the others could not use what it only asked for: once one pages, all such processes get a quarter
-    /// of the limit between them. The program itself, from which the others descend, may have all of it, and so may any process where none is known to be
-    /// the program.
+    /// Frames that this process, which has no pager and has touched `touched` pages, may hold at most, in pages.
+    ///
+    /// What it holds nobody can take from it, so that the others could not use what it only asked for: all such processes get a quarter of the limit
+    /// between them. As long as no process has a pager everything fits, and twice what one has touched is not too much for it. The program itself,
+    /// from which the others descend, may have all of the limit, and so may any process where none is known to be the program.
     ///
     /// # Panics
     /// When the process has not joined.
     #[must_use]
-    pub fn most_without_pager(&self) -> u64 {
+    pub fn most_without_pager(&self, touched: u64) -> u64 {
         let head = self.head();
         let program = Identity {
             pid: head.program_pid.load(SeqCst) as u32,
             started: head.program_started.load(Relaxed),
         };
         let pages = |id| !matches!(self.state_or_free(id), State::Free | State::Direct);
-        let fits = !MemberId::all().any(pages);
-        if fits || program.pid == 0 || liveness::own() == Some(program) {
+        if program.pid == 0 || liveness::own() == Some(program) {
             return self.limit_pages();
         }
         let me = self.joined();
@@ -103,7 +106,14 @@ impl Session {
             .map(|id| self.member(id))
             .filter(|member| identity_of(member) != program);
         let lent = others.map(|member| member.held_pages.load(Relaxed));
-        (self.limit_pages() / UNTAKEN).saturating_sub(lent.fold(0, u64::saturating_add))
+        let untaken =
+            (self.limit_pages() / UNTAKEN).saturating_sub(lent.fold(0, u64::saturating_add));
+        if MemberId::all().any(pages) {
+            return untaken;
+        }
+        untaken
+            .max(touched.saturating_mul(TOUCHED_TIMES))
+            .min(self.limit_pages())
     }
 
     /// As [`Self::join_direct`], but `false` and no member where there was none.

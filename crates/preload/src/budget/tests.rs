@@ -4,12 +4,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::SessionPaths;
 
 use super::*;
 use crate::mode::Mode;
 use crate::mode::tests::InMode;
-use crate::raw;
+use crate::{raw, statm};
 
 const MIB: u64 = 1 << 20;
 
@@ -196,4 +197,18 @@ fn without_a_session_there_is_nothing_to_give_back() {
     let _mode = with_room(MIB);
     assert!(GivenBack::before(libc::AT_FDCWD, c"/bin/sh".as_ptr(), 0).is_none());
     assert!(refusal().is_none());
+}
+
+#[test]
+fn what_is_touched_is_counted_and_what_is_only_mapped_is_not() {
+    const BYTES: u64 = 64 * MIB;
+    let before = statm::touched_pages();
+    let at = map(BYTES, -1);
+    let pages = BYTES / PAGE_BYTES as u64;
+    assert!(statm::touched_pages() < before + pages / 2);
+    // SAFETY: it was just mapped, and nobody else knows of it.
+    unsafe { core::ptr::with_exposed_provenance_mut::<u8>(at).write_bytes(1, BYTES as usize) };
+    assert!(statm::touched_pages() >= before + pages * 3 / 4);
+    // SAFETY: as above.
+    assert_eq!(unsafe { raw::munmap(at, BYTES as usize) }, 0);
 }

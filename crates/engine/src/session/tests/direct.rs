@@ -50,6 +50,32 @@ fn a_pager_takes_over_what_its_process_was_lent() {
 }
 
 #[test]
+fn what_a_process_only_asks_for_is_a_quarter_at_most() {
+    let (watcher, file) = kept(100);
+    let mut direct = another(&file);
+    direct.join_direct().expect("join");
+    assert_eq!(direct.most_without_pager(0), 100, "nobody is the program");
+    // Another process than this one.
+    let head = watcher.head();
+    head.program_pid.store(1, SeqCst);
+    assert_eq!(direct.most_without_pager(0), 25);
+    assert_eq!(direct.most_without_pager(20), 40, "it has touched so many");
+    assert_eq!(direct.most_without_pager(80), 100);
+    let child = spawn_as(&file, Some("direct"));
+    assert_eq!(direct.most_without_pager(0), 15, "one holds ten");
+    assert_eq!(direct.most_without_pager(20), 40);
+    drop(child);
+    assert_eq!(watcher.reap_all(), Ok(1));
+    let mut pager = another(&file);
+    pager.join().expect("join");
+    // The entry was this process's, which pages now.
+    direct.me = None;
+    let mut direct = another(&file);
+    direct.join_direct().expect("join");
+    assert_eq!(direct.most_without_pager(80), 25, "one pages");
+}
+
+#[test]
 fn a_killed_process_in_direct_mode_gives_its_part_back() {
     let (watcher, file) = kept(100);
     let child = spawn_as(&file, Some("direct"));
