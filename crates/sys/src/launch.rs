@@ -36,6 +36,12 @@ pub fn wait_lock_byte(file: i32, index: u64) -> Result<(), Errno> {
     }
 }
 
+/// Gives the kernel back what of the heap is free, in whole pages: a launcher that waits needs little of what reading its command line took.
+pub fn trim_heap() {
+    // SAFETY: takes a number only; malloc_trim(3) may be called by any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Whether programs started from now on inherit descriptor `number`.
 ///
 /// # Errors

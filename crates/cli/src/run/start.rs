@@ -11,7 +11,7 @@ use outpage_engine::config::{Config, Encrypt, Mechanism};
 use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
-use outpage_sys::launch::set_inherited;
+use outpage_sys::launch::{set_inherited, trim_heap};
 
 use super::program::Program;
 use super::{check, shim};
@@ -96,6 +96,8 @@ impl Plan {
         session.hold_for_launcher()?;
         let key = self.encrypts().then(|| session.draw_key());
         let key = key.transpose()?;
+        // Both it and its copy, the keeper, live as long as the program.
+        trim_heap();
         let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
         let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
