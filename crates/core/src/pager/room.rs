@@ -22,12 +22,11 @@ pub(super) fn pools(ledger: &mut Ledger, id: PageId) -> bool {
 
 /// Whether the pool has to take what it can, for the store is full.
 fn takes_all(ledger: &Ledger) -> bool {
-    let free = ledger.slots.available() as usize;
     let least = match ledger.tier.only {
         true => SLOTS_MIN + ledger.slots.used() / FULL_PART,
         false => SLOTS_MIN,
     };
-    ledger.swap_full && free < least
+    ledger.swap_full && (ledger.slots.available() as usize) < least
 }
 
 /// Whether one more compression may be under way: there are frames for it, and the pool has not much more than it may.
