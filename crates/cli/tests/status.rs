@@ -109,6 +109,38 @@ fn a_run_is_seen_by_each_of_its_processes_with_all_its_counters() {
 }
 
 #[test]
+fn who_only_asks_for_memory_has_a_pager_and_who_uses_it_has_none() {
+    if !can_page() {
+        return;
+    }
+    // Of 64 MiB: 30 that are touched as they are asked for, few that are not touched, and many.
+    let grower = "import time\nheap = [bytes(65536) + b'x' for _ in range(480)]";
+    let asker =
+        |mib: u32| format!("import mmap, time\nm = mmap.mmap(-1, {mib} << 20, mmap.MAP_PRIVATE)");
+    let programs = [grower.to_owned(), asker(1), asker(48)].map(|program| {
+        format!("python3 -c \"{program}\nopen('{{}}', 'w')\ntime.sleep(600)\" & pids=\"$pids $!\"")
+    });
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let script: String = (programs.iter().enumerate())
+        .map(|(at, program)| {
+            let there = directory.path().join(at.to_string());
+            let there = there.display().to_string();
+            let program = program.replace("{}", &there);
+            format!("{program}\nuntil [ -e {there} ]; do sleep 0.01; done\n")
+        })
+        .collect();
+    let lasting = Lasting::new(&format!("pids=; {script} trap 'kill $pids' EXIT"));
+    let seen = lasting.status(lasting.launcher.id());
+    let processes = seen["processes"].as_array().expect("an array");
+    let paging = processes.iter().filter(|one| one["state"] == "paging");
+    assert_eq!(paging.count(), 1, "{seen}");
+    let lent = |one: &Value| one["lent_bytes"].as_u64().expect("a number") >> 20;
+    let without = processes.iter().filter(|one| one["state"] != "paging");
+    assert!(without.map(lent).any(|mib| mib >= 30), "{seen}");
+    lasting.end();
+}
+
+#[test]
 fn a_run_without_a_keeper_is_seen_by_its_launcher() {
     if !can_page() {
         return;

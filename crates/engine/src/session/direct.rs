@@ -14,8 +14,10 @@ use super::{Keeper, MemberId, Session, SessionError, State};
 /// The part of the limit that processes without a pager may hold which the program started. A choice: with more, who needs it waits for what
 /// was only asked for; with less, more processes have a pager that would fit without.
 const UNTAKEN: u64 = 4;
-/// While everything fits such a process may hold so many times what it has touched besides: a heap that grows doubles at most. What is only asked for
-/// would stay untaken when others need it a moment later. A choice.
+/// While everything fits each of them may hold this part whatever the others hold. A choice: two that ask for as much are not in each other's way.
+const EACH: u64 = 8;
+/// And so many times what it has touched: a heap that grows doubles at most. What is only asked for would stay untaken when others need it a moment
+/// later. A choice.
 const TOUCHED_TIMES: u64 = 2;
 
 impl Session {
@@ -84,8 +86,9 @@ impl Session {
     /// Frames that this process, which has no pager and has touched `touched` pages, may hold at most, in pages.
     ///
     /// What it holds nobody can take from it, so that the others could not use what it only asked for: all such processes get a quarter of the limit
-    /// between them. As long as no process has a pager everything fits, and twice what one has touched is not too much for it. The program itself,
-    /// from which the others descend, may have all of the limit, and so may any process where none is known to be the program.
+    /// between them. As long as no process has a pager everything fits, and neither an eighth of the limit is too much for one nor twice what it has
+    /// touched. The program itself, from which the others descend, may have all of the limit, and so may any process where none is known to be the
+    /// program.
     ///
     /// # Panics
     /// When the process has not joined.
@@ -111,8 +114,10 @@ impl Session {
         if MemberId::all().any(pages) {
             return untaken;
         }
+        let used = touched.saturating_mul(TOUCHED_TIMES);
         untaken
-            .max(touched.saturating_mul(TOUCHED_TIMES))
+            .max(self.limit_pages() / EACH)
+            .max(used)
             .min(self.limit_pages())
     }
 

@@ -50,7 +50,7 @@ fn a_pager_takes_over_what_its_process_was_lent() {
 }
 
 #[test]
-fn what_a_process_only_asks_for_is_a_quarter_at_most() {
+fn what_a_process_only_asks_for_is_bounded() {
     let (watcher, file) = kept(100);
     let mut direct = another(&file);
     direct.join_direct().expect("join");
@@ -63,13 +63,14 @@ fn what_a_process_only_asks_for_is_a_quarter_at_most() {
     assert_eq!(direct.most_without_pager(80), 100);
     let child = spawn_as(&file, Some("direct"));
     assert_eq!(direct.most_without_pager(0), 15, "one holds ten");
+    let children = [child, spawn_as(&file, Some("direct"))];
+    assert_eq!(direct.most_without_pager(0), 12, "two hold ten each");
     assert_eq!(direct.most_without_pager(20), 40);
-    drop(child);
-    assert_eq!(watcher.reap_all(), Ok(1));
+    drop(children);
+    assert_eq!(watcher.reap_all(), Ok(2));
+    direct.leave().expect("leave");
     let mut pager = another(&file);
     pager.join().expect("join");
-    // The entry was this process's, which pages now.
-    direct.me = None;
     let mut direct = another(&file);
     direct.join_direct().expect("join");
     assert_eq!(direct.most_without_pager(80), 25, "one pages");
