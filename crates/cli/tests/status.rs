@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -113,6 +113,14 @@ fn who_only_asks_for_memory_has_a_pager_and_who_uses_it_has_none() {
     if !can_page() {
         return;
     }
+    if !Command::new("python3")
+        .args(["-c", ""])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("SKIPPED: python3 is not installed");
+        return;
+    }
     // Of 64 MiB: 30 that are touched as they are asked for, few that are not touched, and many.
     let grower = "import time\nheap = [bytes(65536) + b'x' for _ in range(480)]";
     let asker =
@@ -126,7 +134,7 @@ fn who_only_asks_for_memory_has_a_pager_and_who_uses_it_has_none() {
             let there = directory.path().join(at.to_string());
             let there = there.display().to_string();
             let program = program.replace("{}", &there);
-            format!("{program}\nuntil [ -e {there} ]; do sleep 0.01; done\n")
+            format!("{program}\nwhile kill -0 $! && ! [ -e {there} ]; do sleep 0.01; done\n")
         })
         .collect();
     let lasting = Lasting::new(&format!("pids=; {script} trap 'kill $pids' EXIT"));

@@ -15,14 +15,14 @@ const FULL_PART: usize = 8;
 /// Whether the victim belongs into the pool.
 pub(super) fn pools(ledger: &mut Ledger, id: PageId) -> bool {
     let page = ledger.pages.number(id);
-    let only = ledger.tier.only;
+    let takes_all = ledger.tier.takes_all;
     let policy = ledger.tier.policy.as_mut();
-    policy.is_some_and(|policy| policy.pools(page) || only)
+    policy.is_some_and(|policy| policy.pools(page) || takes_all)
 }
 
-/// Whether the pool has to take what it can, for the store is full.
-fn takes_all(ledger: &Ledger) -> bool {
-    let least = match ledger.tier.only {
+/// Whether the store is full or nearly so: then the pool has to take what it can.
+fn store_is_full(ledger: &Ledger) -> bool {
+    let least = match ledger.tier.takes_all {
         true => SLOTS_MIN + ledger.slots.used() / FULL_PART,
         false => SLOTS_MIN,
     };
@@ -73,7 +73,7 @@ pub(super) fn left(ledger: &Ledger) -> usize {
 pub(super) fn settle(ledger: &mut Ledger) {
     let (used, frames) = (ledger.frames_used(), ledger.limits.frames);
     ledger.tier.settle(used, frames);
-    ledger.tier.only = takes_all(ledger);
+    ledger.tier.takes_all = store_is_full(ledger);
 }
 
 /// Tells which places of the pool are dead, all of them: until then each takes its part of a frame.

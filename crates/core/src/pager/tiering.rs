@@ -52,7 +52,7 @@ pub(super) struct Tiering {
     /// What is touched one after another of what the pool has.
     pub streams: Streams,
     /// The store is full or nearly so: what compresses goes to the pool, whatever that saves.
-    pub only: bool,
+    pub takes_all: bool,
 }
 
 impl Tiering {
@@ -69,7 +69,7 @@ impl Tiering {
             rescued: 0,
             demoting: 0,
             streams: Streams::default(),
-            only: false,
+            takes_all: false,
         }
     }
 
@@ -143,7 +143,7 @@ impl Tiering {
 
     /// Frames that the pool has above what it may, with `frames` in all.
     pub fn over(&self, frames: usize) -> usize {
-        let most = (self.policy.as_ref()).map_or(0, |policy| match self.only {
+        let most = (self.policy.as_ref()).map_or(0, |policy| match self.takes_all {
             true => policy.pool_frames_max(frames),
             false => policy.pool_frames(frames),
         });

@@ -421,7 +421,7 @@ fn urgent(ledger: &Ledger) -> bool {
 fn keeps_better(ledger: &Ledger, id: PageId) -> bool {
     let policy = ledger.tier.policy.as_ref();
     policy.is_some_and(|policy| policy.pools_clean())
-        && !ledger.tier.only
+        && !ledger.tier.takes_all
         && !ledger.pages.has(id, READ_AHEAD)
         && !ledger.pages.slot(id).is_pooled()
 }
