@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub(crate) woken: Vec<u32>,
     /// Moves that were asked for, whatever came of them.
     pub(crate) move_calls: usize,
+    /// Calls that throw pages away.
+    pub(crate) release_calls: usize,
     /// The kernel has no frame more.
     pub(crate) no_memory: bool,
     /// Whoever told of a change is in the kernel still when that was read, until the next [`Door::let_change_pass`].

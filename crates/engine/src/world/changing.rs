@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Throws pages away by the thread that does it; without one they stay.
-    fn release_by_thread(&self, address: usize, pages: usize) -> Released {
+    pub(super) fn release_by_thread(&self, address: usize, pages: usize) -> Released {
         let released = self.door.release(address, pages);
         released.unwrap_or_else(|error| {
             self.failing.fail(Failure::Os("start a thread", error));

@@ -12,6 +12,7 @@ use crate::tests::fake::{State, at};
 use crate::tests::random::Random;
 use crate::tests::stage::{FRAMES, OUTSIDE, Stage};
 
+mod copies;
 mod io;
 
 const BUSY: PageOutcome = PageOutcome::Refused(Refusal::Busy);

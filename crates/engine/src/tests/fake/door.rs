@@ -267,12 +267,19 @@ impl Door for Fake {
     fn release(&self, address: usize, pages: usize) -> Result<Released, Errno> {
         let range = address..address + pages * PAGE_BYTES;
         let mut state = self.state();
+        state.release_calls += 1;
         let changing = state.is_changing();
         state.read_all();
         let refused = !changing && state.locked.range(range.clone()).next().is_some();
         let done = !changing && !refused;
-        if done {
-            state.pages.retain(|p, _| !range.contains(p));
+        // A refusal of several comes after some of them went.
+        let first_kept = state.locked.range(range.clone()).next().copied();
+        let gone = range.start..first_kept.unwrap_or(range.end);
+        if !changing {
+            state.pages.retain(|p, _| !gone.contains(p));
+        }
+        if let Some(act) = state.at_drop.take() {
+            act(&mut state, address);
         }
         Ok(Released {
             done,

@@ -1,6 +1,8 @@
 //! Pages that leave by protection (Linux 5.7): of ranges that cannot be moved, and of all under the write-protect mechanism. They are
 //! written from a copy, then thrown away; they come back by `UFFDIO_COPY`.
 
+use std::ops::Range;
+
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::raw::Errno;
@@ -10,7 +12,12 @@ use super::super::{KEPT, RUN_PAGES, Segment, World};
 use super::Mover;
 use crate::frames::{FrameNo, FrameRange};
 use crate::hash::is_zero;
+use crate::releaser::{CALL_PAGES, Released};
 use crate::stays::Why;
+
+/// Copies that are made before their originals go, though no frame is free for them: 64 KiB more than the limit for as long as a call takes, which is within
+/// what is kept back for the pool where there is one. So the two switches of threads that dropping takes, 10 us and more, are a sixteenth of that for each page.
+const COPIES: usize = 16;
 
 /// Protects pages where they are.
 pub(in crate::world) struct Protecting;
@@ -78,14 +85,21 @@ impl World {
             if known {
                 self.protect_what_is_there(segment.at(i), &there[..count], &mut protected);
             }
-            for (k, &there) in there[..count].iter().enumerate() {
-                out.push(if known && !there {
-                    self.absent(segment.at(i + k))
-                } else if !protected[k] {
-                    PageOutcome::Refused(Refusal::Busy)
-                } else {
-                    self.look_at_copy(segment, i + k)
-                });
+            let mut k = 0;
+            for same in protected[..count].chunk_by(|a, b| a == b) {
+                let pages = k..k + same.len();
+                k = pages.end;
+                if same[0] {
+                    self.take_by_copies(segment, i + pages.start..i + pages.end, out);
+                    continue;
+                }
+                for k in pages {
+                    out.push(if known && !there[k] {
+                        self.absent(segment.at(i + k))
+                    } else {
+                        PageOutcome::Refused(Refusal::Busy)
+                    });
+                }
             }
             self.there = there;
             i += count;
@@ -118,24 +132,92 @@ impl World {
         self.door.is_empty(address) == Ok(true)
     }
 
-    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
-        let place = self.take_frames(1, false).start;
-        let read = self
-            .door
-            .read(segment.at(i), self.frames.content_mut(place));
-        // What was moved away since it was protected was not what was read.
-        let changing = self.is_disturbed(segment.at(i));
-        if read != Ok(PAGE_BYTES) || changing || self.door.is_changing(segment.at(i)) {
-            self.frames.set_free(place);
-            return self.refuse_protected(segment.at(i));
+    /// Looks at the `pages` of `segment`, which are protected, by copies, and takes them out where the mechanism does not leave them in place.
+    fn take_by_copies(
+        &mut self,
+        segment: Segment,
+        pages: Range<usize>,
+        out: &mut Vec<PageOutcome>,
+    ) {
+        if self.mechanism.stages_in_place() {
+            out.extend(pages.map(|i| self.look_at_copy(segment, i)));
+            return;
         }
-        if !self.mechanism.stages_in_place() {
-            if self.release_in_program(segment.at(i)).is_err() {
-                self.frames.set_free(place);
-                return self.refuse_protected(segment.at(i));
+        let mut i = pages.start;
+        while i < pages.end {
+            let most = self.frames.free().clamp(COPIES, CALL_PAGES);
+            let count = (pages.end - i).min(most);
+            self.take_copies(segment, i, count, out);
+            i += count;
+        }
+    }
+
+    /// The copies of `count` pages from page `i` on, [`CALL_PAGES`] at most, become the staged pages. The originals are dropped together, for each
+    /// such call costs two switches of threads.
+    fn take_copies(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        count: usize,
+        out: &mut Vec<PageOutcome>,
+    ) {
+        let mut copies = [None; CALL_PAGES];
+        for (k, copy) in copies[..count].iter_mut().enumerate() {
+            *copy = self.copy_of(segment.at(i + k));
+        }
+        let mut k = 0;
+        for run in copies[..count].chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let together = run.len() > 1 && run[0].is_some();
+            let asked = together.then(|| self.release_by_thread(segment.at(i + k), run.len()));
+            for &copy in run {
+                out.push(self.take_copy(segment, i + k, copy, asked));
+                k += 1;
             }
+        }
+    }
+
+    /// Page `i` leaves, if there is a copy of it and the original goes, or went when it was `asked` for with its neighbours.
+    fn take_copy(
+        &mut self,
+        segment: Segment,
+        i: usize,
+        copy: Option<FrameNo>,
+        asked: Option<Released>,
+    ) -> PageOutcome {
+        let at = segment.at(i);
+        let Some(place) = copy else {
+            return self.refuse_protected(at);
+        };
+        // A refusal of several does not say of which: one that went is thrown away once more.
+        if asked.is_some_and(|asked| asked.done) || self.release_in_program(at).is_ok() {
             return self.moved_out(segment.page(i), place);
         }
+        // Should the kernel refuse that by now, the copy is all there is of it.
+        let refused = asked.is_some_and(|asked| asked.refused);
+        if refused && !self.is_disturbed(at) && self.door.is_empty(at) == Ok(true) {
+            return self.moved_out(segment.page(i), place);
+        }
+        self.frames.set_free(place);
+        self.refuse_protected(at)
+    }
+
+    /// A frame with what the protected page at `address` holds.
+    fn copy_of(&mut self, address: usize) -> Option<FrameNo> {
+        let place = self.take_frames(1, false).start;
+        let read = self.door.read(address, self.frames.content_mut(place));
+        // What was moved away since it was protected was not what was read.
+        if read == Ok(PAGE_BYTES) && !self.is_disturbed(address) && !self.door.is_changing(address)
+        {
+            return Some(place);
+        }
+        self.frames.set_free(place);
+        None
+    }
+
+    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
+        let Some(place) = self.copy_of(segment.at(i)) else {
+            return self.refuse_protected(segment.at(i));
+        };
         let content = self.frames.content(place);
         let zero = is_zero(content);
         let hash = self.hash_of(content, zero);

@@ -1,0 +1,48 @@
+//! Pages that leave by copies under move.
+
+use super::*;
+
+#[test]
+fn what_leaves_by_copying_is_dropped_together() {
+    let mut stage = Stage::new(Mechanism::Move, 20);
+    filled(&stage, 20);
+    stage.protect(0, 20, libc::PROT_READ);
+    let out = stage.detach(&[(0, 20)]);
+    for (page, &outcome) in out.iter().enumerate() {
+        assert_eq!(hash_of(outcome), stage.hash(page as u8 + 1));
+        assert_eq!(stage.fake.filled_with(page), None);
+    }
+    assert_eq!(stage.fake.state().release_calls, 2, "16 copies and 4");
+    assert_eq!(stage.world.frames.populated(), 20, "a frame for each");
+}
+
+#[test]
+fn what_is_not_dropped_with_its_neighbours_stays_alone() {
+    let mut stage = Stage::new(Mechanism::Move, 4);
+    filled(&stage, 4);
+    stage.protect(0, 4, libc::PROT_READ);
+    stage.fake.state().locked.insert(at(2));
+    let out = stage.detach(&[(0, 4)]);
+    assert_eq!(out[2], BUSY);
+    for page in [0, 1, 3] {
+        assert_eq!(hash_of(out[page]), stage.hash(page as u8 + 1));
+    }
+    let left = [0, 1, 2, 3].map(|n| stage.fake.filled_with(n));
+    assert_eq!(left, [None, None, Some(3), None]);
+    assert!(!stage.fake.is_protected(2), "it may be written again");
+    assert_eq!(stage.frames_in_use(), 3);
+}
+
+#[test]
+fn what_went_with_its_neighbours_is_kept_though_it_is_locked_by_then() {
+    let mut stage = Stage::new(Mechanism::Move, 3);
+    filled(&stage, 3);
+    stage.protect(0, 3, libc::PROT_READ);
+    stage.fake.state().locked.insert(at(2));
+    let lock = |state: &mut State, start| assert!(state.locked.insert(start));
+    stage.fake.state().at_drop = Some(Box::new(lock));
+    let out = stage.detach(&[(0, 3)]);
+    assert_eq!(hash_of(out[0]), stage.hash(1));
+    assert_eq!(stage.map(&[(0, 1)], true), [DONE]);
+    assert_eq!(stage.fake.filled_with(0), Some(1));
+}
