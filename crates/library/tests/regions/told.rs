@@ -1,11 +1,26 @@
 //! A program knows which of its pages are out, and hears of them before they leave.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use outpage::{Builder, Error, Place, Region};
 use outpage_sys::libc;
 
 use crate::{A_PAGE, WITHIN, check, fill, value};
+
+/// What `look` saw, and where the pages were before and after it: what is being written leaves at any moment, touched or not.
+fn while_none_leaves<T>(
+    region: &Region<u64>,
+    mut look: impl FnMut() -> Result<T, Error>,
+) -> Result<(Vec<Place>, T), Error> {
+    loop {
+        let before = region.places(0..region.len())?;
+        let seen = look()?;
+        if region.places(0..region.len())? == before {
+            return Ok((before, seen));
+        }
+    }
+}
 
 /// Several regions of a pager are told of, each of its own pages.
 pub fn subscribes(builder: Builder) -> Result<(), Error> {
@@ -30,17 +45,21 @@ pub fn subscribes(builder: Builder) -> Result<(), Error> {
         }
     }
     for (region, subscription) in regions.iter().zip(&mut subscriptions) {
-        let places = region.places(0..region.len())?;
+        let mut told = BTreeMap::new();
+        let (places, (said, stats)) = while_none_leaves(region, || {
+            let said: Vec<_> = (0..PAGES)
+                .map(|page| subscription.is_out(page * 4096))
+                .collect();
+            subscription.drain(|at, out| {
+                told.insert(at / 4096, out);
+            });
+            Ok((said, region.stats()?))
+        })?;
         let out = |at: usize| places[at] == Place::PagedOut;
-        let wrong = (0..PAGES).filter(|&page| subscription.is_out(page * 4096) != out(page));
-        assert_eq!(wrong.count(), 0, "{:?}", region.residency()?);
-        let mut told = std::collections::BTreeMap::new();
-        subscription.drain(|at, out| {
-            told.insert(at / 4096, out);
-        });
+        let wrong = (0..PAGES).filter(|&page| said[page] != out(page));
+        assert_eq!(wrong.count(), 0, "{:?}", stats.residency);
         let wrong = told.iter().filter(|&(&page, &told)| out(page) != told);
         assert_eq!(wrong.count(), 0, "what the drain said");
-        let stats = region.stats()?;
         let traffic = stats.traffic.expect("subscribed to");
         assert_eq!(traffic.out - traffic.back, stats.residency.paged_out as u64);
         assert!(traffic.back > PAGES as u64 / 2, "{traffic:?}");
@@ -53,9 +72,12 @@ pub fn subscribes(builder: Builder) -> Result<(), Error> {
     assert!((PAGES / 4..PAGES).all(|page| !subscriptions[0].is_out(page * 4096)));
     assert!((0..PAGES / 4).any(|page| subscriptions[0].is_out(page * 4096)));
     regions[0].resize(4 * WITHIN)?;
-    let places = regions[0].places(0..WITHIN / 2)?;
-    for (page, place) in places.iter().enumerate() {
-        let told = subscriptions[0].is_out(page * 4096);
+    let (places, said) = while_none_leaves(&regions[0], || {
+        let pages = 0..PAGES / 4;
+        let said = pages.map(|page| subscriptions[0].is_out(page * 4096));
+        Ok(said.collect::<Vec<_>>())
+    })?;
+    for (page, (&told, place)) in said.iter().zip(&places).enumerate() {
         assert_eq!(told, *place == Place::PagedOut, "page {page}");
     }
     check(&regions[0][..WITHIN / 2], 3);
