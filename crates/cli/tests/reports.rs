@@ -266,12 +266,7 @@ fn memory_that_processes_share_counts_once() {
          m = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 40 << 20)\n\
          forks = [os.fork() for i in range(3)]\n\
          sum(m[::4096]); all(forks) and print(\"ready\", flush=True); sys.stdin.read()' \"$1\"";
-    if !Command::new("python3")
-        .args(["-c", ""])
-        .status()
-        .is_ok_and(|s| s.success())
-    {
-        eprintln!("SKIPPED: python3 is not installed");
+    if !common::has_python() {
         return;
     }
     let shared = ["sh", "-c", script, "sh", words(file.path())];

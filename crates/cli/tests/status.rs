@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
@@ -110,15 +110,7 @@ fn a_run_is_seen_by_each_of_its_processes_with_all_its_counters() {
 
 #[test]
 fn who_only_asks_for_memory_has_a_pager_and_who_uses_it_has_none() {
-    if !can_page() {
-        return;
-    }
-    if !Command::new("python3")
-        .args(["-c", ""])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        eprintln!("SKIPPED: python3 is not installed");
+    if !can_page() || !common::has_python() {
         return;
     }
     // Of 64 MiB: 30 that are touched as they are asked for, few that are not touched, and many.

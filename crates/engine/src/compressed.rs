@@ -21,6 +21,9 @@ use crate::transfer::Transfer;
 /// Frames that may be free in the staging area beyond the limit, and are taken off it, so that a growing pool does not have them given back one by
 /// one: three system calls for each run.
 const SLACK: usize = 32;
+/// Of these, frames for copies of pages that cannot be moved: those that are free and these are never more than all. So the two switches of threads that dropping
+/// the originals takes, 10 us and more, are a sixteenth of that for each page. A choice: all would halve that once more.
+const FOR_COPIES: usize = SLACK / 2;
 /// Objects that are moved at a tick so that frames come free: 100 us at 0.2 us each.
 const MOVES: usize = 512;
 /// Pages of one action that come out at once. Whatever takes more is no touch, and waits in line.
@@ -115,6 +118,14 @@ impl Compressed {
 }
 
 impl Live {
+    /// Pages are kept in this pool from now on, if there is one.
+    pub(crate) fn keep_compressed(&mut self, pool: Option<Box<Compressed>>) {
+        if pool.is_some() {
+            self.world.kept_for_copies = FOR_COPIES;
+        }
+        self.compressed = pool;
+    }
+
     /// Frames that may lie free beyond the limit.
     pub(crate) fn slack(&self) -> usize {
         // What is copied frees frames and takes others all the time, as the pool does.

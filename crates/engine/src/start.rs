@@ -206,7 +206,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     live.let_frees_be_lazy(shared.config.discard.build().is_some());
     live.device = device;
     (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
-    live.compressed = compressed(&shared.config, total, slots_max)?;
+    live.keep_compressed(compressed(&shared.config, total, slots_max)?);
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
     live.take_share();

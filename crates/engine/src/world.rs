@@ -110,6 +110,8 @@ pub struct World {
     zero_hash: ContentHash,
     /// How ordinary ranges are served.
     pub mechanism: Mechanism,
+    /// Frames within the limit for copies of pages that cannot be moved, 1 at least: one at a time may be beyond it.
+    pub(crate) kept_for_copies: usize,
     /// Pages duplicated because a fork shared them.
     pub cow_duplicates: u64,
     /// Shared memory that is managed.
@@ -170,6 +172,7 @@ impl World {
             hasher: Hasher::new(seed),
             zero_hash: Hasher::new(seed).page(&[0; PAGE_BYTES]),
             mechanism,
+            kept_for_copies: 1,
             cow_duplicates: 0,
             views: Views::default(),
             stays: Stays::new(),

@@ -22,6 +22,17 @@ pub fn outpage(arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether python3 runs here; says aloud if not.
+#[allow(dead_code, reason = "few of the test programs need it")]
+pub fn has_python() -> bool {
+    let has = Command::new("python3").args(["-c", ""]).status();
+    let has = has.is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("SKIPPED: python3 is not installed");
+    }
+    has
+}
+
 /// Whether programs can be paged here; says so aloud where they cannot.
 ///
 /// Builds the preloaded library first: cargo builds no other package's library for a test.

@@ -15,10 +15,6 @@ use crate::hash::is_zero;
 use crate::releaser::{CALL_PAGES, Released};
 use crate::stays::Why;
 
-/// Copies that are made before their originals go, though no frame is free for them: 64 KiB more than the limit for as long as a call takes, which is within
-/// what is kept back for the pool where there is one. So the two switches of threads that dropping takes, 10 us and more, are a sixteenth of that for each page.
-const COPIES: usize = 16;
-
 /// Protects pages where they are.
 pub(in crate::world) struct Protecting;
 
@@ -145,7 +141,8 @@ impl World {
         }
         let mut i = pages.start;
         while i < pages.end {
-            let most = self.frames.free().clamp(COPIES, CALL_PAGES);
+            // Each copy takes a frame before its original gives one back.
+            let most = self.frames.free().max(self.kept_for_copies).min(CALL_PAGES);
             let count = (pages.end - i).min(most);
             self.take_copies(segment, i, count, out);
             i += count;

@@ -2,11 +2,25 @@
 
 use super::*;
 
+/// `pages` pages that may only be read, with frames for copies of so many.
+fn read_only(pages: usize, kept_for_copies: usize) -> Stage {
+    let mut stage = Stage::new(Mechanism::Move, pages);
+    filled(&stage, pages);
+    stage.protect(0, pages, libc::PROT_READ);
+    stage.world.kept_for_copies = kept_for_copies;
+    stage
+}
+
+#[test]
+fn no_copy_is_made_ahead_without_a_frame_for_it() {
+    let mut stage = read_only(4, 1);
+    stage.detach(&[(0, 4)]);
+    assert_eq!(stage.fake.state().release_calls, 4);
+}
+
 #[test]
 fn what_leaves_by_copying_is_dropped_together() {
-    let mut stage = Stage::new(Mechanism::Move, 20);
-    filled(&stage, 20);
-    stage.protect(0, 20, libc::PROT_READ);
+    let mut stage = read_only(20, 16);
     let out = stage.detach(&[(0, 20)]);
     for (page, &outcome) in out.iter().enumerate() {
         assert_eq!(hash_of(outcome), stage.hash(page as u8 + 1));
@@ -18,9 +32,7 @@ fn what_leaves_by_copying_is_dropped_together() {
 
 #[test]
 fn what_is_not_dropped_with_its_neighbours_stays_alone() {
-    let mut stage = Stage::new(Mechanism::Move, 4);
-    filled(&stage, 4);
-    stage.protect(0, 4, libc::PROT_READ);
+    let mut stage = read_only(4, 4);
     stage.fake.state().locked.insert(at(2));
     let out = stage.detach(&[(0, 4)]);
     assert_eq!(out[2], BUSY);
@@ -35,9 +47,7 @@ fn what_is_not_dropped_with_its_neighbours_stays_alone() {
 
 #[test]
 fn what_went_with_its_neighbours_is_kept_though_it_is_locked_by_then() {
-    let mut stage = Stage::new(Mechanism::Move, 3);
-    filled(&stage, 3);
-    stage.protect(0, 3, libc::PROT_READ);
+    let mut stage = read_only(3, 3);
     stage.fake.state().locked.insert(at(2));
     let lock = |state: &mut State, start| assert!(state.locked.insert(start));
     stage.fake.state().at_drop = Some(Box::new(lock));
