@@ -1,15 +1,17 @@
 //! `Direct` mode's count of what the program may dirty, against what the session lent it.
 //!
 //! The count is an upper bound of the bytes of private writable memory: hooks add what they map,
-//! and never subtract. Shared anonymous memory counts where it is paged as well. When it exceeds the reservation, three ever dearer steps follow, under a
+//! and never subtract. Shared anonymous memory counts where it is paged as well, and so does memory that was written and then
+//! protected from writing, as collectors do to see writes. When it exceeds the reservation, three ever dearer steps follow, under a
 //! lock that is held with all signals blocked:
 //!
 //! 1. The kernel's own sum of private writable mappings (`/proc/self/statm`, 2 us) replaces the
-//!    count. It includes private writable file mappings, so it is an upper bound as well.
+//!    count. It includes private writable file mappings, so it is an upper bound as well. What may not be written is added
+//!    (`/proc/self/smaps`, from 0.2 ms on, where it can be more than 1 MiB).
 //! 2. The session is asked to lend more.
 //! 3. The list of mappings gives the exact figure (50 us and more).
 //!
-//! Bytes that other hooks have counted and not mapped yet are added each time.
+//! Bytes that other hooks have counted and not mapped yet are added each time, and those that they are about to protect.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
@@ -35,6 +37,15 @@ const LEAST_STEP_BYTES: u64 = 1 << 20;
 
 /// At least the bytes that this process has mapped shared and that are part of the limit: what is unmapped stays counted here.
 static SHARED_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Protected bytes of at most this much are taken as the hooks count them, too many rather than too few.
+const PROTECTED_UNSEEN_BYTES: u64 = 1 << 20;
+
+/// At least the bytes in RAM that the program may not write any more.
+#[unsafe(link_section = "outpage_forks")]
+static PROTECTED_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Those that hooks are about to protect: the kernel counts them still, or no longer.
+#[unsafe(link_section = "outpage_forks")]
+static PROTECTING_BYTES: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = "outpage_forks")]
 static COUNTED_BYTES: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = "outpage_forks")]
@@ -62,6 +73,30 @@ pub fn will_share(bytes: u64) {
     SHARED_BYTES.fetch_add(bytes, Ordering::SeqCst);
 }
 
+/// Makes `call`, which takes the right to write away from `bytes`.
+pub fn protecting(bytes: u64, call: impl FnOnce() -> isize) -> isize {
+    PROTECTING_BYTES.fetch_add(bytes, Ordering::SeqCst);
+    let result = call();
+    PROTECTED_BYTES.fetch_add(bytes, Ordering::SeqCst);
+    PROTECTING_BYTES.fetch_sub(bytes, Ordering::SeqCst);
+    result
+}
+
+/// At least the bytes that are there and that the program may not write.
+///
+/// To be called after the kernel said what it may write: what is protected in between counts twice then, never not at all.
+fn protected_bytes(buffer: &mut [u8]) -> u64 {
+    let protecting = PROTECTING_BYTES.load(Ordering::SeqCst);
+    let counted = PROTECTED_BYTES.load(Ordering::SeqCst);
+    if counted > PROTECTED_UNSEEN_BYTES
+        && let Ok(exact) = maps::protected_bytes(buffer)
+    {
+        // A difference, as below.
+        PROTECTED_BYTES.fetch_sub(counted.saturating_sub(exact), Ordering::SeqCst);
+    }
+    protecting.saturating_add(PROTECTED_BYTES.load(Ordering::SeqCst))
+}
+
 /// Replaces the count by something closer to the truth; returns whether it fits then.
 fn recount(buffer: &mut [u8]) -> bool {
     let counted = COUNTED_BYTES.load(Ordering::SeqCst);
@@ -71,10 +106,11 @@ fn recount(buffer: &mut [u8]) -> bool {
     // Read before the kernel's figure: what is mapped in between counts twice, never not at all.
     let pending = mode::pending_bytes();
     let shared = SHARED_BYTES.load(Ordering::SeqCst);
-    let beside = pending.saturating_add(shared);
-    let Some(mut bytes) = private_writable_bytes().map(|b| b.saturating_add(beside)) else {
+    let Some(writable) = private_writable_bytes() else {
         return false;
     };
+    let beside = pending.saturating_add(shared);
+    let mut bytes = (writable.saturating_add(beside)).saturating_add(protected_bytes(buffer));
     let mut reserved = RESERVED_BYTES.load(Ordering::SeqCst);
     if bytes > reserved {
         let raised = share::raise_to(reserved, bytes, step_bytes());
@@ -86,7 +122,7 @@ fn recount(buffer: &mut [u8]) -> bool {
         let Some(exact) = anonymous_bytes(buffer, shared) else {
             return false;
         };
-        bytes = exact.saturating_add(pending);
+        bytes = (exact.saturating_add(pending)).saturating_add(protected_bytes(buffer));
     }
     // A difference, not a store: other hooks add to the count meanwhile.
     COUNTED_BYTES.fetch_sub(counted.saturating_sub(bytes), Ordering::SeqCst);
@@ -188,6 +224,8 @@ fn begin(counted: u64) {
     PROCESS.store(process::pid(), Ordering::SeqCst);
     RESERVED_BYTES.store(0, Ordering::SeqCst);
     COUNTED_BYTES.store(counted, Ordering::SeqCst);
+    // Other threads are not in the child.
+    PROTECTING_BYTES.store(0, Ordering::SeqCst);
     // What is read only stays shared with the parent.
     if SHARED_BYTES.load(Ordering::SeqCst) != 0 {
         SHARED_BYTES.store(0, Ordering::SeqCst);

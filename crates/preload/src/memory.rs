@@ -197,18 +197,30 @@ pub fn discardable(addr: usize, len: usize) -> isize {
     )
 }
 
+/// Bytes that the program may dirty once `len` bytes have the rights `prot`.
+fn room_for(len: usize, prot: i32) -> u64 {
+    if prot & libc::PROT_WRITE != 0 {
+        len as u64
+    } else {
+        0
+    }
+}
+
+/// Makes `call`, after which `len` bytes have the rights `prot`.
+fn protected(len: usize, prot: i32, call: impl FnOnce() -> isize) -> isize {
+    if prot & libc::PROT_WRITE != 0 || len as u64 >= TOO_LARGE_BYTES {
+        call()
+    } else {
+        budget::protecting(len as u64, call)
+    }
+}
+
 /// mprotect(2).
 pub fn mprotect(addr: usize, len: usize, prot: i32) -> isize {
     let _trace = trace::begin(trace::Hook::Mprotect);
-    let bytes = || {
-        if prot & libc::PROT_WRITE != 0 {
-            len as u64
-        } else {
-            0
-        }
-    };
+    let bytes = || room_for(len, prot);
     // SAFETY: the program's own call, unchanged.
-    let direct = || unsafe { raw::mprotect(addr, len, prot) };
+    let direct = || protected(len, prot, || unsafe { raw::mprotect(addr, len, prot) });
     run(bytes, direct, |engine| {
         if manages(engine, addr, len) {
             engine.call(Call::Mprotect { addr, len, prot })
@@ -224,16 +236,11 @@ pub fn pkey_mprotect(addr: usize, len: usize, prot: i32, key: i32) -> isize {
         return mprotect(addr, len, prot);
     }
     let _trace = trace::begin(trace::Hook::Mprotect);
-    let bytes = || {
-        if prot & libc::PROT_WRITE != 0 {
-            len as u64
-        } else {
-            0
-        }
-    };
+    let bytes = || room_for(len, prot);
     let args = [addr, len, prot as usize, key as usize, 0, 0];
     // SAFETY: the program's own call, unchanged.
-    let direct = || unsafe { raw::call(libc::SYS_pkey_mprotect, args) };
+    let call = || unsafe { raw::call(libc::SYS_pkey_mprotect, args) };
+    let direct = || protected(len, prot, call);
     run(bytes, direct, |engine| {
         if manages(engine, addr, len) {
             let told = engine.call(Call::Mprotect { addr, len, prot });

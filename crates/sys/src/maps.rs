@@ -204,26 +204,70 @@ pub struct Advised {
 /// # Errors
 /// As [`for_each`].
 pub fn for_each_advised(buffer: &mut [u8], mut visit: impl FnMut(Advised)) -> Result<(), Errno> {
+    for_each_detail(buffer, |place, line| {
+        let Some(flags) = line.strip_prefix(b"VmFlags:") else {
+            return;
+        };
+        let has = |flag: &[u8]| flags.split(|&byte| byte == b' ').any(|f| f == flag);
+        let (not_forked, wiped) = (has(b"dc"), has(b"wf"));
+        if not_forked || wiped {
+            visit(Advised {
+                start: place.start,
+                end: place.end,
+                not_forked,
+                wiped,
+            });
+        }
+    })
+}
+
+/// Bytes in RAM of private anonymous memory that must not be written as things are: what a program wrote before it took the right
+/// away. As slow as [`for_each_advised`].
+///
+/// # Errors
+/// As [`for_each`].
+pub fn protected_bytes(buffer: &mut [u8]) -> Result<u64, Errno> {
+    let mut bytes = 0;
+    for_each_detail(buffer, |place, line| {
+        let protected = place.anonymous && place.prot & libc::PROT_WRITE == 0;
+        if let Some(value) = line.strip_prefix(b"Anonymous:")
+            && protected
+        {
+            let kib = value.trim_ascii().split(|&byte| byte == b' ').next();
+            bytes += kib.and_then(|kib| number(kib, 10)).unwrap_or(0) << 10;
+        }
+    })?;
+    Ok(bytes)
+}
+
+/// What a line of /proc/self/smaps is about.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    start: usize,
+    end: usize,
+    prot: i32,
+    /// Private, and without a file.
+    anonymous: bool,
+}
+
+/// Calls `visit` with every line of /proc/self/smaps that says something of a mapping.
+fn for_each_detail(buffer: &mut [u8], mut visit: impl FnMut(Place, &[u8])) -> Result<(), Errno> {
     let file = proc::open(c"thread-self/smaps", libc::O_RDONLY)?;
-    let mut last = (0, 0);
+    let mut place = Place::default();
     each_line(
         |space| fd::read(file.number(), space),
         buffer,
         |line| {
-            if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-                let has = |flag: &[u8]| flags.split(|&byte| byte == b' ').any(|f| f == flag);
-                let (not_forked, wiped) = (has(b"dc"), has(b"wf"));
-                if not_forked || wiped {
-                    let (start, end) = last;
-                    visit(Advised {
-                        start,
-                        end,
-                        not_forked,
-                        wiped,
-                    });
-                }
+            // A line of the list begins with a small letter or a digit, what follows with a capital.
+            if line.first().is_some_and(u8::is_ascii_uppercase) {
+                visit(place, line);
             } else if let Some(entry) = Mapping::parse(line) {
-                last = (entry.start, entry.end);
+                place = Place {
+                    start: entry.start,
+                    end: entry.end,
+                    prot: entry.prot,
+                    anonymous: entry.is_private_anonymous(),
+                };
             }
             ControlFlow::Continue(())
         },

@@ -231,6 +231,14 @@ fn mappings_at_their_limit(case: &Case) {
     assert_eq!(done.stdout, "nothing is lost\n");
 }
 
+/// What a program may not write any more is part of the limit, whether its pager runs or not.
+fn protected_memory_counts(case: &Case) {
+    let program = case.compiled("barrier");
+    let done = case.run(&["--memory", "32M"], &[&program, "64"]);
+    done.paged_well().within_limit();
+    assert_eq!(done.stdout, "64 blocks are right\n");
+}
+
 /// Nobody sees that a waiting thread is bound to a CPU.
 fn cpus_stay(case: &Case) {
     let program = case.compiled("cpus");
@@ -380,7 +388,7 @@ macro_rules! whole_suite {
         suite!($module, $how, torture_alone torture_past_libc torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
             both_page parent_exits_first daemon_stays threads_end cpus_stay
-            mappings_at_their_limit sort stress_ng python python_pool);
+            mappings_at_their_limit protected_memory_counts sort stress_ng python python_pool);
     };
 }
 

@@ -139,6 +139,37 @@ fn pages_of_files_count_only_until_the_list_of_mappings_is_read() {
     unmap(at, BYTES);
 }
 
+/// As a write barrier of a collector does it.
+#[test]
+fn what_was_written_and_protected_counts_until_it_is_unmapped() {
+    const BYTES: u64 = 192 * MIB;
+    let _mode = with_room(256 * MIB);
+    for prot in [libc::PROT_READ, libc::PROT_NONE] {
+        assert!(charged(BYTES));
+        let at = map(BYTES, -1);
+        // SAFETY: it was just mapped, and nobody else knows of it.
+        unsafe { core::ptr::with_exposed_provenance_mut::<u8>(at).write_bytes(1, BYTES as usize) };
+        assert_eq!(crate::memory::mprotect(at, BYTES as usize, prot), 0);
+        assert!(!charged(BYTES), "two of them do not fit");
+        unmap(at, BYTES);
+        assert!(charged(BYTES), "there is one");
+    }
+}
+
+/// As reserved address space is.
+#[test]
+fn what_was_protected_and_never_written_does_not_count() {
+    const BYTES: u64 = 192 * MIB;
+    let _mode = with_room(256 * MIB);
+    let at = map(BYTES, -1);
+    assert_eq!(
+        crate::memory::mprotect(at, BYTES as usize, libc::PROT_NONE),
+        0
+    );
+    assert!(charged(BYTES));
+    unmap(at, BYTES);
+}
+
 #[test]
 fn the_child_of_a_fork_counts_from_what_it_has() {
     let _mode = with_room(256 * MIB);
