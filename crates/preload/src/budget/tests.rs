@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::SessionPaths;
 
 use super::*;
