@@ -1,8 +1,9 @@
-//! What regions cost: `figures regions | held | gib | touches | heap | one | four`.
+//! What regions cost: `figures regions | held | gib | touches | heap | alone | one | four`.
 //!
 //! `regions` makes and drops 100,000 regions one after the other, `held` has all of them at once, both beside plain mappings. `gib` touches each page of 1 GiB for the
 //! first time, within the limit, beside a plain mapping. `touches` touches pages of a region of twice the limit in no order; `heap` does so with the heap, to be run under
-//! `outpage run --memory 16M`. `one` and `four` have four threads do it in four regions, of one pager and of four, beside one thread alone.
+//! `outpage run --memory 16M`. `one` and `four` have four threads do it in four regions, of one pager and of four, beside one thread alone;
+//! `alone` is that thread.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
@@ -154,6 +155,10 @@ fn main() -> Result<(), Error> {
             tell("region", &touch(&mut pager.zeros(WORDS)?, TOUCHES));
         }
         Some("heap") => tell("heap", &touch(&mut vec![0; WORDS], TOUCHES)),
+        Some("alone") => {
+            let pager = Pager::new(LIMIT)?;
+            println!("{:.2} s", threads(std::slice::from_ref(&pager))?);
+        }
         Some(kind @ ("one" | "four")) => {
             let pager = Pager::new(LIMIT)?;
             let alone = threads(std::slice::from_ref(&pager))?;
@@ -166,7 +171,7 @@ fn main() -> Result<(), Error> {
             let four = threads(&pagers)?;
             println!("{kind}: one thread {alone:.2} s, four of as much each {four:.2} s");
         }
-        _ => println!("figures regions | held | gib | touches | heap | one | four"),
+        _ => println!("figures regions | held | gib | touches | heap | alone | one | four"),
     }
     Ok(())
 }
