@@ -29,6 +29,8 @@ static SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static THREAD_SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static THREAD_GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
+/// Address of the trampoline to libc's `fstat`.
+static FSTAT_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// Addresses of the trampolines to libc's reads.
 static READ_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static PREAD_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +59,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads, and what a process writes to itself, are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [EntryPoint; 39] {
+pub fn entries() -> [EntryPoint; 41] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -85,6 +87,8 @@ pub fn entries() -> [EntryPoint; 39] {
         entry!(c"mlockall", mlockall, false),
         entry!(c"munlockall", munlockall, false),
         entry!(c"fstatat64", fstatat, false),
+        entry!(c"fstat64", fstat, false, Some(&FSTAT_ORIGINAL)),
+        entry!(c"statx", statx, false),
         entry!(c"read", read, false, Some(&READ_ORIGINAL)),
         entry!(c"pread64", pread, false, Some(&PREAD_ORIGINAL)),
         entry!(c"readv", readv, false, Some(&READV_ORIGINAL)),
@@ -370,6 +374,31 @@ extern "C" fn fstatat(
     flags: c_int,
 ) -> c_int {
     c_result(tasks::fstatat(dir, path.cast(), stat, flags)) as c_int
+}
+
+/// libc's own asks as this libc does, for a filter of the program's may allow that call alone: newfstatat(2) before glibc 2.39, fstat(2) since.
+extern "C" fn fstat(file: c_int, stat: *mut libc::stat) -> c_int {
+    let original = FSTAT_ORIGINAL.load(Ordering::Acquire);
+    // SAFETY: the trampoline to libc's function.
+    let original = unsafe {
+        core::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::stat) -> c_int>(original)
+    };
+    let result = original(file, stat);
+    if result == 0 {
+        // SAFETY: libc has written the structure.
+        tasks::seen(file, unsafe { &mut *stat });
+    }
+    result
+}
+
+extern "C" fn statx(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: u32,
+    found: *mut libc::statx,
+) -> c_int {
+    c_result(tasks::statx(dir, path.cast(), flags, mask, found)) as c_int
 }
 
 /// A hook of a read: straight to libc unless reads are looked at and this is a device's.

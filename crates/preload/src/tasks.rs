@@ -5,7 +5,7 @@
 //! program's: nothing that a sandbox shuts out can come in by them. So they are left out of that number. They stay in the list of
 //! the directory's entries.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 
 use outpage_sys::process;
 
@@ -33,12 +33,7 @@ pub fn fstatat(dir: i32, path: *const u8, stat: *mut libc::stat, flags: i32) -> 
     // SAFETY: the program's own call.
     let result = unsafe { raw::call(libc::SYS_newfstatat, args) };
     if result == 0 {
-        // None is as good as an empty one (Linux 6.11, with AT_EMPTY_PATH).
-        let path = if path.is_null() {
-            c"".as_ptr()
-        } else {
-            path.cast()
-        };
+        let path = or_empty(path);
         // SAFETY: the kernel has read the path and written the structure, a C string and libc's `stat` on x86-64.
         let (path, stat) = unsafe { (CStr::from_ptr(path), &mut *stat) };
         leave_out(dir, path, stat);
@@ -46,21 +41,94 @@ pub fn fstatat(dir: i32, path: *const u8, stat: *mut libc::stat, flags: i32) -> 
     result
 }
 
-fn leave_out(dir: i32, path: &CStr, stat: &mut libc::stat) {
-    // Those of procfs have no size.
-    let may_be = stat.st_mode & libc::S_IFMT == libc::S_IFDIR && stat.st_size == 0;
-    if !may_be || stat.st_nlink <= LINKS + 1 || !is_own(dir, path) {
-        return;
+/// fstat(2) by its number, with the same exception.
+pub fn fstat(file: i32, stat: *mut libc::stat) -> isize {
+    let args = [file as usize, stat as usize, 0, 0, 0, 0];
+    // SAFETY: the program's own call.
+    let result = unsafe { raw::call(libc::SYS_fstat, args) };
+    if result == 0 {
+        // SAFETY: the kernel has written the structure, libc's `stat` on x86-64.
+        seen(file, unsafe { &mut *stat });
     }
-    let path = if path.is_empty() { c"." } else { path };
-    let (mut all, mut pagers) = (0u64, 0u64);
-    each_task(dir, path, |directory, tid| {
-        all += 1;
-        pagers += u64::from(is_pagers(directory, tid));
-    });
-    // With a thread that came or went meanwhile the number is what the kernel said.
-    if stat.st_nlink == LINKS + all && pagers < all {
-        stat.st_nlink -= pagers;
+    result
+}
+
+/// The kernel said `stat` of an open file: leaves the pager's threads out of the links.
+pub fn seen(file: i32, stat: &mut libc::stat) {
+    leave_out(file, c"", stat);
+}
+
+/// statx(2), with the same exception.
+pub fn statx(dir: i32, path: *const u8, flags: i32, mask: u32, found: *mut libc::statx) -> isize {
+    let args = [
+        dir as usize,
+        path as usize,
+        flags as usize,
+        mask as usize,
+        found as usize,
+        0,
+    ];
+    // SAFETY: the program's own call.
+    let result = unsafe { raw::call(libc::SYS_statx, args) };
+    if result == 0 {
+        let path = or_empty(path);
+        // SAFETY: the kernel has read the path and written the structure.
+        let (path, found) = unsafe { (CStr::from_ptr(path), &mut *found) };
+        let links = Links {
+            mode: u32::from(found.stx_mode),
+            bytes: found.stx_size,
+            links: u64::from(found.stx_nlink),
+        };
+        found.stx_nlink -= links.of_pagers(dir, path) as u32;
+    }
+    result
+}
+
+fn leave_out(dir: i32, path: &CStr, stat: &mut libc::stat) {
+    let links = Links {
+        mode: stat.st_mode,
+        bytes: stat.st_size as u64,
+        links: stat.st_nlink,
+    };
+    stat.st_nlink -= links.of_pagers(dir, path);
+}
+
+/// None is as good as an empty one (Linux 6.11, with `AT_EMPTY_PATH`).
+fn or_empty(path: *const u8) -> *const c_char {
+    if path.is_null() {
+        c"".as_ptr()
+    } else {
+        path.cast()
+    }
+}
+
+/// What the kernel says of a file.
+struct Links {
+    mode: u32,
+    bytes: u64,
+    links: u64,
+}
+
+impl Links {
+    /// How many of the links are those of the pager's threads.
+    fn of_pagers(&self, dir: i32, path: &CStr) -> u64 {
+        // Those of procfs have no size.
+        let may_be = self.mode & libc::S_IFMT == libc::S_IFDIR && self.bytes == 0;
+        if !may_be || self.links <= LINKS + 1 || !is_own(dir, path) {
+            return 0;
+        }
+        let path = if path.is_empty() { c"." } else { path };
+        let (mut all, mut pagers) = (0u64, 0u64);
+        each_task(dir, path, |directory, tid| {
+            all += 1;
+            pagers += u64::from(is_pagers(directory, tid));
+        });
+        // With a thread that came or went meanwhile the number is what the kernel said.
+        if self.links == LINKS + all && pagers < all {
+            pagers
+        } else {
+            0
+        }
     }
 }
 

@@ -140,6 +140,11 @@ static void need_threads(nlink_t threads) {
     NEED(!stat("/proc/self/task", &found) && found.st_nlink == 2 + threads);
     NEED(!fstat(task, &found) && found.st_nlink == 2 + threads);
     NEED(!syscall(SYS_newfstatat, proc, "self/task", &found, 0) && found.st_nlink == 2 + threads);
+    NEED(!syscall(SYS_fstat, task, &found) && found.st_nlink == 2 + threads);
+    NEED(!syscall(SYS_stat, "/proc/self/task", &found) && found.st_nlink == 2 + threads);
+    struct statx more;
+    NEED(!statx(task, "", AT_EMPTY_PATH, STATX_NLINK, &more) && more.stx_nlink == 2 + threads);
+    NEED(!syscall(SYS_statx, proc, "self/task", 0, STATX_NLINK, &more) && more.stx_nlink == 2 + threads);
     close(proc), close(task);
 }
 

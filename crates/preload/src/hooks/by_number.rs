@@ -201,6 +201,10 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_vmsplice,
         libc::SYS_setsockopt,
         libc::SYS_newfstatat,
+        libc::SYS_stat,
+        libc::SYS_fstat,
+        libc::SYS_lstat,
+        libc::SYS_statx,
         libc::SYS_read,
         libc::SYS_pread64,
         libc::SYS_readv,
@@ -219,6 +223,25 @@ static ROUTED: [u64; ROUTED_END / 64] = {
     }
     bits
 };
+
+/// A call through `syscall(2)` that looks at a file.
+fn look_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
+    let here = libc::AT_FDCWD;
+    let (into, path) = (b as *mut libc::stat, a as *const u8);
+    match number {
+        libc::SYS_stat => tasks::fstatat(here, path, into, 0),
+        libc::SYS_lstat => tasks::fstatat(here, path, into, libc::AT_SYMLINK_NOFOLLOW),
+        libc::SYS_fstat => tasks::fstat(a as c_int, into),
+        libc::SYS_statx => tasks::statx(
+            a as c_int,
+            b as *const u8,
+            c as c_int,
+            d as u32,
+            e as *mut libc::statx,
+        ),
+        _ => tasks::fstatat(a as c_int, b as *const u8, c as *mut libc::stat, d as c_int),
+    }
+}
 
 /// A call through `syscall(2)` that concerns the shim.
 unsafe extern "C" fn routed(
@@ -248,7 +271,11 @@ unsafe extern "C" fn routed(
         libc::SYS_munlockall => memory::munlockall(),
         libc::SYS_vmsplice => refs::vmsplice(s(a), b as *const libc::iovec, c, s(d)),
         libc::SYS_setsockopt => refs::setsockopt(s(a), s(b), s(c), d as *const u8, e as u32),
-        libc::SYS_newfstatat => tasks::fstatat(s(a), b as *const u8, c as *mut libc::stat, s(d)),
+        libc::SYS_newfstatat
+        | libc::SYS_stat
+        | libc::SYS_fstat
+        | libc::SYS_lstat
+        | libc::SYS_statx => look_by_number(number, [a, b, c, d, e]),
         libc::SYS_execve => {
             target::tell(libc::AT_FDCWD, a as *const c_char, 0);
             let _unbound = Unbound::caller();
