@@ -6,6 +6,8 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io::{PipeWriter, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -26,8 +28,9 @@ const ENVIRONMENT_BYTES: usize = 64 << 10;
 /// # Errors
 /// [`code::OS`]; [`code::UNAVAILABLE`] where /proc is not this pid namespace's.
 pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError> {
-    let pid = launch::fork(|| keep(file, swap))
-        .map_err(|e| CliError::os("start the session's keeper", e))?;
+    const START: &str = "start the session's keeper";
+    let (mut ready, tells) = std::io::pipe().map_err(|e| CliError::os(START, e))?;
+    let pid = launch::fork(|| keep(file, swap, tells)).map_err(|e| CliError::os(START, e))?;
     let Some(keeper) = Keeper::of(pid) else {
         // It would end by itself as well, but not before this process.
         let _ = launch::send(pid, libc::SIGKILL);
@@ -37,16 +40,18 @@ pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError
         ));
     };
     session.keep(keeper);
+    // A program may give up its own capabilities at once.
+    let _ = ready.read(&mut [0]);
     Ok(keeper)
 }
 
 /// The life of the keeper; returns its exit code.
 ///
 /// It holds the key of the swap file in RAM meanwhile, with a lock of its own, for a copy inherits none, and
-/// wipes it then.
-fn keep(file: i32, swap: i32) -> u8 {
+/// wipes it then. `tells` is closed once everybody may find the session here.
+fn keep(file: i32, swap: i32, tells: PipeWriter) -> u8 {
     // Among the others is what the launcher's lock hangs on, and its standard streams.
-    let alone = fd::close_all_except(&[file, swap]);
+    let alone = fd::close_all_except(&[file, swap, tells.as_raw_fd()]);
     // Later descriptors must not become standard streams. They take the lowest numbers.
     let streams: Vec<_> = (0..3)
         .filter_map(|_| fd::open(c"/dev/null", libc::O_RDWR).ok())
@@ -56,7 +61,7 @@ fn keep(file: i32, swap: i32) -> u8 {
     let _ = std::env::set_current_dir("/");
     let ended = alone
         .map_err(|e| CliError::os("close the launcher's descriptors", e))
-        .and_then(|()| wait_beside(file));
+        .and_then(|()| wait_beside(file, tells));
     drop(streams);
     ended.map_or_else(|error| error.code, |()| 0)
 }
@@ -65,12 +70,14 @@ fn keep(file: i32, swap: i32) -> u8 {
 ///
 /// Who has given up its own, as a browser's processes do, may open descriptors of a process that has none, where the user is
 /// the same (`PTRACE_MODE_READ_FSCREDS`, ptrace(2)). The thread keeps them: it looks at processes that may have them.
-fn wait_beside(file: i32) -> Result<(), CliError> {
+fn wait_beside(file: i32, tells: PipeWriter) -> Result<(), CliError> {
     let Ok(thread) = std::thread::Builder::new().spawn(move || wait_for_end(file)) else {
+        drop(tells);
         return wait_for_end(file);
     };
     // Without, those processes run without a limit.
     let _ = launch::drop_capabilities();
+    drop(tells);
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
