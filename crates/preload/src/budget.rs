@@ -240,8 +240,9 @@ fn begin(counted: u64) {
     PROCESS.store(process::pid(), Ordering::SeqCst);
     RESERVED_BYTES.store(0, Ordering::SeqCst);
     COUNTED_BYTES.store(counted, Ordering::SeqCst);
-    // Other threads are not in the child.
-    PROTECTING_BYTES.store(0, Ordering::SeqCst);
+    // Other threads are not in the child, and what they were about to protect may be protected.
+    let protecting = PROTECTING_BYTES.swap(0, Ordering::SeqCst);
+    PROTECTED_BYTES.fetch_add(protecting, Ordering::SeqCst);
     // What is read only stays shared with the parent.
     if SHARED_BYTES.load(Ordering::SeqCst) != 0 {
         SHARED_BYTES.store(0, Ordering::SeqCst);
