@@ -41,7 +41,7 @@ pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError
     };
     session.keep(keeper);
     // A program may give up its own capabilities at once.
-    let _ = ready.read(&mut [0]);
+    let _ = ready.read_to_end(&mut Vec::new());
     Ok(keeper)
 }
 

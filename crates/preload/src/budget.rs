@@ -7,7 +7,7 @@
 //!
 //! 1. The kernel's own sum of private writable mappings (`/proc/self/statm`, 2 us) replaces the
 //!    count. It includes private writable file mappings, so it is an upper bound as well. What may not be written is added
-//!    (`/proc/self/smaps`, from 0.2 ms on, where it can be more than 1 MiB).
+//!    (`/proc/self/smaps`, 0.2 ms and more, where it can be more than 1 MiB).
 //! 2. The session is asked to lend more.
 //! 3. The list of mappings gives the exact figure (50 us and more).
 //!
@@ -35,8 +35,9 @@ const STEP_BYTES: u64 = 16 << 20;
 /// 1 MiB: a step costs 0.2 ms.
 const STEPS: u64 = 32;
 const LEAST_STEP_BYTES: u64 = 1 << 20;
-/// Where a look costs milliseconds, a reservation grows by steps that are so many times as large, and before the last of it is used: with
-/// 25,000 pieces of protected memory a look takes 10 ms.
+/// Where protected memory is looked for, a reservation grows by steps that are so many times as large, and before the last of it is used. A look took
+/// 0.15 ms with few mappings, 6 ms with 195 MiB touched and 87 ms with 25,000 mappings (the least of nine, beside a build). A choice: with 1, and no room
+/// left over, a collector that protects page by page within its limit took 1.1 s for 0.7, with 4 0.8 s.
 const STEPS_AT_ONCE: u64 = 4;
 
 /// At least the bytes that this process has mapped shared and that are part of the limit: what is unmapped stays counted here.

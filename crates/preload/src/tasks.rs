@@ -5,7 +5,7 @@
 //! program's: nothing that a sandbox shuts out can come in by them. So they are left out of that number. They stay in the list of
 //! the directory's entries.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_long};
 
 use outpage_sys::process;
 
@@ -22,35 +22,16 @@ const LINKS: u64 = 2;
 
 /// newfstatat(2), but that the links of this process's `task` directory are those without the pager's threads.
 pub fn fstatat(dir: i32, path: *const u8, stat: *mut libc::stat, flags: i32) -> isize {
-    let args = [
-        dir as usize,
-        path as usize,
-        stat as usize,
-        flags as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the program's own call.
-    let result = unsafe { raw::call(libc::SYS_newfstatat, args) };
-    if result == 0 {
-        let path = or_empty(path);
-        // SAFETY: the kernel has read the path and written the structure, a C string and libc's `stat` on x86-64.
-        let (path, stat) = unsafe { (CStr::from_ptr(path), &mut *stat) };
-        leave_out(dir, path, stat);
-    }
-    result
+    let [at, name, into, flags] = [dir as usize, path as usize, stat as usize, flags as usize];
+    let args = [at, name, into, flags, 0, 0];
+    look(libc::SYS_newfstatat, args, dir, path, stat, leave_out)
 }
 
 /// fstat(2) by its number, with the same exception.
 pub fn fstat(file: i32, stat: *mut libc::stat) -> isize {
     let args = [file as usize, stat as usize, 0, 0, 0, 0];
-    // SAFETY: the program's own call.
-    let result = unsafe { raw::call(libc::SYS_fstat, args) };
-    if result == 0 {
-        // SAFETY: the kernel has written the structure, libc's `stat` on x86-64.
-        seen(file, unsafe { &mut *stat });
-    }
-    result
+    let none = core::ptr::null();
+    look(libc::SYS_fstat, args, file, none, stat, leave_out)
 }
 
 /// The kernel said `stat` of an open file: leaves the pager's threads out of the links.
@@ -60,28 +41,43 @@ pub fn seen(file: i32, stat: &mut libc::stat) {
 
 /// statx(2), with the same exception.
 pub fn statx(dir: i32, path: *const u8, flags: i32, mask: u32, found: *mut libc::statx) -> isize {
-    let args = [
-        dir as usize,
-        path as usize,
-        flags as usize,
-        mask as usize,
-        found as usize,
-        0,
-    ];
+    let [at, name, into] = [dir as usize, path as usize, found as usize];
+    let args = [at, name, flags as usize, mask as usize, into, 0];
+    look(libc::SYS_statx, args, dir, path, found, leave_out_of_statx)
+}
+
+/// Makes the call, which says `found` of `path` in `dir`, and has `leave_out` see what it said. No path is as good as an empty one
+/// (Linux 6.11, with `AT_EMPTY_PATH`).
+fn look<T>(
+    number: c_long,
+    args: [usize; 6],
+    dir: i32,
+    path: *const u8,
+    found: *mut T,
+    leave_out: fn(i32, &CStr, &mut T),
+) -> isize {
     // SAFETY: the program's own call.
-    let result = unsafe { raw::call(libc::SYS_statx, args) };
+    let result = unsafe { raw::call(number, args) };
     if result == 0 {
-        let path = or_empty(path);
-        // SAFETY: the kernel has read the path and written the structure.
-        let (path, found) = unsafe { (CStr::from_ptr(path), &mut *found) };
-        let links = Links {
-            mode: u32::from(found.stx_mode),
-            bytes: found.stx_size,
-            links: u64::from(found.stx_nlink),
+        let path = if path.is_null() {
+            c"".as_ptr()
+        } else {
+            path.cast()
         };
-        found.stx_nlink -= links.of_pagers(dir, path) as u32;
+        // SAFETY: the kernel has read the path, a C string, and written the structure, which is libc's on x86-64.
+        let (path, found) = unsafe { (CStr::from_ptr(path), &mut *found) };
+        leave_out(dir, path, found);
     }
     result
+}
+
+fn leave_out_of_statx(dir: i32, path: &CStr, found: &mut libc::statx) {
+    let links = Links {
+        mode: u32::from(found.stx_mode),
+        bytes: found.stx_size,
+        links: u64::from(found.stx_nlink),
+    };
+    found.stx_nlink -= links.of_pagers(dir, path) as u32;
 }
 
 fn leave_out(dir: i32, path: &CStr, stat: &mut libc::stat) {
@@ -91,15 +87,6 @@ fn leave_out(dir: i32, path: &CStr, stat: &mut libc::stat) {
         links: stat.st_nlink,
     };
     stat.st_nlink -= links.of_pagers(dir, path);
-}
-
-/// None is as good as an empty one (Linux 6.11, with `AT_EMPTY_PATH`).
-fn or_empty(path: *const u8) -> *const c_char {
-    if path.is_null() {
-        c"".as_ptr()
-    } else {
-        path.cast()
-    }
 }
 
 /// What the kernel says of a file.
