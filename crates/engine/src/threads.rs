@@ -57,6 +57,8 @@ pub(crate) fn now() -> Vec<(Tid, usize)> {
             out.push((tid, head));
         }
     });
+    out.sort_unstable();
+    out.dedup();
     out
 }
 

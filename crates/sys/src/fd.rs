@@ -188,6 +188,14 @@ pub fn inode(fd: i32) -> Result<u64, Errno> {
     Ok(status(fd)?.st_ino)
 }
 
+/// Names of the file; of a directory, two and those in it that are directories (`st_nlink`).
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn links(fd: i32) -> Result<u64, Errno> {
+    Ok(status(fd)?.st_nlink)
+}
+
 /// Bytes of RAM or disk that the file takes, holes left out.
 ///
 /// # Errors

@@ -130,12 +130,33 @@ pub fn robust_list(tid: Tid) -> Result<usize, Errno> {
     Ok(head)
 }
 
-/// Calls `visit` with every thread of this process.
+/// Passes over the threads before a list is taken as it is: each is spoilt by a thread that ends just then.
+const PASSES_MAX: usize = 64;
+
+/// Calls `visit` with every thread of this process, some more than once.
+///
+/// The kernel ends a list early where the thread it has come to is gone (`next_tid` in fs/proc/base.c, Linux 6.18), and then
+/// leaves out as many as ended when it is asked for the rest. So the list is read until it is as long as the kernel says, before
+/// and after. A thread that begins meanwhile may be left out.
 ///
 /// # Errors
-/// Those of opening and reading `/proc/self/task`.
-pub fn each_thread(visit: impl FnMut(Tid)) -> Result<(), Errno> {
-    each_numbered(c"self/task", visit)
+/// Those of opening, measuring and reading `/proc/self/task`.
+pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    /// What the directory links to beside its threads.
+    const LINKS: usize = 2;
+    for _ in 0..PASSES_MAX {
+        let directory = proc::open(c"self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let threads = || Ok((fd::links(directory.number())? as usize).saturating_sub(LINKS));
+        let (before, mut seen) = (threads()?, 0);
+        each_in(directory.number(), |tid| {
+            seen += 1;
+            visit(tid);
+        })?;
+        if seen == before && seen == threads()? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Calls `visit` with every task that has an entry in a directory of /proc.
@@ -537,6 +558,27 @@ mod tests {
         drop(done);
         other.join().unwrap();
         assert_eq!(robust_list(Tid(u32::MAX >> 1)), Err(Errno::ESRCH));
+    }
+
+    #[test]
+    fn a_thread_is_listed_while_those_before_it_end() {
+        for _ in 0..2000 {
+            let brief = [(); 4].map(|()| std::thread::spawn(std::thread::yield_now));
+            let (told, telling) = std::sync::mpsc::channel();
+            let (done, end) = std::sync::mpsc::channel::<()>();
+            let last = std::thread::spawn(move || {
+                told.send(tid()).unwrap();
+                end.recv().unwrap_err();
+            });
+            let (wanted, mut found) = (telling.recv().unwrap(), false);
+            each_thread(|tid| found |= tid == wanted).unwrap();
+            assert!(found);
+            drop(done);
+            last.join().unwrap();
+            for thread in brief {
+                thread.join().unwrap();
+            }
+        }
     }
 
     #[test]
