@@ -9,7 +9,9 @@ use outpage_sys::clock;
 use crate::live::Live;
 use crate::notify::Notifier;
 use crate::scope::{Failure, Reach};
+use crate::session::Worth;
 use crate::world::Mechanism;
+use crate::worth::Did;
 use outpage_stats::Counts;
 
 /// A process looks at its share this often while there are events: what it needs changes as fast. A look costs microseconds.
@@ -107,7 +109,13 @@ impl Live {
         } else {
             held.saturating_sub(self.in_use())
         };
-        let worth = self.worth.worth(near, spare, least);
+        let worth = self.worth.worth(&Worth {
+            near_pages: near,
+            spare_pages: spare,
+            least_pages: least,
+            fixed_pages: self.pager.queued(Queue::Refused) as u64,
+            ..Worth::default()
+        });
         self.session.bid(&worth);
         let total = self.session.limit_pages();
         let wants = if short && !worth.asleep { total } else { 0 };
@@ -170,9 +178,12 @@ impl Live {
     /// Looks at what was counted since it last did.
     fn measure(&mut self, now: Nanos) {
         let stats = self.pager.stats();
-        let faults = stats.minor_faults + stats.major_faults;
-        let ran = clock::process_ran().0.saturating_sub(clock::thread_ran().0);
-        self.worth.look(now, self.pager.refaults(), faults, ran);
+        let did = Did {
+            faults: stats.minor_faults + stats.major_faults,
+            ran: clock::process_ran().0.saturating_sub(clock::thread_ran().0),
+            wait: !self.world.waiting.is_empty() || self.stuck_since.is_some(),
+        };
+        self.worth.look(now, self.pager.refaults(), &did);
     }
 
     /// Slots that were kept for forked processes are reused when no process needs them: a child that is

@@ -112,7 +112,7 @@ pub struct Live {
     /// Faults that were read while the loop waited for something, and could not be served then.
     pub(crate) later: VecDeque<Fault>,
     pub(crate) frames: Vec<Frame>,
-    stuck_since: Option<Nanos>,
+    pub(crate) stuck_since: Option<Nanos>,
     pub(crate) fork_asked: Option<usize>,
     /// The slot of who wants the pager to outlive the process.
     pub(crate) outlive_asked: Option<usize>,

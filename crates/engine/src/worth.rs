@@ -23,6 +23,17 @@ const ASLEEP_AFTER: u64 = 1_000_000_000;
 /// It did nothing where it ran for less than this part of the time: a timer that looks around costs less.
 const RAN_PART: u64 = 200;
 
+/// What the program's threads did until now.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Did {
+    /// Faults that were served.
+    pub faults: u64,
+    /// CPU time, in ns.
+    pub ran: u64,
+    /// One of them waits for a page, which may be for a frame that another process has.
+    pub wait: bool,
+}
+
 /// What is measured, and what follows from it.
 pub(crate) struct Measured {
     seen: Refaults,
@@ -37,9 +48,7 @@ pub(crate) struct Measured {
     fetch: Option<u64>,
     /// Pages left in the last span that was looked at.
     pages: bool,
-    /// Faults, and the CPU time of the program's threads in ns, when it was last seen to do anything.
-    faults: u64,
-    ran: u64,
+    did: Did,
     awake_at: Nanos,
     /// For [`crate::session::Session::target`].
     pub claims: Vec<Claim>,
@@ -56,8 +65,7 @@ impl Default for Measured {
             unpack: UNPACK,
             fetch: None,
             pages: false,
-            faults: 0,
-            ran: 0,
+            did: Did::default(),
             awake_at: Nanos(0),
             claims: Vec::with_capacity(16),
         }
@@ -95,8 +103,8 @@ impl Measured {
         *mean = (*mean * (WAIT_WEIGHT - 1) + took) / WAIT_WEIGHT;
     }
 
-    /// Takes in what was counted until `now`: refaults and faults since the pager began, and for how long the program's threads ran.
-    pub(crate) fn look(&mut self, now: Nanos, counts: &Refaults, faults: u64, ran: u64) {
+    /// Takes in what was counted until `now`: refaults since the pager began, and what its threads did.
+    pub(crate) fn look(&mut self, now: Nanos, counts: &Refaults, did: &Did) {
         let span = now.0.saturating_sub(self.at.0);
         if span < SPAN_MIN {
             return;
@@ -116,11 +124,13 @@ impl Measured {
         follow(&mut self.near, rate(rescued, fetch, span), span);
         self.pages = counts.departures > self.seen.departures;
         (self.seen, self.at) = (*counts, now);
-        let still = faults == self.faults && ran.saturating_sub(self.ran) < span / RAN_PART;
+        let still = did.faults == self.did.faults
+            && did.ran.saturating_sub(self.did.ran) < span / RAN_PART
+            && !did.wait;
         if !still {
             self.awake_at = now;
         }
-        (self.faults, self.ran) = (faults, ran);
+        self.did = *did;
     }
 
     /// Whether pages left lately so that others could come.
@@ -133,15 +143,13 @@ impl Measured {
         self.at.0.saturating_sub(self.awake_at.0) >= ASLEEP_AFTER
     }
 
-    /// What frames are worth: the last `near_pages` are staged, `spare_pages` are not in use, and `least_pages` must be there.
-    pub(crate) fn worth(&self, near_pages: u64, spare_pages: u64, least_pages: u64) -> Worth {
+    /// What frames are worth: of those that the process has `frames` says more.
+    pub(crate) fn worth(&self, frames: &Worth) -> Worth {
         Worth {
             gains: self.gains,
             near: self.near,
-            near_pages,
-            spare_pages,
-            least_pages,
             asleep: self.asleep(),
+            ..*frames
         }
     }
 }
@@ -151,6 +159,14 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+
+    fn ran(faults: u64, ran: u64) -> Did {
+        Did {
+            faults,
+            ran,
+            wait: false,
+        }
+    }
 
     fn counts(read: u64, rescued: u64) -> Refaults {
         let mut counts = Refaults {
@@ -168,12 +184,16 @@ mod tests {
             measured.waited(200_000, false);
         }
         let mut now = SECOND;
-        measured.look(Nanos(now), &counts(0, 0), 0, 0);
+        measured.look(Nanos(now), &counts(0, 0), &Did::default());
         for tick in 1..=40 {
             now += SECOND / 40;
-            measured.look(Nanos(now), &counts(tick * 25, tick * 5), tick * 30, 0);
+            measured.look(Nanos(now), &counts(tick * 25, tick * 5), &ran(tick * 30, 0));
         }
-        let worth = measured.worth(10, 0, 0);
+        let staged = Worth {
+            near_pages: 10,
+            ..Worth::default()
+        };
+        let worth = measured.worth(&staged);
         // 1000 refaults a second of 200 us each; 200 rescues.
         assert!(
             (195..=200).contains(&(worth.gains[2] / 1_000_000)),
@@ -183,38 +203,44 @@ mod tests {
         assert_eq!(worth.gains[3], 0);
         for _ in 0..40 {
             now += SECOND / 40;
-            measured.look(Nanos(now), &counts(1000, 200), 1200, 0);
+            measured.look(Nanos(now), &counts(1000, 200), &ran(1200, 0));
         }
-        let after = measured.worth(10, 0, 0).gains[2];
+        let after = measured.worth(&staged).gains[2];
         assert!(
             after < worth.gains[2] / 2 && after > worth.gains[2] / 4,
             "{after}"
         );
         // A forked child counts anew.
         now += SECOND;
-        measured.look(Nanos(now), &counts(0, 0), 0, 0);
-        assert!(measured.worth(10, 0, 0).gains[2] < after);
+        measured.look(Nanos(now), &counts(0, 0), &Did::default());
+        assert!(measured.worth(&staged).gains[2] < after);
     }
 
     #[test]
     fn whoever_does_nothing_falls_asleep_and_wakes_at_a_fault_or_when_it_runs() {
         let mut measured = Measured::default();
         let mut now = SECOND;
-        let mut look = |measured: &mut Measured, faults, ran| {
+        let mut look = |measured: &mut Measured, did| {
             now += SECOND / 10;
-            measured.look(Nanos(now), &counts(0, 0), faults, ran);
+            measured.look(Nanos(now), &counts(0, 0), &did);
         };
-        look(&mut measured, 1, 0);
+        look(&mut measured, ran(1, 0));
         for tick in 1..=10 {
             assert!(!measured.asleep(), "after {tick} looks");
-            look(&mut measured, 1, tick * 400_000);
+            look(&mut measured, ran(1, tick * 400_000));
         }
         assert!(measured.asleep(), "4 ms a second are nothing");
-        look(&mut measured, 2, 4_000_000);
+        look(&mut measured, ran(2, 4_000_000));
         assert!(!measured.asleep(), "a fault");
-        (0..10).for_each(|_| look(&mut measured, 2, 4_000_000));
+        (0..10).for_each(|_| look(&mut measured, ran(2, 4_000_000)));
         assert!(measured.asleep());
-        look(&mut measured, 2, 5_000_000);
+        look(&mut measured, ran(2, 5_000_000));
         assert!(!measured.asleep(), "it ran for 1 ms in 100");
+        let waits = Did {
+            wait: true,
+            ..ran(2, 5_000_000)
+        };
+        (0..20).for_each(|_| look(&mut measured, waits));
+        assert!(!measured.asleep(), "one that waits for a frame wants one");
     }
 }

@@ -17,7 +17,7 @@ pub const MEMBERS_MAX: usize = 512;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Board`] and of what processes with a pager keep behind it.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Name of the memfd, as its links under /proc have it.
 pub const FILE_NAME: &std::ffi::CStr = c"outpage-session";
 /// What [`Head::mechanism`] stands for, as users write it.
@@ -92,7 +92,9 @@ shareable! {
         pub spare_pages: AtomicU64,
         /// Frames without which it cannot work, in pages.
         pub least_pages: AtomicU64,
-        /// 1 where it neither ran nor touched anything for a while.
+        /// Frames beside those whose pages cannot leave, in pages.
+        pub fixed_pages: AtomicU64,
+        /// 1 where it neither ran nor touched anything for a while, and nobody waits for a page.
         pub asleep: AtomicU64,
     }
 }
@@ -118,6 +120,7 @@ impl Bid {
             &self.near_pages,
             &self.spare_pages,
             &self.least_pages,
+            &self.fixed_pages,
         ];
         for word in words.into_iter().chain(&self.gains).chain([&self.asleep]) {
             word.store(0, Relaxed);

@@ -1,6 +1,6 @@
 // Locks, protection keys and descriptors.
 //
-// mlock, mlock-raw: 4 MiB locked while paging. mlockall: refused or done. pkey: pkey_mprotect with a key.
+// mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done. pkey: pkey_mprotect with a key.
 // close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
@@ -20,6 +20,24 @@ static void lock(void) {
     // Locks are not inherited.
     fork_and_verify();
     NEED(!(unseen ? raw(SYS_munlock, base, len, 0, 0, 0, 0) : munlock(at(FROM), len)));
+}
+
+// The child takes what its parent has beside what is locked, and keeps it until the parent has to take it back.
+static void sleep_while_a_child_works(void) {
+    enum { SECONDS = 3, LOCKED = 6 * MIB };
+    int ends[2];
+    NEED(!pipe(ends) && !mlock(at(FROM), LOCKED * PAGE));
+    pid_t pid = fork();
+    if (!pid) {
+        for (time_t until = time(0) + SECONDS; time(0) < until;) verify_all("child");
+        NEED(write(ends[1], "", 1) == 1);
+        pause();
+    }
+    char byte;
+    NEED(read(ends[0], &byte, 1) == 1);
+    verify_all("awake again");
+    NEED(!kill(pid, SIGKILL) && waitpid(pid, 0, 0) == pid);
+    NEED(!close(ends[0]) && !close(ends[1]) && !munlock(at(FROM), LOCKED * PAGE));
 }
 
 static void use_key(void) {
@@ -51,6 +69,7 @@ int main(int count, char **arguments) {
     begin(count, arguments);
     arena(arguments);
     if (!strncmp(variant, "mlock", 5) && !is("mlockall")) lock();
+    else if (is("asleep")) sleep_while_a_child_works();
     else if (is("mlockall")) {
         // More than may be locked; what is refused costs nothing.
         if (!mlockall(MCL_CURRENT)) NEED(!munlockall());

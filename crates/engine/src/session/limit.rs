@@ -94,6 +94,7 @@ impl Session {
         bid.near_pages.store(worth.near_pages, Relaxed);
         bid.spare_pages.store(worth.spare_pages, Relaxed);
         bid.least_pages.store(worth.least_pages, Relaxed);
+        bid.fixed_pages.store(worth.fixed_pages, Relaxed);
         bid.asleep.store(worth.asleep.into(), Relaxed);
     }
 
@@ -137,6 +138,7 @@ impl Session {
                 near_pages: bid.near_pages.load(Relaxed),
                 spare_pages: bid.spare_pages.load(Relaxed),
                 least_pages: bid.least_pages.load(Relaxed),
+                fixed_pages: bid.fixed_pages.load(Relaxed),
                 asleep: bid.asleep.load(Relaxed) != 0,
             };
             if claim.worth.asleep {

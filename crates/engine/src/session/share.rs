@@ -36,7 +36,9 @@ pub struct Worth {
     pub spare_pages: u64,
     /// Frames without which it cannot work, in pages.
     pub least_pages: u64,
-    /// It neither ran nor touched anything for a while.
+    /// Frames beside those whose pages cannot leave, such as locked ones, in pages.
+    pub fixed_pages: u64,
+    /// It neither ran nor touched anything for a while, and nobody waits for a page.
     pub asleep: bool,
 }
 
@@ -138,7 +140,7 @@ impl Claim {
 /// Says in each claim which part of `limit` pages it should hold: `u64::MAX` while everything fits. O(moves and claims).
 ///
 /// The sum is at most the limit, or what is held where that is more. Nobody who gives comes below its floor, a quarter of an equal share, but for
-/// who sleeps: it comes down to the least that it can work with.
+/// who sleeps: it comes down to the least that it can work with. Either is beside the frames that it holds and whose pages cannot leave.
 pub fn divide(limit: u64, claims: &mut [Claim]) {
     for claim in &mut *claims {
         // Nobody holds or wants more, whatever is written there.
@@ -152,9 +154,10 @@ pub fn divide(limit: u64, claims: &mut [Claim]) {
     let ceiling = ceiling(limit, claims);
     let equal = limit / claims.len() as u64;
     for claim in &mut *claims {
-        let least = claim.worth.least_pages.min(equal);
+        let fixed = claim.worth.fixed_pages.min(claim.held);
+        let least = claim.worth.least_pages.min(equal) + fixed;
         claim.target = claim.held;
-        claim.floor = (equal / FLOOR_OF).max(least).min(demand(claim));
+        claim.floor = (equal / FLOOR_OF + fixed).max(least).min(demand(claim));
         let by = |part: u64| {
             let pace = (claim.held / part).max(claim.worth.spare_pages);
             claim.held.saturating_sub(pace).max(claim.floor)

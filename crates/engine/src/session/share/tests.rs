@@ -238,6 +238,28 @@ fn who_has_no_pager_gives_nothing() {
 }
 
 #[test]
+fn frames_whose_pages_cannot_leave_are_no_part_of_the_floor() {
+    let limit = 1_000;
+    let busy = Model::skewed(5_000, 500.0, 0.3).claim(limit, 800);
+    let mut locked = Claim {
+        gives: true,
+        ..Claim::of(200, 800)
+    };
+    locked.worth.least_pages = 16;
+    let mut claims = [busy, locked];
+    divide(limit, &mut claims);
+    assert_eq!(claims[1].target, 188, "a sixteenth goes to who saves by it");
+    locked.worth.fixed_pages = 200;
+    let mut claims = [busy, locked];
+    divide(limit, &mut claims);
+    assert_eq!(claims[1].target, 325, "none of its 200 can be used again");
+    (locked.worth.asleep, locked.wants) = (true, 0);
+    let mut claims = [Claim { wants: 500, ..busy }, locked];
+    divide(limit, &mut claims);
+    assert_eq!(claims[1].target, 200, "nothing can be had of who sleeps");
+}
+
+#[test]
 fn a_scan_that_would_fit_with_more_is_worth_them_all() {
     // Each page as often as the others: only with all frames it waits no more.
     let mut scan = Claim {
@@ -277,6 +299,7 @@ fn whatever_others_say_the_sum_is_never_above_the_limit() {
                     near_pages: any(&mut random, limit),
                     spare_pages: any(&mut random, limit),
                     least_pages: any(&mut random, limit),
+                    fixed_pages: any(&mut random, limit),
                     asleep: random.below(4) == 0,
                 },
                 ..Claim::of(any(&mut random, limit), any(&mut random, limit))
