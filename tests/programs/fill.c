@@ -1,11 +1,13 @@
 // Fills memory, verifies it, and then ends in one of the ways programs end.
 //
-//   fill MIB [exit CODE | signal NUMBER | exec | fork | leave | daemon | poisoned]
+//   fill MIB [exit CODE | signal NUMBER | exec | fork | leave | daemon | thread | poisoned]
 //
+// thread: another thread does it, after the first one has ended.
 // exec: does it all again in a new image. fork: parent and child verify at once, twice. leave: ends before its child, which verifies and says so.
 // daemon: its child ends before the child's own child, which verifies once this one has written all of its memory anew.
 // poisoned: counts pages that cannot be read (SIGBUS); none may be wrong. Exit code 1: a wrong byte. Ended by SIGILL: another page was lost.
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -119,6 +121,14 @@ static int daemon_stays(void) {
     return 0;
 }
 
+static void *outlive(void *first) {
+    pthread_join(*(pthread_t *)first, 0);
+    fill();
+    if (verify()) exit(1);
+    printf("%zu pages were right\n", pages);
+    exit(0);
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 2 ? argv[2] : "exit";
     if (argc < 2) return 2;
@@ -130,6 +140,12 @@ int main(int argc, char **argv) {
         sigaction(SIGBUS, &action, 0);
         fill();
         count_poisoned();
+    }
+    if (!strcmp(how, "thread")) {
+        static pthread_t first, other;
+        first = pthread_self();
+        if (pthread_create(&other, 0, outlive, &first)) return 2;
+        pthread_exit(0);
     }
     fill();
     if (verify()) return 1;

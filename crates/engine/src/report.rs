@@ -1,6 +1,6 @@
 //! What the pager's own thread has to say.
 
-use outpage_sys::process;
+use outpage_sys::{process, say};
 
 /// Says `parts` on the program's standard error and kills the process.
 pub fn die(parts: &[&str]) -> ! {
@@ -13,5 +13,5 @@ pub fn die(parts: &[&str]) -> ! {
 /// The pager's thread has a descriptor table of its own, without the program's descriptors: a
 /// pipe that the program closed must not stay open because of its pager.
 pub fn say(parts: &[&str]) {
-    process::say_for_main(parts);
+    say::say_for_main(parts);
 }

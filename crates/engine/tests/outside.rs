@@ -11,7 +11,7 @@ use outpage_engine::world::{Mechanism, World};
 use outpage_sys::map::Area;
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
-use outpage_sys::process;
+use outpage_sys::say;
 use outpage_sys::uffd::{Features, Mode, Uffd, Wanted};
 
 const PAGES: usize = 32;
@@ -35,7 +35,7 @@ impl Bench {
         let [uffd, own] = match [Uffd::open(&wanted), Uffd::open(&wanted)] {
             [Ok(uffd), Ok(own)] => [uffd, own],
             [Err(why), _] | [_, Err(why)] => {
-                process::say(&["SKIPPED: ", &why.to_string()]);
+                say::say(&["SKIPPED: ", &why.to_string()]);
                 return None;
             }
         };

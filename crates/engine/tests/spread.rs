@@ -10,7 +10,7 @@ use outpage_engine::world::{GAP_MAX, Mechanism, RUN_PAGES, World};
 use outpage_sys::map::Area;
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
-use outpage_sys::process;
+use outpage_sys::say;
 use outpage_sys::uffd::{Features, Mode, Uffd, Wanted};
 
 /// Some memory, managed by nobody but the test.
@@ -34,7 +34,7 @@ impl Bench {
         let [uffd, own] = match [Uffd::open(&wanted), Uffd::open(&wanted)] {
             [Ok(uffd), Ok(own)] => [uffd, own],
             [Err(why), _] | [_, Err(why)] => {
-                process::say(&["SKIPPED: ", &why.to_string()]);
+                say::say(&["SKIPPED: ", &why.to_string()]);
                 return None;
             }
         };
@@ -167,7 +167,7 @@ fn a_poisoned_page_between_stays_poisoned() {
     };
     let poisoned = bench.area.start() + 5 * PAGE_BYTES;
     if bench.world.door.poison(poisoned, PAGE_BYTES).stop.is_some() {
-        return process::say(&["SKIPPED: this kernel cannot poison pages"]);
+        return say::say(&["SKIPPED: this kernel cannot poison pages"]);
     }
     let went = bench.detach(&EVERY_OTHER);
     assert!(

@@ -10,7 +10,7 @@ use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism, SharedMemory};
 use outpage_engine::session::{SessionError, SessionPaths};
 use outpage_engine::{Engine, Setup, StartError};
-use outpage_sys::{fd, process};
+use outpage_sys::{fd, process, say};
 
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
@@ -227,7 +227,7 @@ fn go_on_without(error: &StartError) {
         let (pid, error) = (process::pid().to_string(), error.to_string());
         let remedy =
             "; --allow-unmanaged (OUTPAGE_ALLOW_UNMANAGED=1) lets it go on without a limit";
-        process::die(&[
+        say::die(&[
             "outpage: ",
             &pid,
             ": cannot page, the program ends: ",

@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use outpage_sys::process;
+use outpage_sys::say;
 
 use crate::mode::{self, Mode};
 use crate::raw;
@@ -42,7 +42,7 @@ pub fn tell(dir: i32, path: *const c_char, flags: i32) {
         // SAFETY: the kernel has read the name without a fault.
         let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or("");
         let name = if name.is_empty() { "the program" } else { name };
-        process::say(&["outpage: ", name, " is ", what, ": it runs without a limit"]);
+        say::say(&["outpage: ", name, " is ", what, ": it runs without a limit"]);
     }
 }
 

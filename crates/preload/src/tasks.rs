@@ -8,11 +8,10 @@
 use core::ffi::{CStr, c_long};
 
 use outpage_sys::process;
+use outpage_sys::thread::NAME_PREFIX;
 
 use crate::raw;
 
-/// What the names of the pager's threads begin with.
-const NAME: &[u8] = b"outpage";
 /// What the names of io_uring's workers begin with; the number of the thread that they serve follows (`io_uring/io-wq.c`).
 const WORKER: &[u8] = b"iou-wrk-";
 /// A name and its newline (`TASK_COMM_LEN`).
@@ -125,7 +124,7 @@ fn is_own(dir: i32, path: &CStr) -> bool {
         return is_task(path.to_bytes());
     }
     let mut link = [0u8; 48];
-    join(&mut link, b"/proc/self/fd/", dir.unsigned_abs(), b"");
+    join(&mut link, b"/proc/thread-self/fd/", dir.unsigned_abs(), b"");
     let mut name = [0u8; 64];
     let (link, into) = (link.as_ptr() as usize, name.as_mut_ptr() as usize);
     let args = [libc::AT_FDCWD as usize, link, into, name.len(), 0, 0];
@@ -169,7 +168,7 @@ fn is_pagers(directory: usize, tid: u32) -> bool {
     let mut name = [0u8; NAME_BYTES];
     let name = name_of(directory, tid, &mut name);
     let served = name.strip_prefix(WORKER).and_then(number);
-    name.starts_with(NAME) || served.is_some_and(|served| is_pagers(directory, served))
+    name.starts_with(NAME_PREFIX) || served.is_some_and(|served| is_pagers(directory, served))
 }
 
 /// The thread's name, without the newline behind it; empty where it is gone.

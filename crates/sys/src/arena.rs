@@ -19,8 +19,8 @@ use outpage_core::units::PAGE_BYTES;
 
 use crate::map::{self, OWN_NAME};
 use crate::own::{self, Fork};
-use crate::process;
 use crate::raw::{self, Errno};
+use crate::{process, say};
 
 /// Smallest chunk: what malloc aligns to, and room for the link of a free list.
 const CLASS_BYTES_MIN: usize = 16;
@@ -110,7 +110,7 @@ impl Arena {
         let Some(words) = self.last_words else {
             return error;
         };
-        process::say_for_main(&[words]);
+        say::say_for_main(&[words]);
         process::kill()
     }
 

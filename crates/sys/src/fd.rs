@@ -250,7 +250,7 @@ pub fn copy(fd: i32) -> Result<Fd, Errno> {
 /// Those of readlink(2).
 pub fn link_of(fd: i32, out: &mut [u8]) -> Result<usize, Errno> {
     let mut path = [0u8; 32];
-    numbered(&mut path, b"/proc/self/fd/", fd as u32, b"\0");
+    numbered(&mut path, b"/proc/thread-self/fd/", fd as u32, b"\0");
     let (at, to) = (path.as_ptr() as usize, out.as_mut_ptr() as usize);
     // SAFETY: the path ends with a zero byte; the kernel writes at most `len` bytes into the borrowed buffer.
     unsafe { syscall3(libc::SYS_readlink, at, to, out.len()) }

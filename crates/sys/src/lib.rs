@@ -47,6 +47,7 @@ mod pagers;
 pub mod proc;
 pub mod process;
 pub mod raw;
+pub mod say;
 pub mod secret;
 pub mod shared;
 pub mod socket;

@@ -68,7 +68,7 @@ pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
 pub fn locked_bytes() -> Result<u64, Errno> {
     // 1.5 KiB on Linux 6.18; the line is in the first third.
     let mut text = [0; 1024];
-    let file = open(c"self/status", libc::O_RDONLY)?;
+    let file = open(c"thread-self/status", libc::O_RDONLY)?;
     let len = fd::read(file.number(), &mut text)?;
     let line = text[..len]
         .split(|&byte| byte == b'\n')

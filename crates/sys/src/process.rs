@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::fd::{self, Fd};
+use crate::proc;
 pub use crate::raw::yield_now;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
-use crate::{pagers, proc};
 
 /// A thread, as the kernel numbers it in this process's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -133,19 +133,22 @@ pub fn robust_list(tid: Tid) -> Result<usize, Errno> {
 /// Passes over the threads before a list is taken as it is: each is spoilt by a thread that ends just then.
 const PASSES_MAX: usize = 64;
 
-/// Calls `visit` with every thread of this process, some more than once.
+/// Calls `visit` with every thread of the [`program`], some more than once.
 ///
 /// The kernel ends a list early where the thread it has come to is gone (`next_tid` in fs/proc/base.c, Linux 6.18), and then
 /// leaves out as many as ended when it is asked for the rest. So the list is read until it is as long as the kernel says, before
 /// and after. A thread that begins meanwhile may be left out.
 ///
 /// # Errors
-/// Those of opening, measuring and reading `/proc/self/task`.
+/// Those of opening, measuring and reading `/proc/PID/task`.
 pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     /// What the directory links to beside its threads.
     const LINKS: usize = 2;
+    let mut path = [0; 32];
+    fd::numbered(&mut path, b"", program(), b"/task");
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENOENT)?;
     for _ in 0..PASSES_MAX {
-        let directory = proc::open(c"self/task", libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let directory = proc::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let threads = || Ok((fd::links(directory.number())? as usize).saturating_sub(LINKS));
         let (before, mut seen) = (threads()?, 0);
         each_in(directory.number(), |tid| {
@@ -255,43 +258,19 @@ pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> Result<(), Errno> {
     unsafe { syscall3(libc::SYS_sched_setaffinity, tid.0 as usize, len, at) }.map(drop)
 }
 
-/// Writes `parts` and a line end to descriptor 2, in one call, so that lines of several threads do not
-/// mix. Errors are ignored; only the first 15 parts are written.
-pub fn say(parts: &[&str]) {
-    write_line(libc::STDERR_FILENO, parts);
-}
-
-/// The same on descriptor 2 of the main thread, for a thread with a table of its own; one without it has that descriptor.
-pub fn say_for_main(parts: &[&str]) {
-    if !pagers::is_pagers() {
-        return say(parts);
-    }
-    // Opened anew a file would have another offset, and one writer would overwrite the other.
-    let reopened = || {
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOCTTY;
-        proc::open(c"self/fd/2", flags)
-    };
-    if let Ok(file) = descriptor_of_main(libc::STDERR_FILENO).or_else(|_| reopened()) {
-        write_line(file.number(), parts);
-    }
-}
-
-/// A copy of descriptor `number` of the main thread, in the caller's table (Linux 5.6).
-fn descriptor_of_main(number: i32) -> Result<Fd, Errno> {
-    copy_descriptor(program(), 0, number)
-}
+/// `PIDFD_THREAD` of include/uapi/linux/pidfd.h.
+pub(crate) const THREAD: i32 = libc::O_EXCL;
 
 /// A copy of descriptor `number` of thread `tid` of this process, in the caller's table: the same open file description.
 ///
 /// # Errors
 /// Those of pidfd_open(2) and pidfd_getfd(2); `EINVAL` before Linux 6.9.
 pub fn descriptor_of(tid: Tid, number: i32) -> Result<Fd, Errno> {
-    /// `PIDFD_THREAD` of include/uapi/linux/pidfd.h.
-    const THREAD: i32 = libc::O_EXCL;
     copy_descriptor(tid.0, THREAD, number)
 }
 
-fn copy_descriptor(of: u32, flags: i32, number: i32) -> Result<Fd, Errno> {
+/// A copy of descriptor `number` of the task `of` in the caller's table, as `flags` of pidfd_open(2) have it (Linux 5.6).
+pub(crate) fn copy_descriptor(of: u32, flags: i32, number: i32) -> Result<Fd, Errno> {
     // SAFETY: takes numbers only.
     let whose = unsafe { syscall3(libc::SYS_pidfd_open, of as usize, flags as usize, 0) }?;
     let whose = Fd::adopt(whose as i32);
@@ -357,39 +336,6 @@ impl Drop for Visible {
 fn set_dumpable(state: usize) {
     // SAFETY: takes numbers only.
     let _ = unsafe { syscall3(libc::SYS_prctl, libc::PR_SET_DUMPABLE as usize, state, 0) };
-}
-
-fn write_line(number: i32, parts: &[&str]) {
-    let mut vectors = [libc::iovec {
-        iov_base: core::ptr::null_mut(),
-        iov_len: 0,
-    }; 16];
-    let pieces = parts.iter().take(vectors.len() - 1).chain([&"\n"]);
-    for (vector, piece) in vectors.iter_mut().zip(pieces) {
-        *vector = libc::iovec {
-            iov_base: piece.as_ptr().cast_mut().cast(),
-            iov_len: piece.len(),
-        };
-    }
-    let (at, count) = (vectors.as_ptr() as usize, vectors.len());
-    // SAFETY: the kernel only reads the pieces, which outlive the call; unused vectors are empty.
-    let written = unsafe { syscall3(libc::SYS_writev, number as usize, at, count) };
-    if written.is_err() {
-        // A filter may allow write(2) alone.
-        for piece in parts.iter().chain([&"\n"]) {
-            let _ = fd::write(number, piece.as_bytes());
-        }
-    }
-}
-
-/// Says why on descriptor 2 and kills the whole process at once (SIGKILL, exit status 137 in a shell;
-/// [`kill`] says what becomes of process 1).
-///
-/// SIGKILL because threads of the program can be blocked in faults that nobody will ever resolve, and
-/// no handler of the program may run on memory whose content is gone.
-pub fn die(parts: &[&str]) -> ! {
-    say(parts);
-    kill()
 }
 
 /// Exit code of a process that no SIGKILL of its own reaches: what a shell makes of that signal.
@@ -485,7 +431,7 @@ pub fn copy_to(address: usize, from: &[u8]) -> Result<(), Errno> {
     unsafe { copy(libc::SYS_process_vm_writev, here, address, from.len()) }
 }
 
-/// Copies `len` bytes between `here` and `there`.
+/// Copies `len` bytes between `here` and `there`. By the caller's own number: a first thread that has ended has no memory any more.
 ///
 /// # Safety
 /// What the call writes to is the caller's.
@@ -496,7 +442,7 @@ unsafe fn copy(call: libc::c_long, here: usize, there: usize, len: usize) -> Res
         let theirs = [there + done, len - done];
         let (at, from) = ((&raw const ours).addr(), (&raw const theirs).addr());
         // SAFETY: one part on either side, laid out as `struct iovec`; the caller's promise for what they name.
-        let copied = unsafe { syscall6(call, pid() as usize, at, 1, from, 1, 0) }?;
+        let copied = unsafe { syscall6(call, tid().0 as usize, at, 1, from, 1, 0) }?;
         if copied == 0 {
             return Err(Errno::EFAULT);
         }
@@ -522,7 +468,7 @@ pub fn touch(pages: Range<usize>) -> Result<(), Errno> {
         let (here, there) = ((&raw const ours).addr(), parts.as_ptr().addr());
         let call = libc::SYS_process_vm_readv;
         // SAFETY: as many parts as there are, laid out as `struct iovec`, into a buffer of as many bytes.
-        let read = unsafe { syscall6(call, pid() as usize, here, 1, there, left, 0) }?;
+        let read = unsafe { syscall6(call, tid().0 as usize, here, 1, there, left, 0) }?;
         if read < left {
             return Err(Errno::EFAULT);
         }

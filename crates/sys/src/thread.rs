@@ -58,10 +58,13 @@ const YIELDS: u32 = 64;
 const LOOK_AGAIN: Nanos = Nanos(50_000);
 const LOOKS_MAX: u32 = YIELDS + 20_000;
 
+/// What the names of a pager's threads begin with, by which they are told from the program's.
+pub const NAME_PREFIX: &[u8] = b"outpage";
+
 /// How to start a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Its name in /proc and ps; the kernel keeps 15 bytes.
+    /// Its name in /proc and ps; the kernel keeps 15 bytes. A pager's begins with [`NAME_PREFIX`].
     pub name: &'static CStr,
     /// Stack size in bytes, rounded up to pages. A guard page lies below it.
     pub stack_bytes: usize,

@@ -130,7 +130,16 @@ fn unreadable_pages_signal(case: &Case) {
 }
 
 fn full_swap_ends_the_program(case: &Case) {
-    let done = case.fill(&["--swap-cap", "16M"], &["96"]);
+    full_swap_ends(case, &["96"]);
+    // Whose standard error is no longer that of a first thread.
+    full_swap_ends(case, &["96", "thread"]);
+    let done = case.fill(&[], &["64", "thread"]);
+    done.paged_well();
+    assert_eq!(done.stdout, "16384 pages were right\n");
+}
+
+fn full_swap_ends(case: &Case, args: &[&str]) {
+    let done = case.fill(&["--swap-cap", "16M"], args);
     assert_eq!(done.status.signal(), Some(libc::SIGKILL), "{}", done.stderr);
     assert!(
         done.stderr.contains("swap file is full") && done.stderr.contains("--swap-cap"),

@@ -7,12 +7,12 @@ use outpage_sys::fd;
 use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
 use outpage_sys::pagemap::Pagemap;
-use outpage_sys::process;
+use outpage_sys::say;
 use outpage_sys::uffd::{Fault, Features, Mode, MoveMode, MoveOutcome, Uffd, Wanted};
 
 /// Says that a test cannot run here, past the test runner, which hides what passing tests print.
 pub fn skipped(why: &str) {
-    process::say(&["SKIPPED: ", why]);
+    say::say(&["SKIPPED: ", why]);
 }
 
 /// A userfaultfd with `required` features, or `None` after saying loudly what is missing.

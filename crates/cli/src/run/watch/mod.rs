@@ -7,7 +7,7 @@ pub mod unpaged;
 use std::time::{Duration, Instant};
 
 use outpage_engine::session::Session;
-use outpage_sys::process;
+use outpage_sys::{process, say};
 
 use thrash::{Moment, Thrash};
 use tree::Tree;
@@ -91,7 +91,7 @@ impl Watch {
         }
         let moment = Moment::new(now - self.began, &counts, worked);
         if let Some(line) = thrash.judge(moment, self.limit) {
-            process::say(&["outpage: ", &line]);
+            say::say(&["outpage: ", &line]);
         }
     }
 
