@@ -43,10 +43,11 @@ fn protecting() {
     cases("write-protect", &["--first"]);
 }
 
-/// Under write-protect the kernel refuses to throw such a page away, which is only known then.
+/// Under write-protect the kernel refuses to throw such a page away, which is only known then. A parent that slept with nothing but locked pages gets
+/// frames when it wakes.
 #[test]
-fn locked_unseen() {
-    cases("move", &["locks/mlock-raw"]);
+fn locked() {
+    cases("move", &["locks/mlock-raw", "locks/asleep"]);
     cases("write-protect", &["locks/mlock-raw"]);
 }
 

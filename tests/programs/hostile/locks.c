@@ -5,6 +5,7 @@
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
 #include <linux/close_range.h>
+#include <sys/prctl.h>
 
 enum { FROM = 6000, COUNT = 4 * MIB };
 
@@ -29,6 +30,7 @@ static void sleep_while_a_child_works(void) {
     NEED(!pipe(ends) && !mlock(at(FROM), LOCKED * PAGE));
     pid_t pid = fork();
     if (!pid) {
+        NEED(!prctl(PR_SET_PDEATHSIG, SIGKILL));
         for (time_t until = time(0) + SECONDS; time(0) < until;) verify_all("child");
         NEED(write(ends[1], "", 1) == 1);
         pause();
