@@ -341,7 +341,7 @@ fn set_dumpable(state: usize) {
 /// Exit code of a process that no SIGKILL of its own reaches: what a shell makes of that signal.
 const KILLED: usize = 128 + libc::SIGKILL as usize;
 
-/// Kills the whole process as [`die`] does, without a word; and every other that shares the memory, if the caller is a task of
+/// Kills the whole process as [`crate::say::die`] does, without a word; and every other that shares the memory, if the caller is a task of
 /// its own ([`outlives`]).
 ///
 /// The kernel keeps a pid namespace's process 1 from killing itself: that one exits with code 137.
