@@ -60,9 +60,9 @@ impl Mechanism {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Move, Self::WriteProtect];
 
-    /// Whether touches of mapped pages leave bits that the pager can read. Under neither: no kernel that this was tried on has them for a
-    /// process of its own. What read-write protection offers (`Features::RWP_ASYNC`) would be told here, and to the pager as
-    /// [`outpage_core::contract::Body::bits`].
+    /// Whether touches of mapped pages leave bits that the pager can read. Under neither. Read-write protection (`Features::RWP_ASYNC`, Linux
+    /// 7.3) leaves some, which PAGEMAP_SCAN reads; the kernel takes it together with faults of missing pages, and refuses it together
+    /// with write-protection. It would be told here, and to the pager as [`outpage_core::contract::Body::bits`].
     #[must_use]
     pub const fn has_reference_bits(self) -> bool {
         match self {

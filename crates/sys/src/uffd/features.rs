@@ -35,8 +35,8 @@ features! {
     POISON 14 "Marking pages so that touching them is a SIGBUS (6.6)."
     WP_ASYNC 15 "Write-protect faults resolved by the kernel, for dirty tracking (6.7)."
     MOVE 16 "Moving pages between two places of one address space (6.8)."
-    RWP 17 "Read-write protection of pages that stay mapped, as posted to linux-mm in 2026 (v2 to v9); in no release known here."
-    RWP_ASYNC 18 "The same, resolved by the kernel: which pages were touched is told by PAGEMAP_SCAN. As posted, too."
+    RWP 17 "Read-write protection of pages that stay mapped (in 7.3, not in 6.18)."
+    RWP_ASYNC 18 "The same, resolved by the kernel: which pages were touched is told by PAGEMAP_SCAN (as above)."
 }
 
 impl Features {
