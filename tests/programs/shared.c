@@ -124,7 +124,7 @@ static void advise(size_t i, size_t count, int advice) {
 
 static void advice(void) {
     fill_all(1);
-    for (size_t n = 0; n < pages / 4; n++) {
+    for (size_t n = 0; n < 3000; n++) {
         size_t i = draw(&state) % pages, count = 1 + draw(&state) % 64;
         if (i + count > pages) count = pages - i;
         char *at = memory + i * PAGE;
@@ -245,7 +245,7 @@ static void direct(void) {
         return;
     }
     fill_all(1);
-    for (size_t n = 0; n < pages / 20; n++) {
+    for (size_t n = 0; n < 400; n++) {
         size_t from = draw(&state) % (count - 16), many = 1 + draw(&state) % 16, to = draw(&state) % (pages - 16);
         need(pread(file, memory + to * PAGE, many * PAGE, from * PAGE) == (ssize_t)(many * PAGE), "pread");
         for (size_t k = 0; k < many; k++) {

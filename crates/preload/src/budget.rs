@@ -5,9 +5,9 @@
 //! protected from writing, as collectors do to see writes. When it exceeds the reservation, three ever dearer steps follow, under a
 //! lock that is held with all signals blocked:
 //!
-//! 1. The kernel's own sum of private writable mappings (`/proc/self/statm`, 2 us) replaces the
+//! 1. The kernel's own sum of private writable mappings (`/proc/thread-self/statm`, 2 us) replaces the
 //!    count. It includes private writable file mappings, so it is an upper bound as well. What may not be written is added
-//!    (`/proc/self/smaps`, 0.2 ms and more, where it can be more than 1 MiB).
+//!    (`/proc/thread-self/smaps`, 0.2 ms and more, where it can be more than 1 MiB).
 //! 2. The session is asked to lend more.
 //! 3. The list of mappings gives the exact figure (50 us and more).
 //!

@@ -92,7 +92,7 @@ shareable! {
         pub spare_pages: AtomicU64,
         /// Frames without which it cannot work, in pages.
         pub least_pages: AtomicU64,
-        /// Frames beside those whose pages cannot leave, in pages.
+        /// Frames that it needs beside those: their pages cannot leave. In pages.
         pub fixed_pages: AtomicU64,
         /// 1 where it neither ran nor touched anything for a while, and nobody waits for a page.
         pub asleep: AtomicU64,

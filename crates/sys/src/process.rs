@@ -130,7 +130,8 @@ pub fn robust_list(tid: Tid) -> Result<usize, Errno> {
     Ok(head)
 }
 
-/// Passes over the threads before a list is taken as it is: each is spoilt by a thread that ends just then.
+/// Passes over the threads before a list is taken as it is: each is spoilt by a thread that begins or ends just then. A choice: of 20,000 lists beside
+/// six ending threads 28 were without one that lived.
 const PASSES_MAX: usize = 64;
 
 /// Calls `visit` with every thread of the [`program`], some more than once.
@@ -397,9 +398,10 @@ pub fn has_memory_alone() -> bool {
 fn each_sharer(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     /// Of include/uapi/linux/kcmp.h.
     const KCMP_VM: usize = 1;
-    let me = pid();
+    // By the caller's own number: a first thread that has ended has no memory, as kernel threads have none.
+    let (me, here) = (pid(), tid());
     each_numbered(c".", |task| {
-        let pids = [me as usize, task.0 as usize];
+        let pids = [here.0 as usize, task.0 as usize];
         // SAFETY: takes numbers only.
         let same = unsafe { syscall5(libc::SYS_kcmp, pids[0], pids[1], KCMP_VM, 0, 0) };
         if task.0 != me && same == Ok(0) {

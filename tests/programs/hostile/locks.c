@@ -27,7 +27,8 @@ static void lock(void) {
 static void sleep_while_a_child_works(void) {
     enum { SECONDS = 3, LOCKED = 6 * MIB };
     int ends[2];
-    NEED(!pipe(ends) && !mlock(at(FROM), LOCKED * PAGE));
+    NEED(!pipe(ends));
+    if (mlock(at(FROM), LOCKED * PAGE)) missing("mlock");
     pid_t pid = fork();
     if (!pid) {
         NEED(!prctl(PR_SET_PDEATHSIG, SIGKILL));

@@ -280,7 +280,7 @@ fn sort(case: &Case) {
 const PYTHON: &str = "\
 import hashlib, random
 numbers = random.Random(5)
-words = [numbers.getrandbits(40) for _ in range(250_000)]
+words = [numbers.getrandbits(40) for _ in range(400_000)]
 words.sort()
 print(hashlib.sha256(','.join(map(str, words)).encode()).hexdigest())
 ";

@@ -36,7 +36,7 @@ pub struct Worth {
     pub spare_pages: u64,
     /// Frames without which it cannot work, in pages.
     pub least_pages: u64,
-    /// Frames beside those whose pages cannot leave, such as locked ones, in pages.
+    /// Frames that it needs beside those: their pages cannot leave, being locked for instance. In pages.
     pub fixed_pages: u64,
     /// It neither ran nor touched anything for a while, and nobody waits for a page.
     pub asleep: bool,
