@@ -231,12 +231,6 @@ impl Pages {
         &mut self.slabs[id.0 as usize / SLAB_PAGES][id.0 as usize % SLAB_PAGES]
     }
 
-    /// The entries of a leaf's pages.
-    fn entries(&self, leaf: usize) -> &[PageEntry] {
-        let first = leaf % SLAB_LEAVES * LEAF_PAGES;
-        &self.slabs[leaf / SLAB_LEAVES][first..first + LEAF_PAGES]
-    }
-
     /// Whether touches set bits.
     pub(crate) const fn has_bits(&self) -> bool {
         self.bits.is_some()
@@ -517,17 +511,6 @@ impl Pages {
             (0..self.made)
                 .filter(|&l| inside(self.leaf(l)))
                 .for_each(|l| in_leaf(l as u32));
-        }
-    }
-
-    /// Calls `visit` with every page in `state`, which is not Untouched. Looks at all pages.
-    pub fn in_state(&self, state: State, visit: &mut dyn FnMut(PageNo)) {
-        for leaf in (0..self.made).filter(|&leaf| self.leaf(leaf).used > 0) {
-            let offsets = (0..).zip(self.entries(leaf));
-            for (offset, _) in offsets.filter(|(_, entry)| entry.state == state) {
-                let id = PageId((leaf as u32) << LEAF_SHIFT | offset);
-                visit(self.number(id));
-            }
         }
     }
 

@@ -6,11 +6,11 @@ use outpage_core::page::{Queue, State};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::clock;
 
+use crate::door::CALL_PAGES;
 use crate::live::Live;
 use crate::notify::Notifier;
 use crate::scope::{Failure, Reach};
 use crate::session::Worth;
-use crate::world::Mechanism;
 use crate::worth::Did;
 use outpage_stats::Counts;
 
@@ -18,6 +18,16 @@ use outpage_stats::Counts;
 const SHARE_LOOK: Nanos = Nanos(20_000_000);
 /// While frames go or come it looks this often whether more can: a few page-outs take as long.
 const SHARE_STEP: Nanos = Nanos(2_000_000);
+
+/// Frames that may be free in the staging area beyond the limit, and are taken off it, where frames are freed and taken all the time: so they are not
+/// given back one by one, three system calls for each run. A choice.
+const SLACK: usize = 32;
+/// Half of them are for copies of pages that cannot be moved: those that are free and these are never more than all. So the two switches of threads that
+/// dropping the originals takes, 10 us and more, are a sixteenth of that for each page. A choice: all would halve that once more.
+const FOR_COPIES: usize = SLACK / 2;
+/// Where all pages leave by copies these are this part of the limit, [`CALL_PAGES`] at most: writing and reading 256 MiB within 96 takes 1.3 s then, and
+/// 1.85 with sixteen.
+const COPIES_SHARE: u64 = 128;
 
 impl Live {
     /// Takes what the limit has left, up to this process's fair part of it.
@@ -34,11 +44,31 @@ impl Live {
         self.apply_share();
     }
 
-    /// Sets memory for transfers apart, if the process has enough; the share is to be applied afterwards. Pages that are protected in place are copied before they
-    /// are written anyway; there a second copy gained nothing.
+    /// Sets memory for transfers apart, if the process has enough; the share is to be applied afterwards.
     pub(crate) fn set_apart(&mut self) {
-        if self.world.mechanism == Mechanism::Move {
-            self.pool = self.apart.set_apart(self.session.held_pages());
+        self.pool = self.apart.set_apart(self.session.held_pages());
+    }
+
+    /// Keeps frames for copies of pages that cannot be moved, where [`Self::slack`] has room for them.
+    pub(crate) fn keep_for_copies(&mut self) {
+        if !self.world.mechanism.moves() {
+            let part = self.session.limit_pages() / COPIES_SHARE;
+            self.world.kept_for_copies = (part as usize).clamp(FOR_COPIES, CALL_PAGES);
+        } else if self.compressed.is_some() {
+            self.world.kept_for_copies = FOR_COPIES;
+        }
+    }
+
+    /// Frames that may lie free beyond the limit.
+    pub(crate) fn slack(&self) -> usize {
+        if !self.world.mechanism.moves() {
+            return SLACK / FOR_COPIES * self.world.kept_for_copies;
+        }
+        // What is copied frees frames and takes others all the time, as the pool does.
+        if self.compressed.is_some() || !self.world.views.is_empty() {
+            SLACK
+        } else {
+            0
         }
     }
 
@@ -69,7 +99,6 @@ impl Live {
         self.require_whole_session();
         self.free_kept_slots();
         self.let_ended_threads_go();
-        self.let_unlocked_leave();
         self.set_apart();
         self.compact();
         self.let_calls_end();

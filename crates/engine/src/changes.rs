@@ -169,13 +169,7 @@ impl Live {
 
     /// Whether the program has the page in RAM, as far as is known.
     fn is_in_program(&self, page: PageNo) -> bool {
-        match self.pager.state(page) {
-            State::Resident => true,
-            State::Detaching | State::Staged | State::Writing => {
-                self.world.mechanism.stages_in_place() && self.world.staged.get(page).is_none()
-            }
-            _ => false,
-        }
+        self.pager.state(page) == State::Resident
     }
 
     /// Whether what was at `address` was thrown away, unmapped or moved on: by a thread that has told, or is about to.

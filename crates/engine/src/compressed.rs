@@ -18,12 +18,6 @@ use outpage_sys::raw::Errno;
 use crate::live::Live;
 use crate::transfer::Transfer;
 
-/// Frames that may be free in the staging area beyond the limit, and are taken off it, so that a growing pool does not have them given back one by
-/// one: three system calls for each run.
-const SLACK: usize = 32;
-/// Of these, frames for copies of pages that cannot be moved: those that are free and these are never more than all. So the two switches of threads that dropping
-/// the originals takes, 10 us and more, are a sixteenth of that for each page. A choice: all would halve that once more.
-const FOR_COPIES: usize = SLACK / 2;
 /// Objects that are moved at a tick so that frames come free: 100 us at 0.2 us each.
 const MOVES: usize = 512;
 /// Pages of one action that come out at once. Whatever takes more is no touch, and waits in line.
@@ -120,20 +114,8 @@ impl Compressed {
 impl Live {
     /// Pages are kept in this pool from now on, if there is one.
     pub(crate) fn keep_compressed(&mut self, pool: Option<Box<Compressed>>) {
-        if pool.is_some() {
-            self.world.kept_for_copies = FOR_COPIES;
-        }
         self.compressed = pool;
-    }
-
-    /// Frames that may lie free beyond the limit.
-    pub(crate) fn slack(&self) -> usize {
-        // What is copied frees frames and takes others all the time, as the pool does.
-        if self.compressed.is_some() || !self.world.views.is_empty() {
-            SLACK
-        } else {
-            0
-        }
+        self.keep_for_copies();
     }
 
     /// Frames that the pool takes from the beginning.
@@ -239,19 +221,14 @@ impl Live {
 
     fn put_one(&mut self, job: &mut Job) {
         let index = job.id.0 as usize;
-        let pages = &self.transfers[index].pages;
-        let (page, hash) = (pages[job.at], pages.hashes()[job.at]);
+        let page = self.transfers[index].pages[job.at];
         let slot = SlotNo(job.slots.start.0 + job.at as u32);
         job.at += 1;
-        let mut copies = mem::take(&mut self.transfers[index].places);
-        let place = self.world.place_to_write(page, hash, &mut copies);
+        let place = self.world.place_to_write(page);
         let compressed = self.compressed.as_mut().expect("it has a job");
         let grant = job.grant.as_mut().expect("pages go in");
         let outcome = compressed.put(slot, self.world.frames.content(place), grant);
         compressed.outcomes.push(outcome);
-        self.world.end_write(&copies);
-        copies.clear();
-        self.transfers[index].places = copies;
     }
 
     fn take_one(&mut self, job: &mut Job, failed: &mut PageBits) {

@@ -172,10 +172,10 @@ impl Engine {
         self.shared.write_protects.load(Ordering::Acquire)
     }
 
-    /// Whether shared memory is to be managed where it can be: it is copied too ([`Self::write_protects`]).
+    /// Whether shared memory is to be managed where it can be: it is copied under either mechanism ([`Self::write_protects`]).
     #[must_use]
     pub fn manages_shared(&self) -> bool {
-        self.shared.config.shared == SharedMemory::On && !self.write_protects()
+        self.shared.config.shared == SharedMemory::On
     }
 
     /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.

@@ -31,7 +31,6 @@ use crate::regions::Region;
 use crate::session::{Session, SessionError};
 use crate::start::{self, StartError, fatal, keep_only, open_doors, os, owned, register_own};
 use crate::ticket::{Arrived, DESCRIPTORS, Needed, Ticket};
-use crate::world::Mechanism;
 
 impl Engine {
     /// On the forking thread, with signals blocked: brings the pager to rest. Until
@@ -262,10 +261,8 @@ fn begin_child(
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;
-    if mechanism == Mechanism::Move {
-        live.apart.none_in_child();
-        live.pool = live.apart.kept();
-    }
+    live.apart.none_in_child();
+    live.pool = live.apart.kept();
     if live.pager.traces() {
         live.pager.branch(start::child_trace(&shared.config));
     }
@@ -302,8 +299,6 @@ fn register_again(live: &mut Live) -> Result<(), StartError> {
         }
     }
     live.keep_from_children();
-    // Protections are not copied either.
-    live.protect_staged(|_| true);
     Ok(())
 }
 

@@ -14,7 +14,6 @@ use outpage_sys::{clock, map, process};
 
 use crate::engine::Engine;
 use crate::live::Live;
-use crate::world::Mechanism;
 
 /// Calls that can be under way at once; one beyond them acts at once. As many as [`crate::call::SLOTS`].
 const CALLS: usize = 64;
@@ -147,10 +146,9 @@ impl Announced<'_> {
 impl Live {
     /// From now on freed pages stay until frames are wanted, where the kernel can drop them for us.
     ///
-    /// Under write-protect a page that left lies where it was, and must not be dropped there. Where the kernel has swap of its own it would write
-    /// pages there that are not to be dropped after all.
+    /// Where the kernel has swap of its own it would write pages there that are not to be dropped after all.
     pub(crate) fn let_frees_be_lazy(&self, wanted: bool) {
-        let lazily = wanted && self.world.mechanism == Mechanism::Move && !process::has_swap();
+        let lazily = wanted && !process::has_swap();
         self.calls.freeing.set_open(lazily);
     }
 

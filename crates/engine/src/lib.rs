@@ -40,7 +40,6 @@ mod sharing;
 pub mod space;
 pub mod staged;
 mod start;
-mod stays;
 pub mod tell;
 #[cfg(test)]
 mod tests;

@@ -138,7 +138,7 @@ pub struct Live {
     pub(crate) fork_member: Option<crate::session::Reserved>,
     /// What the child to come needs of the pager's descriptors.
     pub(crate) fork_needs: Needed,
-    /// Frames set apart for copies and reads (write-protect mechanism).
+    /// Frames set apart for transfers.
     pub(crate) pool: usize,
     /// What of them the store has.
     pub(crate) apart: Arc<SetApart>,
@@ -358,9 +358,6 @@ impl Live {
     pub(crate) fn drive(&mut self) {
         while let Some(action) = self.held.take().or_else(|| self.pager.poll_action()) {
             self.act(action);
-        }
-        if self.world.any_stayed() {
-            self.keep_what_stayed();
         }
     }
 

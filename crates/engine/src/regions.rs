@@ -32,8 +32,6 @@ pub struct Region {
     pub found: bool,
     /// A touch is an error (`MADV_GUARD_INSTALL`): no neighbour's fault may fill it.
     pub guarded: bool,
-    /// The kernel refused to give pages of it up: no page of it is a victim for now.
-    pub stays: bool,
     /// Which view of it the pager has, if it is shared memory; 0 for private memory.
     pub view: u32,
 }
@@ -60,7 +58,7 @@ impl Region {
     /// Whether no page of it may leave.
     #[must_use]
     pub const fn holds_no_victim(&self) -> bool {
-        self.locked || self.stays || self.pins > 0
+        self.locked || self.pins > 0
     }
 
     /// Whether its index is not its address.
@@ -82,7 +80,7 @@ impl Region {
             && self.first.raw() + ((self.end - self.start) >> PAGE_SHIFT) as u64 == next.first.raw()
             && (self.prot, self.locked, self.pins) == (next.prot, next.locked, next.pins)
             && (self.wiped_by_fork, self.not_forked) == (next.wiped_by_fork, next.not_forked)
-            && (self.found, self.guarded, self.stays) == (next.found, next.guarded, next.stays)
+            && (self.found, self.guarded) == (next.found, next.guarded)
             && self.view == next.view
     }
 }
@@ -200,7 +198,6 @@ impl Regions {
             not_forked: false,
             found: false,
             guarded: false,
-            stays: false,
             view: 0,
         };
         self.insert(region);
@@ -297,7 +294,7 @@ impl Regions {
     /// In a forked child, which has neither the threads that pinned memory nor its parent's locks (mlock(2)): every page may leave.
     pub fn let_all_leave(&mut self) {
         for region in self.by_address.values_mut() {
-            (region.pins, region.locked, region.stays) = (0, false, false);
+            (region.pins, region.locked) = (0, false);
         }
     }
 
@@ -355,7 +352,7 @@ mod tests {
         let mut out = Vec::new();
         regions.add(0x10_000, 0x20_000, RW, true);
         regions.update(0x12_000, 0x14_000, &mut out, |r| r.pins = 1);
-        regions.update(0x18_000, 0x1A_000, &mut out, |r| r.stays = true);
+        regions.update(0x18_000, 0x1A_000, &mut out, |r| r.locked = true);
         assert!(regions.all().all(Region::holds_no_victim));
         regions.let_all_leave();
         assert!(!regions.all().any(Region::holds_no_victim));

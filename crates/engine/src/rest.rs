@@ -6,7 +6,7 @@
 
 use outpage_core::contract::{Access, Event, Source, Waiter};
 use outpage_core::page::State;
-use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PageRange};
 use outpage_sys::clock;
 
 use crate::live::{Live, STUCK_MAX};
@@ -78,19 +78,6 @@ impl Live {
             }
             self.complete_io();
             self.drive();
-        }
-    }
-
-    /// Protects again what is staged in place, after the kernel dropped the protection: a staged page
-    /// must not change.
-    pub(crate) fn protect_staged(&mut self, which: impl Fn(PageNo) -> bool) {
-        if self.world.mechanism.stages_in_place() {
-            let world = &mut self.world;
-            self.pager.each_staged(&mut |page| {
-                if which(page) {
-                    world.protect_again(page);
-                }
-            });
         }
     }
 

@@ -170,23 +170,25 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
     };
-    (shared.config.readahead_for(chosen)).map_err(StartError::Config)?;
+    shared
+        .config
+        .fitted_readahead()
+        .map_err(StartError::Config)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
     let cipher = encryption::cipher(shared.config.encrypt, &session);
     let cipher = cipher.map_err(StartError::Encryption)?;
     let apart = Arc::new(SetApart::default());
-    let store = open_store(shared, mechanism, cipher.clone(), &apart)?;
+    let store = open_store(shared, cipher.clone(), &apart)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
     let extents = session.extents_cap().saturating_mul(EXTENT_SLOTS);
     let slots_max = extents.min(store.capacity_slots());
     let pager = new_pager(&shared.config, slots_max, total)?;
-    let pool = pool_frames(&shared.config, mechanism, apart.kept());
-    let frames = total + pool + shared.reach.frames_to_end();
+    let frames = total + shared.reach.frames_to_end();
     let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
     // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
     let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
-    let mut world = World::new(door, bells, frames, total + pool, mechanism, seed);
+    let mut world = World::new(door, bells, frames, total, mechanism, seed);
     world.failing = Failing::new(shared.reach);
     world.notifiers = Notifier::of(&shared.config).into_iter().collect();
     let mut live = Box::new(Live::new(
@@ -197,12 +199,9 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         shared.calls.clone(),
         total,
     ));
-    live.pool = pool + apart.kept();
+    live.pool = apart.kept();
     live.apart = apart;
     live.cipher = cipher;
-    if mechanism == Mechanism::WriteProtect {
-        live.world.bound_outside(pool);
-    }
     live.let_frees_be_lazy(shared.config.discard.build().is_some());
     live.device = device;
     (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
@@ -226,22 +225,10 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     Ok(live)
 }
 
-/// Frames that the write-protect mechanism needs beside those of pages: copies being written, reads
-/// on their way. Counted within the limit, of which they and the `kept` ones that are set apart already take a quarter at most.
-fn pool_frames(config: &Config, mechanism: Mechanism, kept: usize) -> usize {
-    if mechanism == Mechanism::Move {
-        return 0;
-    }
-    let writes = outpage_core::pager::WRITES_MAX * chunk_pages(config) as usize;
-    let reads = 4 * window_pages(config) as usize;
-    let quarter = config.limit_pages() as usize / 4;
-    (writes + reads).min(quarter.saturating_sub(kept))
-}
-
 /// The staging area is under the descriptor of the program's memory, the doorbells are under one of their own.
 pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
     let (start, len) = live.world.frames.span();
-    if live.world.mechanism == Mechanism::Move {
+    if live.world.mechanism.moves() {
         live.world
             .door
             .register(start, len, Mode::write_protect())
@@ -289,7 +276,6 @@ pub(crate) fn owned(number: i32) -> OwnedFd {
 
 fn open_store(
     shared: &Shared,
-    mechanism: Mechanism,
     cipher: Option<Arc<Locked<Cipher>>>,
     apart: &Arc<SetApart>,
 ) -> Result<Box<dyn SwapStore + Send>, StartError> {
@@ -313,8 +299,8 @@ fn open_store(
     let Some(cipher) = cipher else {
         return Ok(Box::new(Bounced::new(store, provide)));
     };
-    let pages = area_pages(&shared.config, mechanism, config.request_pages_max);
-    let area = apart.keep(pages);
+    // One transfer of the largest size: the contiguous memory beside it serves several.
+    let area = apart.keep(config.request_pages_max);
     let area = area.map_err(os("reserve memory for what is encrypted"))?;
     let encryption = Encryption { cipher, area };
     Ok(Box::new(Bounced::encrypted(store, provide, encryption)))
@@ -333,20 +319,6 @@ fn open_swap_store(
     outpage_store::open(open_swap(shared)?, choice, config, workers).map_err(StartError::Store)
 }
 
-/// Frames for several writes are at most this part of the limit: 1 MiB of 32. A choice: less than what streams gain by them, more costs every program.
-const AREA_SHARE: u64 = 32;
-
-/// Frames that writes are encrypted into, counted within the limit: for one transfer of the largest size. The mechanism that never
-/// has contiguous memory beside them gets room for as many writes as are under way, if that is a small part of the limit.
-fn area_pages(config: &Config, mechanism: Mechanism, request_pages_max: u32) -> u32 {
-    let writes = outpage_core::pager::WRITES_MAX as u64 * u64::from(chunk_pages(config));
-    let wished = match mechanism {
-        Mechanism::Move => 0,
-        Mechanism::WriteProtect => writes.min(config.limit_pages() / AREA_SHARE),
-    };
-    request_pages_max.max(wished as u32)
-}
-
 fn chunk_pages(config: &Config) -> u32 {
     let entry = pageout::find(config.pageout).expect("checked when it was parsed");
     config.chunk_pages.unwrap_or(entry.buffer_pages)
@@ -354,7 +326,7 @@ fn chunk_pages(config: &Config) -> u32 {
 
 fn readahead(config: &Config) -> readahead::Choice {
     config
-        .readahead_for(Wish::Auto)
+        .fitted_readahead()
         .expect("checked when the pager was started")
 }
 

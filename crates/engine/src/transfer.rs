@@ -66,7 +66,7 @@ impl Live {
             frames.clear();
             frames.extend(places.iter().map(|&place| self.world.frames.frame(place)));
         } else {
-            (self.world).frames_to_write(&pages, &mut frames, &mut places);
+            self.world.frames_to_write(&pages, &mut frames);
         }
         let since = clock::now();
         self.transfers[index] = Transfer {
@@ -180,7 +180,6 @@ impl Live {
             }
             self.read_done(id, pages, &transfer.places, &completion.failed);
         } else {
-            self.world.end_write(&transfer.places);
             drop(pages);
             self.done(
                 id,

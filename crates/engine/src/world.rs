@@ -1,10 +1,10 @@
 //! How pages move: the mechanisms that carry out the pager's actions on the program's memory.
 //!
 //! *Move* (Linux 6.8): a page leaves by `UFFDIO_MOVE` into the staging area and comes back the same
-//! way; a staged page cannot change. *Write-protect* (Linux 5.7): a page is write-protected where
-//! it is, written from a copy, then dropped with `MADV_DONTNEED`; it comes back by `UFFDIO_COPY`.
-//! The mechanism belongs to a range: read-only, executable and locked ranges are served by copying
-//! under either. Shared memory is copied too, under *move* alone, and leaves its file (`world/mover/sharing.rs`).
+//! way. *Write-protect* (Linux 5.7): a page is write-protected where it is, copied to the staging area,
+//! then dropped with `MADV_DONTNEED`; it comes back by `UFFDIO_COPY`. Under either a staged page cannot change, and each touch of it is a fault.
+//! The mechanism belongs to a range: read-only and executable ranges are served by copying
+//! under either. Shared memory is copied too, and leaves its file (`world/mover/sharing.rs`).
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::page::ContentHash;
@@ -22,14 +22,12 @@ use crate::regions::Region;
 use crate::scope::{Failing, Failure, Reach};
 use crate::space::Space;
 use crate::staged::Staged;
-use crate::stays::Stays;
 use crate::views::Views;
 use crate::waiting::Waiting;
 
 mod changing;
 mod io;
 mod mover;
-mod outside;
 mod spread;
 mod trim;
 
@@ -38,7 +36,6 @@ mod tests;
 
 use changing::KEPT;
 use mover::{Mover, Moving, Protecting, Sharing};
-use outside::Outside;
 pub use spread::GAP_MAX;
 
 /// The most pages one call acts on.
@@ -70,12 +67,12 @@ impl Mechanism {
         }
     }
 
-    /// Whether a page that left stays where it was, protected, until its frame is wanted: its frame is not one of the staging area.
+    /// Whether pages of ordinary ranges are moved: the staging area is under the program's descriptor then, for moves go by that.
     #[must_use]
-    pub const fn stages_in_place(self) -> bool {
+    pub const fn moves(self) -> bool {
         match self {
-            Self::Move => false,
-            Self::WriteProtect => true,
+            Self::Move => true,
+            Self::WriteProtect => false,
         }
     }
 
@@ -116,10 +113,6 @@ pub struct World {
     pub cow_duplicates: u64,
     /// Shared memory that is managed.
     pub(crate) views: Views,
-    /// Pages that could not be released.
-    pub(crate) stays: Stays,
-    /// Pages that wait outside the program.
-    outside: Outside,
     moves: Vec<MoveOutcome>,
     /// Which of a run's pages are there.
     there: Vec<bool>,
@@ -175,8 +168,6 @@ impl World {
             kept_for_copies: 1,
             cow_duplicates: 0,
             views: Views::default(),
-            stays: Stays::new(),
-            outside: Outside::unbounded(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],
             there: vec![false; RUN_PAGES],
             waiting: Waiting::default(),
@@ -281,10 +272,9 @@ impl World {
         self.each_segment(run, out, |world, segment, out| {
             let mut i = 0;
             while i < segment.pages {
-                i += match world.staged.get(segment.page(i)) {
-                    Some(place) => world.map_staged(segment, i, place, awaited, out),
-                    None => world.unprotect(segment, i, out),
-                };
+                let place = world.staged.get(segment.page(i));
+                let place = place.expect("a staged page has a frame");
+                i += world.map_staged(segment, i, place, awaited, out);
             }
             if awaited {
                 world.woke(segment, out);
@@ -394,31 +384,29 @@ impl World {
 
     /// Gives up the memory of staged pages; their content is in the store, zero, or not wanted.
     pub fn release(&mut self, pages: &[PageNo]) {
-        let mut at = 0;
-        while at < pages.len() {
-            if let Some(place) = self.staged.remove(pages[at]) {
+        for &page in pages {
+            if let Some(place) = self.staged.remove(page) {
                 self.frames.set_free(place);
-                at += 1;
-                continue;
             }
-            let Some((address, follow)) = self.space.address(pages[at]) else {
-                at += 1;
-                continue;
-            };
-            let mut count = 1;
-            while (count as u64) < follow
-                && pages
-                    .get(at + count)
-                    .is_some_and(|p| p.raw() == pages[at].raw() + count as u64)
-                && self.staged.get(pages[at + count]).is_none()
-            {
-                count += 1;
-            }
-            self.release_or_note(address, &pages[at..at + count]);
-            // A writer that met the protection waits for it to go; it faults again, as missing.
-            self.door.wake(address, count * PAGE_BYTES);
-            at += count;
         }
+    }
+
+    /// Up to `wanted` neighbouring frames, in use afterwards; `zeroed` asks for zeroes in them.
+    fn take_frames(&mut self, wanted: u32, zeroed: bool) -> FrameRange {
+        match self.frames.take(wanted, zeroed) {
+            Ok(places) => places,
+            Err(error) => {
+                self.out_of_memory(error);
+                // Whoever writes there asks the kernel once more.
+                self.frames.take_empty(wanted)
+            }
+        }
+    }
+
+    /// Free frames beyond `limit` frames in all, of which `used` are in use.
+    #[must_use]
+    pub fn frames_too_many(&self, used: usize, limit: usize) -> usize {
+        (used + self.frames.free()).saturating_sub(limit)
     }
 
     /// The kernel has no memory for a frame within the limit.
@@ -431,18 +419,6 @@ impl World {
         let _ = self.patiently(address, |door| {
             door.write_protect(address, PAGE_BYTES, false)
         });
-    }
-
-    /// In a forked child: a page that is staged in place is protected again.
-    pub fn protect_again(&mut self, page: PageNo) {
-        if self.staged.get(page).is_some() {
-            return;
-        }
-        if let Some((address, _)) = self.space.address(page) {
-            let _ = self.patiently(address, |door| {
-                door.write_protect(address, PAGE_BYTES, true)
-            });
-        }
     }
 
     /// Whoever touches the page gets a signal from now on (`UFFDIO_POISON`, Linux 6.6). Not while its mapping is changing: whoever

@@ -84,7 +84,7 @@ impl Args {
         let config = config.ok_or_else(|| {
             usage("no limit: say how much memory PROGRAM may use, for example --memory 4G".into())
         })?;
-        let readahead = config.readahead_for(config.mechanism);
+        let readahead = config.fitted_readahead();
         readahead.map_err(|e| usage(e.to_string()))?;
         Ok(config)
     }

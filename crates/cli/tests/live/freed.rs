@@ -22,6 +22,16 @@ pub fn freed_pages_go_unless_written(case: &Case) {
     );
 }
 
+/// The same where pages are copied. What is measured counts a page twice that parent and child have together.
+pub fn freed_pages_go_where_pages_are_copied(case: &Case) {
+    let done = frees(case, &[]);
+    assert!(
+        done.count("freed_drops") > 0 && done.count("freed_kept") > 0,
+        "{}",
+        done.stats
+    );
+}
+
 /// As many go as there are, whoever names the victims.
 pub fn freed_pages_go_in_their_turn(case: &Case) {
     for policy in ["nf", "pf:pages=8", "uf"] {
@@ -30,7 +40,7 @@ pub fn freed_pages_go_in_their_turn(case: &Case) {
     }
 }
 
-/// Where the pager cannot leave it to the kernel nothing stays.
+/// Where no page is to be left to the kernel nothing stays.
 pub fn freed_pages_go_at_once(case: &Case) {
     let done = frees(case, &[]);
     assert_eq!(done.count("freed_pages"), 0, "{}", done.stats);

@@ -12,7 +12,10 @@ mod harness;
 mod secrecy;
 mod sharing;
 
-use freed::{freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written};
+use freed::{
+    freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written,
+    freed_pages_go_where_pages_are_copied,
+};
 use harness::{Done, compiled, have, run};
 use sharing::{
     shared_memory_goes_back, shared_memory_is_paged, shared_memory_stays, torture_beside_shared,
@@ -428,10 +431,11 @@ suite!(
 suite!(
     freed_protected,
     ["--discard", "on-demand", "--mechanism", "write-protect"],
-    freed_pages_go_at_once
+    freed_pages_go_where_pages_are_copied
 );
 suite!(freed_never, ["--discard", "none"], freed_pages_go_at_once);
-suite!(shared, ["--mechanism", "move"], shared_memory_is_paged shared_memory_goes_back unseen_calls_never_show_holes);
+suite!(shared, ["--mechanism", "move"], shared_memory_is_paged shared_memory_goes_back unseen_calls_never_show_holes
+    shared_memory_stays);
 suite!(
     shared_compressed,
     ["--tier", "lz4", "--mechanism", "move"],
@@ -440,8 +444,9 @@ suite!(
 suite!(
     shared_protected,
     ["--mechanism", "write-protect"],
-    shared_memory_stays
+    shared_memory_is_paged shared_memory_goes_back
 );
+
 suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 // Several choices go together here, each of which would take a suite of its own: what they have in common is little.

@@ -6,8 +6,12 @@ use super::{Case, Done};
 
 /// `shared` with four times the limit.
 fn shared(case: &Case, what: &str) -> Done {
+    with_shared(case, "on", what)
+}
+
+fn with_shared(case: &Case, on_or_off: &str, what: &str) -> Done {
     let program = case.compiled("shared");
-    let options = ["--memory", "8M", "--shared", "on"];
+    let options = ["--memory", "8M", "--shared", on_or_off];
     case.run(&options, &[&program, "32", what])
 }
 
@@ -74,10 +78,10 @@ pub fn unseen_calls_never_show_holes(case: &Case) {
     right(&shared(case, "rawfork"), "rawfork");
 }
 
-/// Where pages are not moved it stays with the kernel, and is named.
+/// Where it is not to be managed it stays with the kernel, and is named.
 pub fn shared_memory_stays(case: &Case) {
     // What is counted is the most at one look, and looks are an eighth of the run apart.
-    let done = shared(case, "hold");
+    let done = with_shared(case, "off", "hold");
     right(&done, "hold");
     assert_eq!(
         done.count("peak_unpaged_shared_bytes") >> 20,

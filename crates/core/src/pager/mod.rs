@@ -328,11 +328,6 @@ impl Pager {
         self.ledger.limits
     }
 
-    /// Calls `visit` with every staged page.
-    pub fn each_staged(&self, visit: &mut dyn FnMut(PageNo)) {
-        self.ledger.pages.in_state(State::Staged, visit);
-    }
-
     /// Whether the page is discardable.
     #[must_use]
     pub fn is_discardable(&self, page: PageNo) -> bool {

@@ -3,14 +3,13 @@
 use outpage_core::readahead::{Abilities, Choice, REGISTRY, find};
 
 use super::names::told;
-use super::{Config, ConfigError, Mechanism};
+use super::{Config, ConfigError};
 
 /// A read-ahead policy and what is set of it, as in `asp:window=8,max=32`.
 ///
 /// # Errors
 /// When there is none of that name, or something cannot be set of it: names what can.
 pub fn parse_readahead(text: &str) -> Result<Choice, String> {
-    // What the body can do is checked when it is known.
     Choice::parse(text, Abilities::ALL).map_err(|refused| refused.to_string())
 }
 
@@ -23,27 +22,18 @@ pub fn plain_readahead(name: &str) -> Choice {
     Choice::plain(find(name).expect("a policy of the registry"))
 }
 
-/// What a body with this mechanism sees. A page that is protected in place can be read unseen.
-#[must_use]
-pub const fn abilities(mechanism: Mechanism) -> Abilities {
-    Abilities {
-        touches: !matches!(mechanism, Mechanism::WriteProtect),
-        sources: true,
-    }
-}
-
 impl Config {
-    /// The read-ahead policy under `mechanism`, its largest window as for this memory or as it is set.
+    /// The read-ahead policy, its largest window as for this memory or as it is set. Under either mechanism the pager sees each first touch.
     ///
     /// # Errors
-    /// When its values do not fit together, or need what the mechanism cannot give: names what is allowed.
-    pub fn readahead_for(&self, mechanism: Mechanism) -> Result<Choice, ConfigError> {
+    /// When its values do not fit together: names what is allowed.
+    pub fn fitted_readahead(&self) -> Result<Choice, ConfigError> {
         let fitted = match self.window_pages {
             Some(window) => self.readahead.with_window(window),
             None => Ok(self.readahead.for_frames(self.limit_pages() as usize)),
         };
         let checked = fitted.and_then(|choice| {
-            choice.check(abilities(mechanism))?;
+            choice.check(Abilities::ALL)?;
             Ok(choice)
         });
         checked.map_err(|refused| ConfigError {
@@ -82,7 +72,7 @@ mod tests {
     #[test]
     fn settings_and_the_window_option_work_together() {
         let config = with("asp:window=4,step=4", Some(64));
-        let choice = config.readahead_for(Mechanism::Move).expect("allowed");
+        let choice = config.fitted_readahead().expect("allowed");
         let values = ["window", "step", "max"].map(|name| choice.values().of(name));
         assert_eq!(values, [4, 4, 64]);
         assert_eq!(config.readahead.to_string(), "asp:window=4,step=4");
@@ -90,7 +80,7 @@ mod tests {
 
     #[test]
     fn help_shows_what_holds_when_nothing_is_set() {
-        let stream = with("stream", None).readahead_for(Mechanism::Move);
+        let stream = with("stream", None).fitted_readahead();
         let shown = readahead_table().into_iter().find(|row| row.0 == "stream");
         assert_eq!(stream.expect("allowed").manner().govern, Govern::On);
         assert!(shown.expect("in the registry").1.contains("govern=on"));
@@ -109,18 +99,12 @@ mod tests {
             let refused = parse_readahead(text).expect_err(text);
             assert!(refused.contains(allowed), "{refused}");
         }
-        let small = with("asp", Some(4)).readahead_for(Mechanism::Move);
+        let small = with("asp", Some(4)).fitted_readahead();
         assert!(
             small
                 .expect_err("window above max")
                 .reason
                 .contains("at most 4")
-        );
-        let unseen = with("asp", None).readahead_for(Mechanism::WriteProtect);
-        let reason = unseen.expect_err("touches are not seen").reason;
-        assert!(
-            reason.contains("arrival=mapped") && reason.contains("stream"),
-            "{reason}"
         );
     }
 }

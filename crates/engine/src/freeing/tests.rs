@@ -6,6 +6,7 @@ use super::*;
 use crate::tests::fake::{State, at};
 use crate::tests::paged::{LIMIT, Paged};
 use crate::tests::random::Random;
+use crate::world::Mechanism;
 
 const fn page(page: usize) -> usize {
     page * PAGE_BYTES

@@ -27,8 +27,6 @@ use crate::world::{Mechanism, World};
 pub(crate) const LIMIT: usize = 512;
 /// Slots of its store.
 const SLOTS: u32 = 1 << 15;
-/// Frames set apart under write-protect.
-const POOL: usize = 96;
 /// What is not done after so many rounds is never done.
 const ROUNDS: usize = 100_000;
 /// Requests that a store takes at once.
@@ -237,17 +235,12 @@ impl Paged {
         let (mut session, _) = Session::create(LIMIT as u64, swap_bytes).expect("session");
         session.join().expect("join");
         let pager = new_pager(&config, SLOTS, LIMIT).expect("settings that hold without one");
-        let pool = if mechanism.stages_in_place() { POOL } else { 0 };
-        let frames = Frames::new(LIMIT + pool + FRAMES_TO_END).expect("address space");
+        let frames = Frames::new(LIMIT + FRAMES_TO_END).expect("address space");
         let door = Box::new(fake.clone());
         let mut world = World::new(door, Box::new(Silent), frames, LIMIT, mechanism, 1);
         world.failing = Failing::new(Reach::Regions);
-        if mechanism.stages_in_place() {
-            world.bound_outside(pool);
-        }
         let calls = Arc::new(Calls::new().expect("address space"));
         let mut live = Live::new(pager, world, store, session, calls, LIMIT);
-        live.pool = pool;
         live.take_share();
         live.placement.unbind(EVERY_THREAD, true);
         live

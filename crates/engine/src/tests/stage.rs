@@ -16,8 +16,6 @@ pub(crate) const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Frames that a stage has.
 pub(crate) const FRAMES: usize = 64;
-/// Frames that may be outside the program under write-protect.
-pub(crate) const OUTSIDE: usize = 16;
 
 /// A world, and the program that it serves: pages 0 and up, one region.
 pub(crate) struct Stage {
@@ -30,13 +28,10 @@ impl Stage {
     /// Of `pages` pages, none of which is there.
     pub(crate) fn new(mechanism: Mechanism, pages: usize) -> Self {
         let fake = Fake::new();
-        let frames = Frames::new(FRAMES + OUTSIDE).expect("address space");
+        let frames = Frames::new(FRAMES).expect("address space");
         let door = Box::new(fake.clone());
         let mut world = World::new(door, Box::new(Silent), frames, FRAMES, mechanism, 1);
         world.failing = Failing::new(Reach::Regions);
-        if mechanism.stages_in_place() {
-            world.bound_outside(OUTSIDE);
-        }
         let first = Self::manage(&fake, &mut world, 0, pages);
         Self { fake, world, first }
     }
@@ -90,20 +85,15 @@ impl Stage {
         self.world.release(&pages);
     }
 
-    /// What a store would get to write for `pages`, whose hashes are these: of each the byte that it is filled with.
-    pub(crate) fn write(&mut self, pages: &[(usize, ContentHash)]) -> Vec<u8> {
-        let hashes = pages.iter().map(|page| page.1).collect();
-        let pages = pages.iter().map(|page| self.page(page.0)).collect();
-        let list = PageList::new(pages, hashes);
-        let (mut copies, mut bytes) = (Vec::new(), Vec::new());
-        for (&page, &hash) in list.iter().zip(list.hashes()) {
-            let place = self.world.place_to_write(page, hash, &mut copies);
+    /// What a store would get to write for `pages`: of each the byte that it is filled with.
+    pub(crate) fn write(&self, pages: &[usize]) -> Vec<u8> {
+        let written = pages.iter().map(|&page| {
+            let place = self.world.place_to_write(self.page(page));
             let content = self.world.frames.content(place);
             assert!(content.iter().all(|b| *b == content[0]), "of one piece");
-            bytes.push(content[0]);
-        }
-        self.world.end_write(&copies);
-        bytes
+            content[0]
+        });
+        written.collect()
     }
 
     /// Reads `pages`, each filled with a byte, as a store would; those that `failed` are not read.

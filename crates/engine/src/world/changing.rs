@@ -11,9 +11,8 @@ use outpage_sys::uffd::{Change, Message, Outcome, Stop};
 use super::World;
 use crate::door::Door;
 use crate::frames::FrameNo;
-use crate::releaser::{CALL_PAGES, Released};
+use crate::releaser::Released;
 use crate::scope::Failure;
-use crate::stays::Why;
 
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
 pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
@@ -154,25 +153,18 @@ impl World {
         })
     }
 
-    /// Throws the frame of the program's page at `address` away.
-    ///
-    /// # Errors
-    /// Why it stays.
-    pub(super) fn release_in_program(&self, address: usize) -> Result<(), Why> {
+    /// Throws the frame of the program's page at `address` away. False where it stays.
+    pub(super) fn release_in_program(&self, address: usize) -> bool {
         let address = match self.change_at(address) {
             // The program has it done.
-            Some(Change::Removed) => return Ok(()),
+            Some(Change::Removed) => return true,
             Some(Change::Moved) => self.door.moved_to(address),
             // That is another page by now; whether this one is somewhere else is told later.
-            None if self.door.is_moved_onto(address) => return Err(Why::Found),
+            None if self.door.is_moved_onto(address) => return false,
             None => address,
         };
         let released = self.release_by_thread(address, 1);
-        match self.refusal(address, released) {
-            Some(why) => Err(why),
-            None if released.done || released.refused => Ok(()),
-            None => Err(Why::Found),
-        }
+        released.done || released.refused && self.was_thrown_away(address, released)
     }
 
     /// Throws pages away by the thread that does it; without one they stay.
@@ -188,54 +180,15 @@ impl World {
         })
     }
 
-    /// Why the kernel refused the page at `address`; `None` if it did not, or the program threw that page away.
-    fn refusal(&self, address: usize, released: Released) -> Option<Why> {
-        if !released.refused {
-            return None;
-        }
-        if !released.heard {
-            return Some(Why::Refused);
-        }
-        // Where the kernel told that it goes and it is not there any more, the program threw it away.
+    /// Whether the page at `address`, which the kernel refused to throw away for us, went because the program threw it away.
+    fn was_thrown_away(&self, address: usize, released: Released) -> bool {
         let start = self.door.moved_to(address);
-        if self.door.is_empty(start) != Ok(true) {
-            return Some(Why::RefusedLate);
+        // Where the kernel did not tell that it goes, or it is there yet, it stays; should it go after all, its next touch shows that.
+        if !released.heard || self.door.is_empty(start) != Ok(true) {
+            return false;
         }
         let end = start + PAGE_BYTES;
         self.door.put_back(Message::Removed { start, end });
-        None
-    }
-
-    /// Throws `pages`, which lie from `address` on, away, or notes which of them stay.
-    pub(super) fn release_or_note(&mut self, address: usize, pages: &[PageNo]) {
-        self.leave_again(pages);
-        let at = |i: usize| address + i * PAGE_BYTES;
-        let mut i = 0;
-        // By how many at most: a refusal of several does not say of which.
-        let mut most = CALL_PAGES;
-        while i < pages.len() {
-            let still = (i..pages.len()).take_while(|&i| !self.is_disturbed(at(i)));
-            let count = still.take(most).count();
-            if count == 0 {
-                if let Err(why) = self.release_in_program(at(i)) {
-                    self.stayed(pages[i], why);
-                }
-                i += 1;
-                continue;
-            }
-            let released = self.release_by_thread(at(i), count);
-            match released {
-                Released { done: true, .. } => i += count,
-                Released { refused: true, .. } if count > 1 => most = 1,
-                Released { refused: true, .. } => {
-                    if let Some(why) = self.refusal(at(i), released) {
-                        self.stayed(pages[i], why);
-                    }
-                    i += 1;
-                }
-                // What changed is known now, if it was here.
-                _ => {}
-            }
-        }
+        true
     }
 }

@@ -34,7 +34,7 @@ pub(super) trait Mover: Sync {
         out: &mut Vec<PageOutcome>,
     );
 
-    /// Takes all of `segment` out of the program, or has it stay there so that it cannot change.
+    /// Takes all of `segment` out of the program, into frames that it cannot touch.
     fn take(&self, world: &mut World, segment: Segment, out: &mut Vec<PageOutcome>);
 
     /// Whether one call moves runs with holes between them ([`World::detach`], [`World::map`]).

@@ -10,7 +10,7 @@ use outpage_sys::raw::Errno;
 use super::*;
 use crate::tests::fake::{State, at};
 use crate::tests::random::Random;
-use crate::tests::stage::{FRAMES, OUTSIDE, Stage};
+use crate::tests::stage::{FRAMES, Stage};
 
 mod copies;
 mod io;
@@ -90,28 +90,9 @@ fn what_is_not_there_is_not_marked() {
     stage.fake.fill(2, 3);
     let out = stage.detach(&[(0, 4)]);
     assert_eq!([out[1], out[3]], [ABSENT; 2]);
-    let left = [0, 2].map(|n| (hash_of(out[n]), stage.fake.is_protected(n)));
-    assert_eq!(left, [1, 3].map(|byte| (stage.hash(byte), true)));
+    let left = [0, 2].map(|n| hash_of(out[n]));
+    assert_eq!(left, [1, 3].map(|byte| stage.hash(byte)));
     assert!(stage.fake.state().markers.is_empty());
-}
-
-#[test]
-fn what_is_moved_onto_a_protected_page_stays_protected() {
-    let [_, mut stage] = each(4);
-    filled(&stage, 2);
-    hash_of(stage.detach(&[(0, 2)])[0]);
-    stage.fake.fill(20, 9);
-    assert_eq!(
-        stage
-            .world
-            .door
-            .write_protect(at(20), PAGE_BYTES, true)
-            .stop,
-        None
-    );
-    stage.fake.remap(20, 1, 1);
-    assert_eq!(stage.map(&[(0, 2)], true), [DONE, BUSY]);
-    assert_eq!([0, 1].map(|n| stage.fake.is_protected(n)), [false, true]);
 }
 
 #[test]
@@ -133,8 +114,7 @@ fn what_left_cannot_change_and_comes_back_as_it_was() {
         assert_eq!(hashes, [2, 3, 6].map(|byte| stage.hash(byte)));
         // Whatever it is that keeps a page from changing, a write waits.
         assert_eq!(stage.fake.touch(1, at(5), Some(0)), None);
-        let written: Vec<_> = [1, 2, 5].into_iter().zip(hashes).collect();
-        assert_eq!(stage.write(&written), [2, 3, 6]);
+        assert_eq!(stage.write(&[1, 2, 5]), [2, 3, 6]);
         assert_eq!(stage.map(&[(1, 2), (5, 1)], true), [DONE; 3]);
         assert!(!stage.fake.sleeps(1));
         for page in 0..8 {
@@ -147,17 +127,14 @@ fn what_left_cannot_change_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_staged_page_is_read_in_place_by_protection_alone() {
-    let [mut moving, mut protecting] = each(2);
-    for stage in [&mut moving, &mut protecting] {
-        filled(stage, 1);
+fn a_staged_page_is_out_of_reach() {
+    for mut stage in each(2) {
+        filled(&stage, 1);
         hash_of(stage.detach(&[(0, 1)])[0]);
+        assert_eq!(stage.fake.touch(1, at(0), None), None, "a read is a fault");
+        assert_eq!(stage.fake.filled_with(0), None);
+        assert_eq!(stage.frames_in_use(), 1);
     }
-    assert_eq!(moving.fake.touch(1, at(0), None), None);
-    assert_eq!(protecting.fake.touch(1, at(0), None), Some(1));
-    assert_eq!([moving.frames_in_use(), protecting.frames_in_use()], [1, 0]);
-    let stages = Mechanism::ALL.map(Mechanism::stages_in_place);
-    assert_eq!(stages, [false, true]);
 }
 
 #[test]
@@ -237,31 +214,11 @@ fn what_may_only_be_read_leaves_by_copying_under_either() {
         stage.protect(0, 4, libc::PROT_READ);
         let out = stage.detach(&[(0, 4)]);
         assert_eq!(hash_of(out[3]), stage.hash(4));
-        // Under move the frame is gone at once: a page is staged in one.
-        let left = stage.fake.filled_with(3).is_none();
-        assert_eq!(left, stage.world.mechanism == Mechanism::Move);
+        assert_eq!(stage.fake.filled_with(3), None, "its frame is gone");
         assert_eq!(stage.map(&[(0, 4)], true), [DONE; 4]);
         let back = [0, 1, 2, 3].map(|n| stage.fake.filled_with(n));
         assert_eq!(back, [Some(1), Some(2), Some(3), Some(4)]);
         assert_eq!(stage.frames_in_use(), 0);
-    }
-}
-
-#[test]
-fn frames_outside_are_bounded_by_protection_alone() {
-    let [mut moving, mut protecting] = each(FRAMES);
-    for stage in [&mut moving, &mut protecting] {
-        for page in 0..2 * OUTSIDE {
-            stage.read(&[(page, page as u8 + 1)], &[]);
-        }
-    }
-    assert_eq!(moving.frames_in_use(), 2 * OUTSIDE);
-    assert_eq!(protecting.frames_in_use(), OUTSIDE);
-    for page in 0..OUTSIDE {
-        assert_eq!(moving.fake.filled_with(page), None);
-        let fake = &protecting.fake;
-        assert_eq!(fake.filled_with(page), Some(page as u8 + 1), "the oldest");
-        assert!(fake.is_protected(page), "a write is to show");
     }
 }
 
@@ -274,31 +231,19 @@ fn a_release_gives_the_frame_up() {
         assert_eq!([0, 1, 2].map(|n| stage.fake.filled_with(n)), [None; 3]);
         assert_eq!(stage.fake.filled_with(3), Some(4));
         assert_eq!(stage.frames_in_use(), 0);
-        assert!(!stage.world.any_stayed());
     }
 }
 
 #[test]
-fn a_writer_of_a_page_that_is_released_faults_anew() {
-    let mut stage = Stage::new(Mechanism::WriteProtect, 2);
-    filled(&stage, 1);
-    stage.detach(&[(0, 1)]);
-    assert_eq!(stage.fake.touch(4, at(0), Some(9)), None);
-    stage.release(&[0]);
-    assert_eq!(stage.fake.state().woken, [4]);
-    assert_eq!(stage.fake.filled_with(0), None);
-}
-
-#[test]
-fn what_the_kernel_does_not_give_up_is_noted_page_by_page() {
+fn what_the_kernel_does_not_give_up_stays_as_it_was() {
     let mut stage = Stage::new(Mechanism::WriteProtect, 4);
     filled(&stage, 4);
-    stage.detach(&[(0, 4)]);
     stage.fake.state().locked.insert(at(2));
-    stage.release(&[0, 1, 2, 3]);
+    let out = stage.detach(&[(0, 4)]);
+    assert_eq!(out[2], BUSY);
     let left = [0, 1, 2, 3].map(|n| stage.fake.filled_with(n));
     assert_eq!(left, [None, None, Some(3), None]);
-    assert!(stage.world.any_stayed());
+    assert!(!stage.fake.is_protected(2));
 }
 
 #[test]
@@ -461,20 +406,14 @@ fn a_kernel_without_memory_fails_the_scope_and_no_byte() {
 #[test]
 fn free_frames_beyond_the_bound_go_back() {
     for mut stage in each(FRAMES) {
-        let pages: Vec<_> = (0..OUTSIDE).map(|page| (page, 1)).collect();
+        let pages: Vec<_> = (0..16).map(|page| (page, 1)).collect();
         stage.read(&pages, &[]);
-        stage.release(&(0..OUTSIDE).collect::<Vec<_>>());
-        assert_eq!(stage.world.frames.free(), OUTSIDE);
+        stage.release(&(0..16).collect::<Vec<_>>());
+        assert_eq!(stage.world.frames.free(), 16);
         // Nothing is used by the program, and so many frames may be.
-        let beyond = stage.world.frames_too_many(0, OUTSIDE - 3);
-        let expected = if stage.world.mechanism.stages_in_place() {
-            0
-        } else {
-            3
-        };
-        assert_eq!(beyond, expected);
+        assert_eq!(stage.world.frames_too_many(0, 13), 3);
         stage.world.give_back(5);
-        assert_eq!(stage.world.frames.populated(), OUTSIDE - 5);
+        assert_eq!(stage.world.frames.populated(), 11);
         assert_eq!(stage.world.failing.take(), None);
     }
 }
@@ -484,7 +423,7 @@ fn free_frames_beyond_the_bound_go_back() {
 enum Known {
     Untouched,
     There(u8),
-    Staged(u8, ContentHash),
+    Staged(u8),
     Out(u8),
 }
 
@@ -507,20 +446,20 @@ fn step(stage: &mut Stage, random: &mut Random, page: usize, known: Known) -> Kn
         Known::There(byte) => {
             let hash = hash_of(stage.detach(&[(page, 1)])[0]);
             assert_eq!(hash, stage.hash(byte));
-            Known::Staged(byte, hash)
+            Known::Staged(byte)
         }
-        Known::Staged(byte, _) if random.index(2) == 0 => {
+        Known::Staged(byte) if random.index(2) == 0 => {
             assert_eq!(stage.map(&[(page, 1)], random.index(2) == 0), [DONE]);
             Known::There(byte)
         }
-        Known::Staged(byte, hash) => {
-            assert_eq!(stage.write(&[(page, hash)]), [byte]);
+        Known::Staged(byte) => {
+            assert_eq!(stage.write(&[page]), [byte]);
             stage.release(&[page]);
             Known::Out(byte)
         }
         Known::Out(byte) => {
             assert_eq!(stage.read(&[(page, byte)], &[]), [DONE]);
-            Known::Staged(byte, stage.hash(byte))
+            Known::Staged(byte)
         }
     }
 }
@@ -541,7 +480,7 @@ fn any_order_keeps_every_byte_and_every_frame() {
             for (&page, &known) in &known {
                 match known {
                     Known::There(byte) => assert_eq!(stage.fake.filled_with(page), Some(byte)),
-                    Known::Staged(byte, _) => {
+                    Known::Staged(byte) => {
                         assert_eq!(stage.map(&[(page, 1)], true), [DONE]);
                         assert_eq!(stage.fake.filled_with(page), Some(byte));
                     }

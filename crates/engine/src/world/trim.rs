@@ -12,7 +12,7 @@ impl World {
     /// Gives up to `frames` free frames back to the kernel. Of what lies under the program's descriptor the kernel would tell this very
     /// thread and wait for its answer, so they are taken from under it meanwhile.
     pub fn give_back(&mut self, frames: usize) {
-        let watched = !self.mechanism.stages_in_place();
+        let watched = self.mechanism.moves();
         let mut left = frames;
         while let Some(run) = self.frames.take_free(left.min(RUN_PAGES) as u32) {
             let (start, len) = (

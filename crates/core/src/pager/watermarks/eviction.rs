@@ -26,6 +26,10 @@ const MAPPED: [Queue; 2] = [Queue::Active, Queue::Second];
 /// Pages that stay mapped where a limit was lowered below what cannot leave: what one instruction may touch, twice. With fewer a page left before it was used.
 const MAPPED_MIN: usize = 16;
 
+/// Of a limit that was exceeded this part is staged at once beyond the watermark, or one batch. A choice: half a megabyte of eight, and of 32 as much as the
+/// store has under way.
+const STAGED_PART: usize = 16;
+
 /// How far the search for a frame has come since the last tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
@@ -258,7 +262,11 @@ impl Eviction {
         let low = self
             .staged_low(ledger)
             .min(ledger.frames_max().saturating_sub(held) / 2);
-        let wanted = ledger.frames_used() + low + ledger.waits.frames();
+        // Where the limit was lowered or a fork doubled what is there, no more is staged at once than can soon leave: of what a fork left shared each
+        // staged page is a copy.
+        let beyond =
+            over_limit(ledger).saturating_sub((ledger.frames_max() / STAGED_PART).max(batch));
+        let wanted = ledger.frames_used() - beyond + low + ledger.waits.frames();
         if have >= wanted || ledger.pages.count(State::Detaching) > 0 {
             return;
         }

@@ -107,7 +107,10 @@ impl World {
                     PageOutcome::Done
                 }
                 MoveOutcome::Changing => self.not_now(segment.at(i + k), place),
-                MoveOutcome::Exists => self.not_copied(segment, i + k, place),
+                MoveOutcome::Exists => {
+                    self.frames.set_free(place);
+                    PageOutcome::Refused(Refusal::Present)
+                }
                 _ => self.copy_page_in(segment, i + k, place),
             });
         }

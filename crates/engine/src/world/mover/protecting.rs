@@ -1,19 +1,17 @@
 //! Pages that leave by protection (Linux 5.7): of ranges that cannot be moved, and of all under the write-protect mechanism. They are
-//! written from a copy, then thrown away; they come back by `UFFDIO_COPY`.
+//! copied to the staging area, then thrown away where they were; they come back by `UFFDIO_COPY`.
 
 use std::ops::Range;
 
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{Change, CopyMode, Outcome, Stop};
+use outpage_sys::uffd::{CopyMode, Outcome, Stop};
 
 use super::super::{KEPT, RUN_PAGES, Segment, World};
 use super::Mover;
 use crate::frames::{FrameNo, FrameRange};
-use crate::hash::is_zero;
 use crate::releaser::{CALL_PAGES, Released};
-use crate::stays::Why;
 
 /// Protects pages where they are.
 pub(in crate::world) struct Protecting;
@@ -68,8 +66,7 @@ impl World {
         }
     }
 
-    /// Write-protects, then looks at a copy. Under the move mechanism the copy is the staged page
-    /// and the original is dropped at once; otherwise the page stays readable in place.
+    /// Write-protects, then copies. The copy is the staged page, and the original is dropped at once.
     fn detach_by_protect(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let mut i = 0;
         while i < segment.pages {
@@ -128,17 +125,13 @@ impl World {
         self.door.is_empty(address) == Ok(true)
     }
 
-    /// Looks at the `pages` of `segment`, which are protected, by copies, and takes them out where the mechanism does not leave them in place.
+    /// Takes the `pages` of `segment`, which are protected, out by copies.
     fn take_by_copies(
         &mut self,
         segment: Segment,
         pages: Range<usize>,
         out: &mut Vec<PageOutcome>,
     ) {
-        if self.mechanism.stages_in_place() {
-            out.extend(pages.map(|i| self.look_at_copy(segment, i)));
-            return;
-        }
         let mut i = pages.start;
         while i < pages.end {
             // Each copy takes a frame before its original gives one back.
@@ -186,7 +179,7 @@ impl World {
             return self.refuse_protected(at);
         };
         // A refusal of several does not say of which: one that went is thrown away once more.
-        if asked.is_some_and(|asked| asked.done) || self.release_in_program(at).is_ok() {
+        if asked.is_some_and(|asked| asked.done) || self.release_in_program(at) {
             return self.moved_out(segment.page(i), place);
         }
         // Should the kernel refuse that by now, the copy is all there is of it.
@@ -209,17 +202,6 @@ impl World {
         }
         self.frames.set_free(place);
         None
-    }
-
-    fn look_at_copy(&mut self, segment: Segment, i: usize) -> PageOutcome {
-        let Some(place) = self.copy_of(segment.at(i)) else {
-            return self.refuse_protected(segment.at(i));
-        };
-        let content = self.frames.content(place);
-        let zero = is_zero(content);
-        let hash = self.hash_of(content, zero);
-        self.frames.set_free(place);
-        PageOutcome::Detached { hash, zero }
     }
 
     /// A page that cannot leave after all may be written again.
@@ -313,7 +295,8 @@ impl World {
         let outcome = match copied.stop {
             None => PageOutcome::Done,
             Some(Stop::Again) => return self.not_now(at, place),
-            Some(Stop::Exists) => return self.not_copied(segment, i, place),
+            // The program has that page.
+            Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
             Some(Stop::NoMemory) => {
                 self.out_of_memory(Errno::ENOMEM);
                 return KEPT;
@@ -322,44 +305,5 @@ impl World {
         };
         self.frames.set_free(place);
         outcome
-    }
-
-    /// The program has that page.
-    pub(super) fn not_copied(&mut self, segment: Segment, i: usize, place: FrameNo) -> PageOutcome {
-        if self.mechanism.stages_in_place() {
-            // It never left, and may have been written since.
-            self.stayed(segment.page(i), Why::Found);
-        }
-        self.frames.set_free(place);
-        PageOutcome::Refused(Refusal::Present)
-    }
-
-    /// Pages that are protected in place may be written again.
-    pub(in crate::world) fn unprotect(
-        &mut self,
-        segment: Segment,
-        i: usize,
-        out: &mut Vec<PageOutcome>,
-    ) -> usize {
-        let mut count = 1;
-        while i + count < segment.pages && self.staged.get(segment.page(i + count)).is_none() {
-            count += 1;
-        }
-        let first = out.len();
-        out.resize(first + count, PageOutcome::Done);
-        let mut fared = [true; RUN_PAGES];
-        self.protect(segment.at(i), count, false, |k, done| fared[k] = done);
-        for k in (0..count).filter(|&k| !fared[k]) {
-            let at = segment.at(i + k);
-            let change = self.change_at(at);
-            // Where something was moved onto it, it is not known yet whether it went or moved on.
-            let unknown = change.is_none() && self.door.is_moved_onto(at);
-            out[first + k] = if unknown || change == Some(Change::Moved) {
-                KEPT
-            } else {
-                PageOutcome::Refused(Refusal::Gone)
-            };
-        }
-        count
     }
 }

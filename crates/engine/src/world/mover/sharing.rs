@@ -9,7 +9,7 @@ use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Change;
 
-use super::super::{Mechanism, Segment, World};
+use super::super::{Segment, World};
 use super::Mover;
 use crate::frames::FrameRange;
 use crate::views::ViewNumber;
@@ -178,7 +178,7 @@ impl World {
 
     /// Whether the program's shared memory can be managed: pages of it are copied to the staging area.
     pub(crate) fn shares(&self) -> bool {
-        self.mechanism == Mechanism::Move && self.door.serves_shared()
+        self.door.serves_shared()
     }
 
     /// Whether `page`, of shared memory under this view, has no frame.
