@@ -6,7 +6,7 @@
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome};
 
-pub use crate::releaser::{CALL_PAGES, Released};
+pub use crate::releaser::{CALL_PAGES, Part, Released};
 
 mod kernel;
 
@@ -135,11 +135,11 @@ pub trait Door: Send {
     /// Makes the page at `address`, which a fork left shared, the process's own, its bytes as they were. `None` where that cannot be.
     fn make_own(&self, address: usize) -> Option<Own>;
 
-    /// Throws `pages` pages from `address` on away, [`CALL_PAGES`] at most.
+    /// Throws `parts` away, [`CALL_PAGES`] pages at most, and says of each in `out` what came of it.
     ///
     /// # Errors
     /// The kernel's, when it cannot be asked: the pages stay.
-    fn release(&self, address: usize, pages: usize) -> Result<Released, Errno>;
+    fn release(&self, parts: &[Part], out: &mut [Released]) -> Result<(), Errno>;
 
     /// Has the kernel drop those of `pages` pages from `address` on that were freed (`MADV_FREE`) and not written since; the others stay. False where
     /// it is not asked, for it might write pages to swap of its own.

@@ -130,6 +130,24 @@ impl Frames {
             }
             return Ok(got);
         }
+        self.take_populated(wanted)
+    }
+
+    /// Makes `frames` frames more free.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the kernel has no memory for them.
+    pub fn populate(&mut self, mut frames: usize) -> Result<(), Errno> {
+        while frames > 0 {
+            let got = self.take_populated(frames as u32)?;
+            got.iter().for_each(|place| self.set_free(place));
+            frames -= got.count as usize;
+        }
+        Ok(())
+    }
+
+    /// Up to `wanted` neighbouring frames that were empty, in use afterwards.
+    fn take_populated(&mut self, wanted: u32) -> Result<FrameRange, Errno> {
         let got = self.take_empty(wanted);
         if let Err(error) = map::populate(self.address(got.start), got.count as usize * PAGE_BYTES)
         {

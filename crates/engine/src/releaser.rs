@@ -10,23 +10,24 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::futex::{self, Scope};
+use outpage_sys::map;
+use outpage_sys::process::{self, CpuSet};
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 use outpage_sys::turns::{Turn, Turns};
 use outpage_sys::uffd::{self, Message, Uffd};
-use outpage_sys::{map, process};
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
 const ENDED: u32 = 2;
 
-/// What one call throws away at most, in pages: a bit of a word for each. What a call costs, 10 us and more for two switches of threads,
-/// is little for each of so many.
+/// What one order throws away at most, in pages, and so in parts: a bit of a word for each. What an order costs, 10 us and more for two switches of
+/// threads, is little for each of so many.
 pub const CALL_PAGES: usize = u64::BITS as usize;
 
 /// How long the pager waits for its turn while a thread maps or moves something: many times what such a call takes. It may take longer,
@@ -36,22 +37,37 @@ const PATIENCE: Nanos = Nanos(20_000_000);
 /// The kernel's calls take less than 4 KiB of stack, the loop a few hundred bytes.
 const STACK_BYTES: usize = 32 << 10;
 
-#[derive(Default)]
-struct Order {
-    state: AtomicU32,
-    address: AtomicUsize,
-    len: AtomicUsize,
-    /// Of the pager's userfaultfd.
-    descriptor: AtomicI32,
-    /// The kernel is being asked.
-    begun: AtomicBool,
-    /// It was done.
-    done: AtomicBool,
-    /// It was refused, a part of it at least.
-    refused: AtomicBool,
+/// Neighbouring pages, which one call of the kernel's throws away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Of the first page.
+    pub address: usize,
+    /// How many.
+    pub pages: usize,
 }
 
-/// What came of a release. Neither done nor refused: a change of the address space came between.
+impl Part {
+    const fn end(self) -> usize {
+        self.address + self.pages * PAGE_BYTES
+    }
+}
+
+struct Order {
+    state: AtomicU32,
+    addresses: [AtomicUsize; CALL_PAGES],
+    pages: [AtomicUsize; CALL_PAGES],
+    parts: AtomicUsize,
+    /// Of the pager's userfaultfd.
+    descriptor: AtomicI32,
+    /// Twice the parts of which the kernel has answered, and one more while it is being asked for the next.
+    progress: AtomicUsize,
+    /// The parts that were thrown away, a bit each.
+    done: AtomicU64,
+    /// Those that were refused, or of which a part was.
+    refused: AtomicU64,
+}
+
+/// What came of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Released {
     /// All of it was thrown away.
@@ -63,8 +79,17 @@ pub struct Released {
     pub heard: bool,
 }
 
-/// Calls that were disturbed and are remembered, the latest: as many as are made while a few threads change mappings all the time.
-const DISTURBED_MAX: usize = 64;
+impl Released {
+    /// A change of the address space came between.
+    pub const NEITHER: Self = Self {
+        done: false,
+        refused: false,
+        heard: false,
+    };
+}
+
+/// Parts that were disturbed and are remembered, the latest: as many as go while a few threads change mappings all the time.
+const DISTURBED_MAX: usize = 16 * CALL_PAGES;
 
 /// The thread, as the pager sees it.
 pub(crate) struct Releaser {
@@ -74,6 +99,8 @@ pub(crate) struct Releaser {
     turns: Arc<Turns>,
     /// The turn that lasted too long, by its number.
     too_long: Cell<Option<u32>>,
+    /// The CPU that the thread is bound to.
+    cpu: Cell<Option<u32>>,
 }
 
 impl Releaser {
@@ -84,6 +111,7 @@ impl Releaser {
             disturbed: RefCell::new(VecDeque::with_capacity(DISTURBED_MAX)),
             turns,
             too_long: Cell::new(None),
+            cpu: Cell::new(None),
         }
     }
 
@@ -116,8 +144,9 @@ impl Drop for Releaser {
 }
 
 impl Releaser {
-    /// Throws `pages` pages from `address` on away, [`CALL_PAGES`] at most, unless the address space changes: something else may be
-    /// mapped there then. If the kernel refuses one of several, some may be gone: each is to be asked for by itself then.
+    /// Throws `parts` away, [`CALL_PAGES`] pages at most, and says of each in `out` what came of it. Once the address space changes no further one is
+    /// begun: something else may be mapped there then. If the kernel refuses one of several pages, some of them may be gone: each is to be asked for
+    /// by itself then.
     ///
     /// # Errors
     /// The kernel's, when the thread cannot be started.
@@ -126,50 +155,62 @@ impl Releaser {
     /// When it is to throw more away.
     pub(crate) fn release(
         &self,
-        address: usize,
-        pages: usize,
+        parts: &[Part],
         uffd: &Uffd,
-    ) -> Result<Released, Errno> {
-        let order = &self.thread()?.0;
-        let mut heard = Heard::new(address, pages);
+        out: &mut [Released],
+    ) -> Result<(), Errno> {
+        out.fill(Released::NEITHER);
+        let (order, thread) = self.thread()?;
+        let mut heard = Heard::new(parts);
         let turn = self.turn(uffd);
-        let mut addresses = (0..pages).map(|i| address + i * PAGE_BYTES);
+        let pages = |part: &Part| (part.address..part.end()).step_by(PAGE_BYTES);
+        let mut addresses = parts.iter().flat_map(pages);
         if !uffd.is_calm() && addresses.any(|page| uffd.is_disturbed(page)) {
-            return Ok(Released {
-                done: false,
-                refused: false,
-                heard: false,
-            });
+            return Ok(());
         }
         let known = uffd.known_changes();
-        order.ask(address, pages * PAGE_BYTES, uffd.descriptor());
+        self.bind(thread);
+        order.ask(parts, uffd.descriptor());
         while order.state.load(Ordering::Acquire) == ASKED {
             // Before the kernel is asked nothing is said for us. Between being heard and throwing pages away the thread may wait for a
             // CPU: nobody else is heard meanwhile, who would go on and might move something else there.
-            if order.begun.load(Ordering::SeqCst) && !heard.all() {
-                uffd.gather_but(&mut |message| heard.take(message));
+            if order.asks().is_some_and(|part| !heard.all(part)) {
+                uffd.gather_but(&mut |message| heard.take(message, order.begun()));
                 heard.rest().for_each(|message| uffd.put_back(message));
             }
             process::yield_now();
         }
-        let done = order.done.load(Ordering::Relaxed);
-        if done && (uffd.known_changes() > known || uffd.is_changing(address)) {
-            // Something may have been moved here just before.
-            let mut disturbed = self.disturbed.borrow_mut();
-            if disturbed.len() == DISTURBED_MAX {
-                disturbed.pop_front();
+        order.answer(out);
+        let changed = uffd.known_changes() > known || uffd.is_changing(parts[0].address);
+        for (i, (part, released)) in parts.iter().zip(out).enumerate() {
+            if released.done && changed {
+                // Something may have been moved here just before.
+                self.note_disturbed(*part);
             }
-            disturbed.push_back((address, address + pages * PAGE_BYTES));
+            released.heard = released.refused && heard.any(i);
         }
         drop(turn);
         // Who is at a change waits to be heard.
         uffd.let_change_pass();
-        let refused = order.refused.load(Ordering::Relaxed);
-        Ok(Released {
-            done,
-            refused,
-            heard: refused && heard.any(),
-        })
+        Ok(())
+    }
+
+    /// Binds the thread to the CPU that the pager's thread is on. Each waits for the other twice a part, and is woken on another virtual CPU in 50 to 60 us,
+    /// on its own in 7 ([`crate::placement`]).
+    fn bind(&self, thread: &Thread) {
+        let cpu = process::cpu();
+        if self.cpu.get() != Some(cpu) {
+            let bound = process::set_affinity(thread.tid(), &CpuSet::one(cpu));
+            self.cpu.set(bound.is_ok().then_some(cpu));
+        }
+    }
+
+    fn note_disturbed(&self, part: Part) {
+        let mut disturbed = self.disturbed.borrow_mut();
+        if disturbed.len() == DISTURBED_MAX {
+            disturbed.pop_front();
+        }
+        disturbed.push_back((part.address, part.end()));
     }
 
     /// The thread; without it such pages could never leave, which a limit does not survive.
@@ -203,50 +244,57 @@ impl Releaser {
 
 /// What was said of the pages that are thrown away: of each once for ourselves, and as often as the program throws it away besides.
 /// Who said it first does not matter, for what is left over is the program's.
-struct Heard {
-    start: usize,
-    end: usize,
-    /// The pages of which it was said, from the first on.
+struct Heard<'a> {
+    parts: &'a [Part],
+    /// The pages of which it was said, in their order.
     pages: u64,
     /// What the last message said once more.
     again: u64,
 }
 
-impl Heard {
-    fn new(start: usize, pages: usize) -> Self {
+impl<'a> Heard<'a> {
+    fn new(parts: &'a [Part]) -> Self {
+        let pages: usize = parts.iter().map(|part| part.pages).sum();
         assert!((1..=CALL_PAGES).contains(&pages), "{pages} pages at once");
+        assert!(parts.iter().all(|part| part.pages > 0), "an empty part");
         Self {
-            start,
-            end: start + pages * PAGE_BYTES,
+            parts,
             pages: 0,
             again: 0,
         }
     }
 
-    /// Of the pages of `start..end`, which are some of these, each a bit.
-    const fn mask(&self, start: usize, end: usize) -> u64 {
-        let first = (start - self.start) / PAGE_BYTES;
+    /// Of the pages of `start..end`, which are some of part `i`, each a bit.
+    fn mask(&self, i: usize, start: usize, end: usize) -> u64 {
+        let before: usize = self.parts[..i].iter().map(|part| part.pages).sum();
+        let first = before + (start - self.parts[i].address) / PAGE_BYTES;
         (u64::MAX >> (CALL_PAGES - (end - start) / PAGE_BYTES)) << first
     }
 
-    const fn all(&self) -> bool {
-        self.pages == self.mask(self.start, self.end)
+    fn of_part(&self, i: usize) -> u64 {
+        self.mask(i, self.parts[i].address, self.parts[i].end())
     }
 
-    const fn any(&self) -> bool {
-        self.pages != 0
+    /// Whether it was said of all pages of part `i`.
+    fn all(&self, i: usize) -> bool {
+        self.pages & self.of_part(i) == self.of_part(i)
     }
 
-    /// Takes what is said of these pages for the first time; returns every other message, but what is said again of some, which
+    fn any(&self, i: usize) -> bool {
+        self.pages & self.of_part(i) != 0
+    }
+
+    /// Takes what is said for the first time of pages of the first `begun` parts; returns every other message, but what is said again of some, which
     /// [`Self::rest`] has then. Those are the program's, and what it moves or unmaps next is told behind them, so they must not wait.
-    fn take(&mut self, message: Message) -> Option<Message> {
+    fn take(&mut self, message: Message, begun: usize) -> Option<Message> {
         let Message::Removed { start, end } = message else {
             return Some(message);
         };
-        if start < self.start || self.end < end {
+        let within = |part: &Part| part.address <= start && end <= part.end();
+        let Some(i) = self.parts[..begun].iter().position(within) else {
             return Some(message);
-        }
-        let said = self.mask(start, end);
+        };
+        let said = self.mask(i, start, end);
         if said & self.pages == said {
             return Some(message);
         }
@@ -257,26 +305,63 @@ impl Heard {
 
     /// What the last message said again.
     fn rest(&mut self) -> impl Iterator<Item = Message> {
-        let (first, again) = (self.start, core::mem::take(&mut self.again));
-        let pages = (0..CALL_PAGES).filter(move |page| again >> page & 1 == 1);
-        pages.map(move |page| {
-            let start = first + page * PAGE_BYTES;
-            Message::Removed {
-                start,
-                end: start + PAGE_BYTES,
-            }
+        let again = core::mem::take(&mut self.again);
+        let pages = |part: &Part| (part.address..part.end()).step_by(PAGE_BYTES);
+        let addresses = (0..).zip(self.parts.iter().flat_map(pages));
+        let said = addresses.filter(move |(bit, _)| again >> bit & 1 == 1);
+        said.map(|(_, start)| Message::Removed {
+            start,
+            end: start + PAGE_BYTES,
         })
     }
 }
 
 impl Order {
-    fn ask(&self, address: usize, len: usize, descriptor: i32) {
-        self.address.store(address, Ordering::Relaxed);
-        self.len.store(len, Ordering::Relaxed);
+    fn new() -> Self {
+        Self {
+            state: AtomicU32::new(IDLE),
+            addresses: std::array::from_fn(|_| AtomicUsize::new(0)),
+            pages: std::array::from_fn(|_| AtomicUsize::new(0)),
+            parts: AtomicUsize::new(0),
+            descriptor: AtomicI32::new(-1),
+            progress: AtomicUsize::new(0),
+            done: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    fn ask(&self, parts: &[Part], descriptor: i32) {
+        for (i, part) in parts.iter().enumerate() {
+            self.addresses[i].store(part.address, Ordering::Relaxed);
+            self.pages[i].store(part.pages, Ordering::Relaxed);
+        }
+        self.parts.store(parts.len(), Ordering::Relaxed);
         self.descriptor.store(descriptor, Ordering::Relaxed);
-        self.begun.store(false, Ordering::Relaxed);
+        self.progress.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        self.refused.store(0, Ordering::Relaxed);
         self.state.store(ASKED, Ordering::Release);
         futex::wake(&self.state, 1, Scope::Process);
+    }
+
+    /// The part that the kernel is being asked for.
+    fn asks(&self) -> Option<usize> {
+        let progress = self.progress.load(Ordering::SeqCst);
+        (progress % 2 == 1).then_some(progress / 2)
+    }
+
+    /// For how many parts the kernel was asked, or is being asked.
+    fn begun(&self) -> usize {
+        self.progress.load(Ordering::SeqCst).div_ceil(2)
+    }
+
+    fn answer(&self, out: &mut [Released]) {
+        let done = self.done.load(Ordering::Relaxed);
+        let refused = self.refused.load(Ordering::Relaxed);
+        for (i, released) in out.iter_mut().enumerate() {
+            released.done = done >> i & 1 == 1;
+            released.refused = refused >> i & 1 == 1;
+        }
     }
 
     fn work(&self) {
@@ -293,22 +378,27 @@ impl Order {
     }
 
     fn carry_out(&self) {
-        let address = self.address.load(Ordering::Relaxed);
         let descriptor = self.descriptor.load(Ordering::Relaxed);
-        let (mut done, mut refused) = (false, false);
-        // What is changing may lie elsewhere by now, and something else here.
-        if !uffd::is_changing(descriptor, address) {
-            self.begun.store(true, Ordering::SeqCst);
-            done = map::release(address, self.len.load(Ordering::Relaxed)).is_ok();
-            refused = !done;
+        for i in 0..self.parts.load(Ordering::Relaxed) {
+            let address = self.addresses[i].load(Ordering::Relaxed);
+            // What is changing may lie elsewhere by now, and something else here.
+            if uffd::is_changing(descriptor, address) {
+                return;
+            }
+            self.progress.store(2 * i + 1, Ordering::SeqCst);
+            let bytes = self.pages[i].load(Ordering::Relaxed) * PAGE_BYTES;
+            let answer = match map::release(address, bytes) {
+                Ok(()) => &self.done,
+                Err(_) => &self.refused,
+            };
+            answer.fetch_or(1 << i, Ordering::Relaxed);
+            self.progress.store(2 * i + 2, Ordering::SeqCst);
         }
-        self.done.store(done, Ordering::Relaxed);
-        self.refused.store(refused, Ordering::Relaxed);
     }
 }
 
 fn start() -> Result<(Arc<Order>, Thread), Errno> {
-    let order = Arc::new(Order::default());
+    let order = Arc::new(Order::new());
     let options = Options {
         name: c"outpage-drop",
         stack_bytes: STACK_BYTES,
@@ -332,31 +422,38 @@ mod tests {
         }
     }
 
+    fn part(first: usize, pages: usize) -> Part {
+        Part {
+            address: first * PAGE_BYTES,
+            pages,
+        }
+    }
+
     #[test]
     fn of_what_is_said_each_page_is_ours_once() {
-        let at = 10 * PAGE_BYTES;
+        let parts = [part(10, 4)];
         let moved = Message::Remapped {
-            from: at,
+            from: 10 * PAGE_BYTES,
             to: 90 * PAGE_BYTES,
             len: PAGE_BYTES,
         };
-        let mut heard = Heard::new(at, 4);
+        let mut heard = Heard::new(&parts);
         // What reaches beyond cannot be ours.
         for message in [removed(8, 12), removed(13, 15), moved, removed(9, 10)] {
-            assert_eq!(heard.take(message), Some(message));
+            assert_eq!(heard.take(message, 1), Some(message));
         }
         // The program throws away two of them meanwhile: whoever tells first, that is what is left over.
         for messages in [
             [removed(11, 13), removed(10, 14)],
             [removed(10, 14), removed(11, 13)],
         ] {
-            let mut heard = Heard::new(at, 4);
+            let mut heard = Heard::new(&parts);
             let mut left = Vec::new();
             for message in messages {
-                left.extend(heard.take(message));
+                left.extend(heard.take(message, 1));
                 left.extend(heard.rest());
             }
-            assert!(heard.all());
+            assert!(heard.all(0));
             let in_parts = left == [removed(11, 12), removed(12, 13)];
             assert!(in_parts || left == [removed(11, 13)], "{left:?}");
         }
@@ -364,11 +461,29 @@ mod tests {
 
     #[test]
     fn of_a_run_the_kernel_may_tell_in_parts() {
-        let mut heard = Heard::new(10 * PAGE_BYTES, CALL_PAGES);
-        assert!(!heard.any() && !heard.all());
-        assert_eq!(heard.take(removed(10, 30)), None);
-        assert!(heard.any() && !heard.all());
-        assert_eq!(heard.take(removed(30, 74)), None);
-        assert!(heard.all() && heard.rest().next().is_none());
+        let parts = [part(10, CALL_PAGES)];
+        let mut heard = Heard::new(&parts);
+        assert!(!heard.any(0) && !heard.all(0));
+        assert_eq!(heard.take(removed(10, 30), 1), None);
+        assert!(heard.any(0) && !heard.all(0));
+        assert_eq!(heard.take(removed(30, 74), 1), None);
+        assert!(heard.all(0) && heard.rest().next().is_none());
+    }
+
+    #[test]
+    fn what_is_said_of_a_part_before_it_is_begun_is_the_programs() {
+        let parts = [part(10, 2), part(20, 1), part(30, 61)];
+        let mut heard = Heard::new(&parts);
+        assert_eq!(heard.take(removed(20, 21), 1), Some(removed(20, 21)));
+        assert_eq!(heard.take(removed(10, 12), 1), None);
+        assert_eq!([0, 1, 2].map(|i| heard.all(i)), [true, false, false]);
+        assert_eq!(heard.take(removed(20, 21), 2), None);
+        assert_eq!(heard.take(removed(30, 31), 3), None);
+        // The program throws away a page that was thrown away, and one that is about to be.
+        assert_eq!(heard.take(removed(30, 32), 3), None);
+        assert_eq!(heard.rest().collect::<Vec<_>>(), [removed(30, 31)]);
+        assert_eq!(heard.take(removed(11, 12), 3), Some(removed(11, 12)));
+        assert_eq!(heard.take(removed(32, 91), 3), None);
+        assert_eq!([0, 1, 2].map(|i| heard.all(i)), [true; 3]);
     }
 }

@@ -114,6 +114,7 @@ impl Live {
                 } => Some((id, run, absent_below)),
                 _ => None,
             },
+            |live, pair| live.world.are_copied(pair),
             |_, runs| runs.len(),
             |live, runs, _, out| {
                 live.detach_calls += 1;
@@ -137,6 +138,7 @@ impl Live {
                 } => Some((id, run, absent_below)),
                 _ => None,
             },
+            |_, _| false,
             |live, runs| live.world.in_step(runs),
             |live, runs, awaited, out| live.world.map(runs, awaited, out),
             Listeners::came_back,
@@ -147,6 +149,7 @@ impl Live {
         &mut self,
         first: One,
         same: impl Fn(&Action) -> Option<One>,
+        apart: impl Fn(&Self, [PageRange; 2]) -> bool,
         cut: impl Fn(&Self, &[PageRange]) -> usize,
         act: impl Fn(&mut Self, &[PageRange], bool, &mut Vec<PageOutcome>),
         tell: impl Fn(&mut Listeners, PageRange, &[PageOutcome]),
@@ -154,7 +157,7 @@ impl Live {
         let mut all = self.together.take().expect("not in the midst of another");
         self.gather(&mut all, first, same);
         all.sort();
-        self.cut(&mut all, cut);
+        self.cut(&mut all, apart, cut);
         let pages: usize = all.runs.iter().map(|run| run.pages as usize).sum();
         all.outcomes.clear();
         all.outcomes.resize(pages, PageOutcome::Done);
@@ -191,9 +194,14 @@ impl Live {
         }
     }
 
-    /// Cuts the sorted runs where they lie too far apart for one call or the program has a page between, and where
-    /// `cut` says.
-    fn cut(&self, all: &mut Together, cut: impl Fn(&Self, &[PageRange]) -> usize) {
+    /// Cuts the sorted runs where they lie too far apart for one call or the program has a page between, unless they go together `apart` as they are; and
+    /// where `cut` says.
+    fn cut(
+        &self,
+        all: &mut Together,
+        apart: impl Fn(&Self, [PageRange; 2]) -> bool,
+        cut: impl Fn(&Self, &[PageRange]) -> usize,
+    ) {
         all.pieces.clear();
         let mut start = 0;
         while start < all.runs.len() {
@@ -201,8 +209,9 @@ impl Live {
             let joins = |(pair, above): (&[PageRange], &u16)| {
                 let reach = pair[1].start.raw() + pair[1].pages - first;
                 let absent = all.members[usize::from(*above)].absent_below;
-                reach <= RUN_PAGES as u64
-                    && gap(pair[0], pair[1]).is_some_and(|gap| gap <= absent.into())
+                let near = reach <= RUN_PAGES as u64
+                    && gap(pair[0], pair[1]).is_some_and(|gap| gap <= absent.into());
+                near || apart(self, [pair[0], pair[1]])
             };
             let rest = &all.runs[start..];
             let pairs = rest.windows(2).zip(&all.order[start + 1..]);

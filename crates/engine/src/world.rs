@@ -35,7 +35,7 @@ mod trim;
 mod tests;
 
 use changing::KEPT;
-use mover::{Mover, Moving, Protecting, Sharing};
+use mover::{Copies, Mover, Moving, Protecting, Sharing};
 pub use spread::GAP_MAX;
 
 /// The most pages one call acts on.
@@ -109,6 +109,8 @@ pub struct World {
     pub mechanism: Mechanism,
     /// Frames within the limit for copies of pages that cannot be moved, 1 at least: one at a time may be beyond it.
     pub(crate) kept_for_copies: usize,
+    /// Pages that leave by copies.
+    copies: Copies,
     /// Pages duplicated because a fork shared them.
     pub cow_duplicates: u64,
     /// Shared memory that is managed.
@@ -166,6 +168,7 @@ impl World {
             zero_hash: Hasher::new(seed).page(&[0; PAGE_BYTES]),
             mechanism,
             kept_for_copies: 1,
+            copies: Copies::new(),
             cow_duplicates: 0,
             views: Views::default(),
             moves: vec![MoveOutcome::Absent; RUN_PAGES],

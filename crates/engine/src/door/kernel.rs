@@ -13,7 +13,7 @@ use outpage_sys::uffd::{
 };
 
 use super::{Bells, Door, Own};
-use crate::releaser::{Released, Releaser};
+use crate::releaser::{Part, Released, Releaser};
 
 /// Page table entries that are read at once: 512 bytes of stack.
 const LOOK_PAGES: usize = 512;
@@ -184,8 +184,8 @@ impl Door for Kernel {
         })
     }
 
-    fn release(&self, address: usize, pages: usize) -> Result<Released, Errno> {
-        self.releaser.release(address, pages, &self.uffd)
+    fn release(&self, parts: &[Part], out: &mut [Released]) -> Result<(), Errno> {
+        self.releaser.release(parts, &self.uffd, out)
     }
 
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {

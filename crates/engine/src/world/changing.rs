@@ -11,7 +11,7 @@ use outpage_sys::uffd::{Change, Message, Outcome, Stop};
 use super::World;
 use crate::door::Door;
 use crate::frames::FrameNo;
-use crate::releaser::Released;
+use crate::releaser::{Part, Released};
 use crate::scope::Failure;
 
 /// The outcome of mapping a page whose mapping is moving away: it stays where it is.
@@ -21,6 +21,13 @@ pub(super) const KEPT: PageOutcome = PageOutcome::Refused(Refusal::Busy);
 const AGAIN: Outcome = Outcome {
     bytes: 0,
     stop: Some(Stop::Again),
+};
+
+/// What was to be thrown away is there yet.
+const STAYS: Released = Released {
+    done: false,
+    refused: true,
+    heard: false,
 };
 
 impl World {
@@ -163,25 +170,22 @@ impl World {
             None if self.door.is_moved_onto(address) => return false,
             None => address,
         };
-        let released = self.release_by_thread(address, 1);
+        let mut out = [STAYS];
+        self.release_parts(&[Part { address, pages: 1 }], &mut out);
+        let [released] = out;
         released.done || released.refused && self.was_thrown_away(address, released)
     }
 
-    /// Throws pages away by the thread that does it; without one they stay.
-    pub(super) fn release_by_thread(&self, address: usize, pages: usize) -> Released {
-        let released = self.door.release(address, pages);
-        released.unwrap_or_else(|error| {
+    /// Throws `parts` away by the thread that does it, and says of each what came of it; without one they stay.
+    pub(super) fn release_parts(&self, parts: &[Part], out: &mut [Released]) {
+        if let Err(error) = self.door.release(parts, out) {
             self.failing.fail(Failure::Os("start a thread", error));
-            Released {
-                done: false,
-                refused: true,
-                heard: false,
-            }
-        })
+            out.fill(STAYS);
+        }
     }
 
     /// Whether the page at `address`, which the kernel refused to throw away for us, went because the program threw it away.
-    fn was_thrown_away(&self, address: usize, released: Released) -> bool {
+    pub(super) fn was_thrown_away(&self, address: usize, released: Released) -> bool {
         let start = self.door.moved_to(address);
         // Where the kernel did not tell that it goes, or it is there yet, it stays; should it go after all, its next touch shows that.
         if !released.heard || self.door.is_empty(start) != Ok(true) {

@@ -4,6 +4,7 @@
 //! change meanwhile, and what staged pages leave when their frames are wanted. A mechanism is asked once for each segment, never once a page.
 
 mod moving;
+mod originals;
 mod protecting;
 mod sharing;
 
@@ -13,6 +14,7 @@ use super::{Segment, World};
 use crate::frames::FrameRange;
 
 pub(super) use moving::Moving;
+pub(super) use originals::Copies;
 pub(super) use protecting::Protecting;
 pub(super) use sharing::Sharing;
 
@@ -34,7 +36,8 @@ pub(super) trait Mover: Sync {
         out: &mut Vec<PageOutcome>,
     );
 
-    /// Takes all of `segment` out of the program, into frames that it cannot touch.
+    /// Takes all of `segment` out of the program, into frames that it cannot touch. The outcome of what was copied is known when the originals are dropped
+    /// ([`World::drop_originals`]).
     fn take(&self, world: &mut World, segment: Segment, out: &mut Vec<PageOutcome>);
 
     /// Whether one call moves runs with holes between them ([`World::detach`], [`World::map`]).

@@ -37,9 +37,16 @@ fn span(runs: &[PageRange]) -> PageRange {
 }
 
 impl World {
-    /// Takes `runs` out of the program and adds how each page fared to `out`. They ascend, span [`RUN_PAGES`] at most, and at most
-    /// [`GAP_MAX`] pages lie between two, none of which the program has.
+    /// Takes `runs` out of the program and adds how each page fared to `out`. They ascend. Where they are not all [copied](Self::are_copied) they
+    /// span [`RUN_PAGES`] at most, and at most [`GAP_MAX`] pages lie between two, none of which the program has.
     pub fn detach(&mut self, runs: &[PageRange], out: &mut Vec<PageOutcome>) {
+        let pages: u64 = runs.iter().map(|run| run.pages).sum();
+        self.copies.expect(pages as usize);
+        self.take_out(runs, out);
+        self.drop_originals(out);
+    }
+
+    fn take_out(&mut self, runs: &[PageRange], out: &mut Vec<PageOutcome>) {
         if runs.len() > 1
             && self.is_calm()
             && let Some(segment) = self.movable(span(runs))
@@ -50,6 +57,18 @@ impl World {
         for &run in runs {
             self.detach_run(run, out);
         }
+    }
+
+    /// Whether pages of both leave by copies: those go together however far they lie apart.
+    pub fn are_copied(&self, pair: [PageRange; 2]) -> bool {
+        let copied = |run: PageRange| {
+            let region = self
+                .space
+                .address(run.start)
+                .and_then(|(at, _)| self.space.at(at));
+            region.is_some_and(|region| !region.plain())
+        };
+        !self.mechanism.moves() || pair.into_iter().all(copied)
     }
 
     /// The part of memory that `span` is, if it lies in one range of which pages can be moved.

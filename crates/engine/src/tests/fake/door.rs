@@ -7,7 +7,7 @@ use outpage_sys::uffd::{
     Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome, Stop,
 };
 
-use crate::door::{Bells, Door, Own, Released};
+use crate::door::{Bells, Door, Own, Part, Released};
 
 use super::*;
 
@@ -264,28 +264,30 @@ impl Door for Fake {
         })
     }
 
-    fn release(&self, address: usize, pages: usize) -> Result<Released, Errno> {
-        let range = address..address + pages * PAGE_BYTES;
+    fn release(&self, parts: &[Part], out: &mut [Released]) -> Result<(), Errno> {
         let mut state = self.state();
         state.release_calls += 1;
         let changing = state.is_changing();
         state.read_all();
-        let refused = !changing && state.locked.range(range.clone()).next().is_some();
-        let done = !changing && !refused;
-        // A refusal of several comes after some of them went.
-        let first_kept = state.locked.range(range.clone()).next().copied();
-        let gone = range.start..first_kept.unwrap_or(range.end);
-        if !changing {
-            state.pages.retain(|p, _| !gone.contains(p));
+        for (part, released) in parts.iter().zip(out) {
+            let range = part.address..part.address + part.pages * PAGE_BYTES;
+            let first_kept = state.locked.range(range.clone()).next().copied();
+            let refused = !changing && first_kept.is_some();
+            // A refusal of several comes after some of them went.
+            let gone = range.start..first_kept.unwrap_or(range.end);
+            if !changing {
+                state.pages.retain(|p, _| !gone.contains(p));
+            }
+            *released = Released {
+                done: !changing && !refused,
+                refused,
+                heard: false,
+            };
         }
         if let Some(act) = state.at_drop.take() {
-            act(&mut state, address);
+            act(&mut state, parts[0].address);
         }
-        Ok(Released {
-            done,
-            refused,
-            heard: false,
-        })
+        Ok(())
     }
 
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {

@@ -1,8 +1,6 @@
 //! Pages that leave by protection (Linux 5.7): of ranges that cannot be moved, and of all under the write-protect mechanism. They are
 //! copied to the staging area, then thrown away where they were; they come back by `UFFDIO_COPY`.
 
-use std::ops::Range;
-
 use outpage_core::contract::{PageOutcome, Refusal};
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::raw::Errno;
@@ -11,7 +9,6 @@ use outpage_sys::uffd::{CopyMode, Outcome, Stop};
 use super::super::{KEPT, RUN_PAGES, Segment, World};
 use super::Mover;
 use crate::frames::{FrameNo, FrameRange};
-use crate::releaser::{CALL_PAGES, Released};
 
 /// Protects pages where they are.
 pub(in crate::world) struct Protecting;
@@ -66,7 +63,7 @@ impl World {
         }
     }
 
-    /// Write-protects, then copies. The copy is the staged page, and the original is dropped at once.
+    /// Write-protects, then copies. The copies are the staged pages once their originals are dropped ([`Self::drop_originals`]).
     fn detach_by_protect(&mut self, segment: Segment, out: &mut Vec<PageOutcome>) {
         let mut i = 0;
         while i < segment.pages {
@@ -83,7 +80,7 @@ impl World {
                 let pages = k..k + same.len();
                 k = pages.end;
                 if same[0] {
-                    self.take_by_copies(segment, i + pages.start..i + pages.end, out);
+                    self.copy_out(segment, i + pages.start..i + pages.end, out);
                     continue;
                 }
                 for k in pages {
@@ -123,85 +120,6 @@ impl World {
             self.may_be_written(address);
         }
         self.door.is_empty(address) == Ok(true)
-    }
-
-    /// Takes the `pages` of `segment`, which are protected, out by copies.
-    fn take_by_copies(
-        &mut self,
-        segment: Segment,
-        pages: Range<usize>,
-        out: &mut Vec<PageOutcome>,
-    ) {
-        let mut i = pages.start;
-        while i < pages.end {
-            // Each copy takes a frame before its original gives one back.
-            let most = self.frames.free().max(self.kept_for_copies).min(CALL_PAGES);
-            let count = (pages.end - i).min(most);
-            self.take_copies(segment, i, count, out);
-            i += count;
-        }
-    }
-
-    /// The copies of `count` pages from page `i` on, [`CALL_PAGES`] at most, become the staged pages. The originals are dropped together, for each
-    /// such call costs two switches of threads.
-    fn take_copies(
-        &mut self,
-        segment: Segment,
-        i: usize,
-        count: usize,
-        out: &mut Vec<PageOutcome>,
-    ) {
-        let mut copies = [None; CALL_PAGES];
-        for (k, copy) in copies[..count].iter_mut().enumerate() {
-            *copy = self.copy_of(segment.at(i + k));
-        }
-        let mut k = 0;
-        for run in copies[..count].chunk_by(|a, b| a.is_some() == b.is_some()) {
-            let together = run.len() > 1 && run[0].is_some();
-            let asked = together.then(|| self.release_by_thread(segment.at(i + k), run.len()));
-            for &copy in run {
-                out.push(self.take_copy(segment, i + k, copy, asked));
-                k += 1;
-            }
-        }
-    }
-
-    /// Page `i` leaves, if there is a copy of it and the original goes, or went when it was `asked` for with its neighbours.
-    fn take_copy(
-        &mut self,
-        segment: Segment,
-        i: usize,
-        copy: Option<FrameNo>,
-        asked: Option<Released>,
-    ) -> PageOutcome {
-        let at = segment.at(i);
-        let Some(place) = copy else {
-            return self.refuse_protected(at);
-        };
-        // A refusal of several does not say of which: one that went is thrown away once more.
-        if asked.is_some_and(|asked| asked.done) || self.release_in_program(at) {
-            return self.moved_out(segment.page(i), place);
-        }
-        // Should the kernel refuse that by now, the copy is all there is of it.
-        let refused = asked.is_some_and(|asked| asked.refused);
-        if refused && !self.is_disturbed(at) && self.door.is_empty(at) == Ok(true) {
-            return self.moved_out(segment.page(i), place);
-        }
-        self.frames.set_free(place);
-        self.refuse_protected(at)
-    }
-
-    /// A frame with what the protected page at `address` holds.
-    fn copy_of(&mut self, address: usize) -> Option<FrameNo> {
-        let place = self.take_frames(1, false).start;
-        let read = self.door.read(address, self.frames.content_mut(place));
-        // What was moved away since it was protected was not what was read.
-        if read == Ok(PAGE_BYTES) && !self.is_disturbed(address) && !self.door.is_changing(address)
-        {
-            return Some(place);
-        }
-        self.frames.set_free(place);
-        None
     }
 
     /// A page that cannot leave after all may be written again.

@@ -56,3 +56,34 @@ fn what_went_with_its_neighbours_is_kept_though_it_is_locked_by_then() {
     assert_eq!(stage.map(&[(0, 1)], true), [DONE]);
     assert_eq!(stage.fake.filled_with(0), Some(1));
 }
+
+#[test]
+fn what_lies_apart_is_dropped_together() {
+    let mut stage = Stage::new(Mechanism::WriteProtect, 40);
+    filled(&stage, 40);
+    stage.world.kept_for_copies = 16;
+    let out = stage.detach(&[(0, 1), (7, 2), (20, 1), (39, 1)]);
+    for (&outcome, byte) in out.iter().zip([1, 8, 9, 21, 40]) {
+        assert_eq!(hash_of(outcome), stage.hash(byte));
+    }
+    assert_eq!(stage.fake.state().release_calls, 1);
+    assert_eq!(stage.world.frames.populated(), 5, "a frame for each");
+    let left = [0, 1, 7, 8, 20, 39].map(|n| stage.fake.filled_with(n));
+    assert_eq!(left, [None, Some(2), None, None, None, None]);
+}
+
+#[test]
+fn of_what_lies_apart_each_part_is_refused_by_itself() {
+    let mut stage = Stage::new(Mechanism::WriteProtect, 40);
+    filled(&stage, 40);
+    stage.world.kept_for_copies = 16;
+    stage.fake.state().locked.insert(at(7));
+    let out = stage.detach(&[(0, 1), (7, 1), (20, 1)]);
+    assert_eq!(out[1], BUSY);
+    assert_eq!(
+        [0, 2].map(|n| hash_of(out[n])),
+        [1, 21].map(|b| stage.hash(b))
+    );
+    assert!(!stage.fake.is_protected(7), "it may be written again");
+    assert_eq!(stage.frames_in_use(), 2);
+}
