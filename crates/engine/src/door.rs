@@ -145,6 +145,12 @@ pub trait Door: Send {
     /// it is not asked, for it might write pages to swap of its own.
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool;
 
+    /// Starts the thread that [`Self::release`] needs, if it has none yet: its stack takes a place in the address space.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn start_releasing(&self) -> Result<(), Errno>;
+
     /// Calls `check` with every part of `start..end` where pages were thrown away while something changed that is not attended to yet.
     fn disturbed_in(&self, start: usize, end: usize, check: &mut dyn FnMut(usize, usize));
 

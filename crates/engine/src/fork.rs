@@ -275,6 +275,10 @@ fn begin_child(
     // Frames outside the program are shared with the parent until either writes to them, which is soon:
     // they are what pages are read into.
     live.world.cow_duplicates = live.world.frames.populated() as u64;
+    if !live.left_out.is_empty() {
+        // While these places are kept free: later its stack would come to lie there.
+        (live.world.door.start_releasing()).map_err(os("start a thread"))?;
+    }
     register_again(live)
 }
 

@@ -213,6 +213,14 @@ impl Releaser {
         disturbed.push_back((part.address, part.end()));
     }
 
+    /// Starts the thread, if there is none yet.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn start(&self) -> Result<(), Errno> {
+        self.thread().map(drop)
+    }
+
     /// The thread; without it such pages could never leave, which a limit does not survive.
     fn thread(&self) -> Result<&(Arc<Order>, Thread), Errno> {
         if self.order.get().is_none() {

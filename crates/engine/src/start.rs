@@ -208,6 +208,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     live.keep_compressed(compressed(&shared.config, total, slots_max)?);
     live.open_list().map_err(os("open /proc/self/maps"))?;
     register_own(&live)?;
+    start_releasing(&live)?;
     live.take_share();
     live.set_apart();
     live.apply_share();
@@ -239,6 +240,14 @@ pub(crate) fn register_own(live: &Live) -> Result<(), StartError> {
         .bells
         .register(start, len)
         .map_err(os("register the doorbells"))
+}
+
+/// Where no page leaves without a thread that drops originals, it starts before there is anything to page: should it not start, that is known then.
+fn start_releasing(live: &Live) -> Result<(), StartError> {
+    if live.world.mechanism.moves() {
+        return Ok(());
+    }
+    (live.world.door.start_releasing()).map_err(os("start a thread"))
 }
 
 fn open_session(shared: &Shared) -> Result<Session, StartError> {

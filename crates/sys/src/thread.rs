@@ -58,6 +58,11 @@ const YIELDS: u32 = 64;
 const LOOK_AGAIN: Nanos = Nanos(50_000);
 const LOOKS_MAX: u32 = YIELDS + 20_000;
 
+/// So often, and so many times, a thread is tried to begin ([`despite_exec`]): for two seconds in all, many times what the kernel needs to read a program's
+/// head. A choice; where the user has as many processes as may be, the same error comes, and stays.
+const TRY_AGAIN: Nanos = Nanos(1_000_000);
+const TRIES_MAX: u32 = 2_000;
+
 /// What the names of a pager's threads begin with, by which they are told from the program's.
 pub const NAME_PREFIX: &[u8] = b"outpage";
 
@@ -275,13 +280,27 @@ unsafe fn start(
     // Blocked before the clone: the thread inherits the mask, so that no handler ever runs on it.
     let old = set_signal_mask(u64::MAX)?;
     // SAFETY: stack, record and control block are ready and stay mapped while the thread lives.
-    let tid = unsafe { clone_thread(flags as usize, stack, record, tp) };
+    let tid = despite_exec(|| unsafe { clone_thread(flags as usize, stack, record, tp) });
     // Cannot fail with valid arguments; an early return would unmap a running thread's stack.
     let _ = set_signal_mask(old);
     Ok(Thread {
         tid: Tid(tid? as u32),
         body: Body::Bare(core::mem::ManuallyDrop::new(block)),
     })
+}
+
+/// Begins a thread by `begin`, again and again for a while where the kernel refuses that for now. While another thread executes a program it refuses all new
+/// ones (`EAGAIN`; `copy_fs` in kernel/fork.c, Linux 6.18): then this process goes, or the program could not be executed, and a thread can begin.
+fn despite_exec<T>(mut begin: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut result = begin();
+    for _ in 0..TRIES_MAX {
+        if !matches!(result, Err(Errno::EAGAIN)) {
+            break;
+        }
+        futex::wait(&AtomicU32::new(0), 0, Some(TRY_AGAIN), Scope::Process);
+        result = begin();
+    }
+    result
 }
 
 /// Blocks exactly the signals in `mask` for the caller; returns the old mask.

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -343,4 +345,50 @@ fn the_standard_library_survives() {
         format!("{} {} {payload}", map.len(), map[&42])
     });
     assert_eq!(text, "100 42 7");
+}
+
+/// A file that may be executed, and cannot be.
+fn no_program() -> fs::File {
+    // SAFETY: a name; what comes of it is nobody else's.
+    let written = unsafe {
+        let number = libc::memfd_create(c"no-program".as_ptr(), 0);
+        assert!(number >= 0);
+        fs::File::from_raw_fd(number)
+    };
+    (&written)
+        .write_all(b"nothing that can be executed\n")
+        .unwrap();
+    // Nobody may have it open for writing.
+    fs::File::open(format!("/proc/self/fd/{}", written.as_raw_fd())).unwrap()
+}
+
+/// The kernel refuses new threads while one executes a program; where that cannot be executed they go on together. In a process of its own: other tests
+/// would not get their threads either.
+#[test]
+fn a_thread_begins_although_another_is_executing_a_program() {
+    const ALONE: &str = "OUTPAGE_TEST_ALONE";
+    const NAME: &str = "a_thread_begins_although_another_is_executing_a_program";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let done = alone.args(["--exact", NAME]).env(ALONE, "1").output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{done:?}");
+        return;
+    }
+    static OVER: AtomicU32 = AtomicU32::new(0);
+    let program = no_program();
+    let tries = std::thread::spawn(move || {
+        let list = [c"no-program".as_ptr(), std::ptr::null()];
+        while OVER.load(Ordering::Acquire) == 0 {
+            // SAFETY: an open file and lists as execve(2) wants them; it fails (`ENOEXEC`).
+            unsafe { libc::fexecve(program.as_raw_fd(), list.as_ptr(), list[1..].as_ptr()) };
+        }
+    });
+    for _ in 0..1_000 {
+        for options in [&OPTIONS, &KNOWN] {
+            thread::spawn(|()| {}, (), options).unwrap().join();
+        }
+    }
+    OVER.store(1, Ordering::Release);
+    tries.join().unwrap();
 }

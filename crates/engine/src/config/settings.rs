@@ -346,7 +346,7 @@ pub const SETTINGS: &[Setting] = &[
             ("off", "only private memory is"),
             (
                 "on",
-                "anonymous memory that one process has mapped; where pages are moved, Linux 6.8 or later",
+                "anonymous memory that one process has mapped; Linux 5.19 or later",
             ),
         ]),
         meaning: "Whether memory that is mapped shared is paged, and part of the limit",

@@ -188,6 +188,10 @@ impl Door for Kernel {
         self.releaser.release(parts, &self.uffd, out)
     }
 
+    fn start_releasing(&self) -> Result<(), Errno> {
+        self.releaser.start()
+    }
+
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
         let asked = !process::has_swap();
         if asked {

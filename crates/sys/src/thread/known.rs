@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use super::{Body, Options, Thread};
+use super::{Body, Options, Thread, despite_exec};
 use crate::futex::{self, Scope};
 use crate::pagers;
 use crate::process::{self, Tid};
@@ -67,7 +67,7 @@ pub(super) fn spawn<T: Send + 'static>(
     });
     let payload = Box::into_raw(payload);
     // SAFETY: `run` takes exactly this payload, once.
-    let started = unsafe { create(run::<T>, payload.cast(), options.stack_bytes) };
+    let started = despite_exec(|| unsafe { create(run::<T>, payload.cast(), options.stack_bytes) });
     let thread = started.inspect_err(|_| {
         // SAFETY: no thread has it.
         drop(unsafe { Box::from_raw(payload) });

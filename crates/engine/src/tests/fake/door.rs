@@ -290,6 +290,10 @@ impl Door for Fake {
         Ok(())
     }
 
+    fn start_releasing(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
         let range = address..address + pages * PAGE_BYTES;
         let state = &mut *self.state();
