@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use outpage_core::{pageout, readahead, reclaim, slots};
-use outpage_engine::config::{Config, Mechanism, format_size, parse_size};
+use outpage_engine::config::{Config, format_size, parse_size};
 use outpage_engine::session::SessionPaths;
 use outpage_fuzz_cli::sim::machine::{self, Machine};
 use outpage_fuzz_cli::sim::{File, programs};
@@ -94,11 +94,9 @@ pub fn environment(data: &[u8]) {
         Ok(Some(config)) => {
             let again = Config::from_env(lookup(config.to_env()));
             assert_eq!(again.as_ref(), Ok(&Some(config.clone())));
-            for mechanism in [Mechanism::Move, Mechanism::WriteProtect] {
-                match config.readahead_for(mechanism) {
-                    Ok(choice) => drop(choice.build()),
-                    Err(error) => one_line(&error.to_string()),
-                }
+            match config.fitted_readahead() {
+                Ok(choice) => drop(choice.build()),
+                Err(error) => one_line(&error.to_string()),
             }
             let _ = (config.limit_pages(), config.swap_cap_bytes());
         }
