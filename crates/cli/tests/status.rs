@@ -4,12 +4,19 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 mod common;
 use common::asked::{json, refused, run};
 use common::{OUTPAGE, can_page, outpage};
+
+/// Held by whoever lists all runs, and by whoever has one that cannot be listed.
+fn all_runs() -> MutexGuard<'static, ()> {
+    static ALL: Mutex<()> = Mutex::new(());
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A run whose program does something and then waits.
 struct Lasting {
@@ -75,6 +82,7 @@ fn a_run_is_seen_by_each_of_its_processes_with_all_its_counters() {
     if !can_page() {
         return;
     }
+    let _all = all_runs();
     let lasting = Lasting::new(&format!("{OUTPAGE} workload sor --mib 96 >/dev/null"));
     let (program, keeper) = lasting.processes();
     for pid in [lasting.launcher.id(), keeper, program] {
@@ -145,6 +153,7 @@ fn a_run_without_a_keeper_is_seen_by_its_launcher() {
     if !can_page() {
         return;
     }
+    let _all = all_runs();
     let lasting = Lasting::new(":");
     let (program, keeper) = lasting.processes();
     kill(keeper);
@@ -160,6 +169,7 @@ fn a_session_that_a_process_wrote_over_is_one_line() {
     if !can_page() {
         return;
     }
+    let _all = all_runs();
     let lasting = Lasting::new(":");
     let (program, keeper) = lasting.processes();
     let links = fs::read_dir(format!("/proc/{keeper}/fd")).expect("descriptors");
