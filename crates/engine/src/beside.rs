@@ -98,6 +98,17 @@ impl Beside {
         }
     }
 
+    /// Starts the thread, if there is none yet: its stack takes a place in the address space.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn start(&mut self) -> Result<(), Errno> {
+        if self.helper.is_none() {
+            self.helper = Some(start()?);
+        }
+        Ok(())
+    }
+
     /// Has `job` done.
     ///
     /// # Errors
@@ -107,11 +118,8 @@ impl Beside {
     /// When something is being done.
     fn ask(&mut self, job: Job) -> Result<(), (Job, Errno)> {
         assert!(!self.busy, "one thing at a time");
-        if self.helper.is_none() {
-            match start() {
-                Ok(helper) => self.helper = Some(helper),
-                Err(error) => return Err((job, error)),
-            }
+        if let Err(error) = self.start() {
+            return Err((job, error));
         }
         if let Some(helper) = &self.helper {
             let order = &helper.order;

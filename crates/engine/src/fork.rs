@@ -276,8 +276,9 @@ fn begin_child(
     // they are what pages are read into.
     live.world.cow_duplicates = live.world.frames.populated() as u64;
     if !live.left_out.is_empty() {
-        // While these places are kept free: later its stack would come to lie there.
+        // While these places are kept free: later the stacks of both would come to lie there.
         (live.world.door.start_releasing()).map_err(os("start a thread"))?;
+        live.beside.start().map_err(os("start a thread"))?;
     }
     register_again(live)
 }
