@@ -25,8 +25,8 @@ const SLACK: usize = 32;
 /// Half of them are for copies of pages that cannot be moved: those that are free and these are never more than all. So the two switches of threads that
 /// dropping the originals takes, 10 us and more, are a sixteenth of that for each page. A choice: all would halve that once more.
 const FOR_COPIES: usize = SLACK / 2;
-/// Where all pages leave by copies these are this part of the limit, [`CALL_PAGES`] at most: writing and reading 256 MiB within 96 takes 1.3 s then, and
-/// 1.85 with sixteen.
+/// Where all pages leave by copies these are this part of the limit, [`CALL_PAGES`] at most. A choice: 64 of them, from 32 MiB on, make a stream a tenth
+/// faster than sixteen (docs/performance.md, "Memory that cannot be moved").
 const COPIES_SHARE: u64 = 128;
 
 impl Live {

@@ -1,8 +1,8 @@
 //! A thread that throws pages of the program's away for the pager.
 //!
 //! `MADV_DONTNEED` waits until the pager has read the kernel's message about it, so the pager's thread cannot make
-//! the call itself. Needed where pages cannot be moved: under write-protect, and for read-only and executable ranges; the
-//! thread starts with the first such page.
+//! the call itself. Needed where pages cannot be moved: under write-protect, where the thread starts with the pager, and for read-only and
+//! executable ranges, where it starts with the first such page.
 //!
 //! The kernel throws away what lies at an address, whatever that is by then. So it has to be the pager's [turn](Turns): nobody
 //! maps or moves anything there from the last look until the pages are gone. What no hook sees does not wait for its turn; that is noticed

@@ -124,3 +124,24 @@ fn who_waits_hears_once_a_tick_that_there_is_no_frame() {
     eviction.balance(&mut ledger, &mut transfers);
     assert_eq!(actions(&mut ledger), exhausted);
 }
+
+/// Of what a fork left shared each staged page is a copy, so they must not all be staged at once.
+#[test]
+fn beyond_a_limit_only_a_part_of_it_is_staged_at_once() {
+    let mut ledger = ledger();
+    fill(&mut ledger, 0);
+    let lowered = ledger.limits.frames / 4;
+    ledger.limit(lowered, 16);
+    let (mut eviction, mut transfers) = (eviction(), transfers("bsd", 0));
+    eviction.balance(&mut ledger, &mut transfers);
+    let told = actions(&mut ledger);
+    let pages = told.iter().map(|action| match action {
+        Action::Detach { run, .. } => run.pages,
+        other => panic!("{other:?}"),
+    });
+    let detached: u64 = pages.sum();
+    let part = (lowered / 16).max(ledger.limits.detach_batch);
+    assert!(ledger.frames_used() > 3 * lowered, "far beyond it");
+    assert!(detached > 0, "some leave");
+    assert!(detached as usize <= ledger.limits.staged_low + part);
+}
