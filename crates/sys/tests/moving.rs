@@ -179,7 +179,8 @@ fn nothing_leaves_from_where_something_else_was_moved_meanwhile() {
     let len = 4 * PAGE_BYTES;
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // Nothing is unmapped: a free place inside the area could become that of another test.
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
             map::mremap(moved, len, len, flags, place)
         });
         while !world.pagemap.page(moved).unwrap().empty() || !world.uffd.is_changing(place) {
