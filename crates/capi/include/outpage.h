@@ -141,8 +141,9 @@ enum {
 /* Writes where each page is that the range touches, a byte each, up to `count` of them. Returns how many there are, or a code. */
 int64_t outpage_region_places(const outpage_region *region, size_t offset, size_t len, uint8_t *places, size_t count);
 
-/* What is known of one region: 7 numbers, of which up to `count` are written to `values`, in the order of outpage_region_stat_name. Returns how many there are, or
- * a code. "went_out" and "came_back" count pages since it was subscribed to, and are 0 where it is not. */
+/* What is known of one region: 9 numbers, of which up to `count` are written to `values`, in the order of outpage_region_stat_name. Returns how many there are, or
+ * a code. Those behind "lost_pages" count since it was subscribed to, and are 0 where it is not: pages that "went_out" and "came_back", and touches
+ * that the pager served, "major_faults" those that began a read, "minor_faults" all others. */
 int outpage_region_stats(const outpage_region *region, uint64_t *values, size_t count);
 
 /* The name of number `index`, as "paged_out_pages"; NULL where there is none. */
@@ -150,7 +151,7 @@ const char *outpage_region_stat_name(size_t index);
 
 /* From now on it can be known which pages of a region are out, before they are touched: the pager writes it down as they leave and come. It covers the bytes that
  * the region has now: none that are added later, none that are taken away, none once the region was given back. OUTPAGE_E_OS where the region has a
- * subscription, 64 others of the pager have one, or the region was grown and lies in pieces. On success `*subscription` is the caller's, otherwise NULL. */
+ * subscription, or 64 others of the pager have one. On success `*subscription` is the caller's, otherwise NULL. */
 int outpage_subscribe(const outpage_region *region, outpage_subscription **subscription);
 
 /* Gives a subscription back. NULL is allowed. */

@@ -113,7 +113,7 @@ unsafe extern "C" fn outpage_watch_free(watch: *mut Watch) {
 }
 
 /// The figures of one region by their names; `outpage.h` says that there may be more later.
-fn figures(stats: &RegionStats) -> [(&'static CStr, u64); 7] {
+fn figures(stats: &RegionStats) -> [(&'static CStr, u64); 9] {
     let (residency, traffic) = (&stats.residency, stats.traffic.unwrap_or_default());
     [
         (c"untouched_pages", residency.untouched as u64),
@@ -123,6 +123,8 @@ fn figures(stats: &RegionStats) -> [(&'static CStr, u64); 7] {
         (c"lost_pages", residency.lost as u64),
         (c"went_out", traffic.out),
         (c"came_back", traffic.back),
+        (c"major_faults", traffic.major_faults),
+        (c"minor_faults", traffic.minor_faults),
     ]
 }
 

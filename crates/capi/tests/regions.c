@@ -120,17 +120,18 @@ static void tells(outpage_region *region) {
     require(outpage_subscription_drain(subscription, NULL, &seen) == OUTPAGE_E_ARGUMENT, "nobody to hear");
     require(outpage_subscription_is_out(NULL, 0) == 0 && outpage_subscription_is_out(subscription, (size_t)-1) == 0, "beyond");
     require(holds(outpage_region_data(region), MIB, 3), "what left first comes back");
-    require(outpage_region_stats(region, values, 16) == 7, "statistics of a region");
-    uint64_t pages = 0, out = 0, went = 0, back = 0;
-    for (size_t i = 0; i < 7; i++) {
+    require(outpage_region_stats(region, values, 16) == 9, "statistics of a region");
+    uint64_t pages = 0, out = 0, went = 0, back = 0, faults = 0;
+    for (size_t i = 0; i < 9; i++) {
         const char *name = outpage_region_stat_name(i);
         pages += i < 5 ? values[i] : 0;
         out = strcmp(name, "paged_out_pages") == 0 ? values[i] : out;
         went = strcmp(name, "went_out") == 0 ? values[i] : went;
         back = strcmp(name, "came_back") == 0 ? values[i] : back;
+        faults += strcmp(name, "major_faults") == 0 || strcmp(name, "minor_faults") == 0 ? values[i] : 0;
     }
-    require(pages == size / PAGE && went > 0 && out > 0 && back > 0, "their sums");
-    require(outpage_region_stat_name(7) == NULL, "no eighth");
+    require(pages == size / PAGE && went > 0 && out > 0 && back > 0 && faults > 0, "their sums");
+    require(outpage_region_stat_name(9) == NULL, "no tenth");
     outpage_subscription_free(subscription);
     outpage_subscription_free(NULL);
     require(outpage_subscribe(region, &subscription) == 0, "subscribe again");

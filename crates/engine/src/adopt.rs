@@ -4,14 +4,15 @@ use std::ops::ControlFlow;
 
 use outpage_core::contract::Event;
 use outpage_core::page::State;
-use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageNo, PageRange};
+use outpage_core::units::{Nanos, PAGE_BYTES, PAGE_SHIFT, PageRange};
 use outpage_sys::maps::{self, Kind, Mapping};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::leaving::Topic;
 use crate::live::Live;
-use crate::notify::{Notifier, SUBSCRIPTIONS_MAX};
+use crate::notify::{Notifier, Pages, SUBSCRIPTIONS_MAX};
+use crate::regions::Region;
 use crate::start::{StartError, os};
 
 /// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
@@ -171,21 +172,14 @@ impl Live {
             return Err(Errno::EBUSY);
         }
         let area = self.calls.take_offer().ok_or(Errno::EAGAIN)?;
-        let page = |at: usize| self.world.space.at(at).map(|region| region.page(at));
-        let pages = ((end - addr) >> PAGE_SHIFT) as u64;
-        let (first, last) = (page(addr), page(end - PAGE_BYTES));
-        let first = first.ok_or(Errno::EINVAL)?;
-        // Their numbers follow each other, whatever their protections are.
-        if last.map(PageNo::raw) != Some(first.raw() + pages - 1) {
-            return Err(Errno::EINVAL);
-        }
-        let range = PageRange::new(first, pages);
-        let meets = |notifier: &Notifier| notifier.meets(range);
+        let pages = self.managed_pages(addr, end).ok_or(Errno::EINVAL)?;
+        let meets = |notifier: &Notifier| pages.iter().any(|&pages| notifier.meets(pages));
         if self.world.who_hears(topic).iter().any(meets) {
             return Err(Errno::EBUSY);
         }
-        let mut notifier = Notifier::subscribed(area, first, pages).ok_or(Errno::EINVAL)?;
-        for page in range.iter() {
+        let told_of = Pages::of(pages.iter().copied());
+        let mut notifier = Notifier::subscribed(area, told_of).ok_or(Errno::EINVAL)?;
+        for page in pages.iter().flat_map(|pages| pages.iter()) {
             if topic == Topic::Out && self.pager.state(page) == State::PagedOut {
                 notifier.paged_out(page);
             }
@@ -193,6 +187,15 @@ impl Live {
         notifier.begins();
         self.world.who_hears(topic).push(notifier);
         Ok(())
+    }
+
+    /// The pages of `start..end` by their places; `None` where one of them is not managed.
+    fn managed_pages(&mut self, start: usize, end: usize) -> Option<Vec<PageRange>> {
+        let parts = self.world.space.parts(start, end);
+        let pages: Vec<PageRange> = parts.iter().map(Region::pages).collect();
+        self.world.space.take_list(parts);
+        let managed: u64 = pages.iter().map(|pages| pages.pages).sum();
+        (managed == ((end - start) >> PAGE_SHIFT) as u64).then_some(pages)
     }
 
     /// `start..end` is unmapped: other pages may have the numbers of its pages later.

@@ -173,7 +173,7 @@ fn runs(pages: &mut [u32], mut each: impl FnMut(u32, u32)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notify::subscription;
+    use crate::notify::{Pages, subscription};
     use outpage_core::contract::Refusal;
     use outpage_core::page::ContentHash;
     use outpage_core::units::PageNo;
@@ -190,8 +190,8 @@ mod tests {
         let layout = subscription(PAGES).expect("pages");
         let words = shared::new_words(layout.words() + BELL_WORDS).expect("memory");
         let area = Arc::new(words);
-        let first = PageNo::from_raw(1000);
-        let notifier = Notifier::subscribed(area.clone(), first, PAGES).expect("an area");
+        let pages = Pages::of([run(1000, PAGES)]);
+        let notifier = Notifier::subscribed(area.clone(), pages).expect("an area");
         let guest = Guest::attach(&area).expect("an area that was made");
         (Listeners(vec![notifier]), Leaving::new(area, guest, START))
     }

@@ -7,6 +7,7 @@ use outpage_core::contract::{
     Access, Action, ActionId, Event, Outcome, PageList, PageOutcome, Source, Waiter,
 };
 use outpage_core::page::State;
+use outpage_core::pager::Place;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
 use outpage_store::{Cipher, Completion, Direction, Frame, SwapStore};
 use outpage_sys::clock;
@@ -323,6 +324,7 @@ impl Live {
         };
         self.placement.fault(tid, now);
         self.recheck_resident(&region, fault);
+        self.count_fault(page);
         self.pager.handle(
             now,
             Event::Fault {
@@ -485,6 +487,19 @@ impl Live {
         }
         if waited > STUCK_MAX.0 {
             self.world.failing.fail(Failure::NoVictims);
+        }
+    }
+
+    /// Counts a touch for whoever subscribed to the page.
+    fn count_fault(&mut self, page: PageNo) {
+        if self.world.notifiers.is_empty() {
+            return;
+        }
+        let is_stored = |place: Place| !place.slot.is_pooled();
+        let reads = self.pager.state(page) == State::PagedOut
+            && self.pager.place_of(page).is_some_and(is_stored);
+        for notifier in &mut self.world.notifiers {
+            notifier.faulted(page, reads);
         }
     }
 

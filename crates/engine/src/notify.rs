@@ -19,6 +19,10 @@ use crate::config::{Config, Guest};
 use crate::regions::{Region, libc_prot};
 use crate::report;
 
+mod pages;
+
+pub(crate) use pages::Pages;
+
 /// QEMU aligns the RAM of a guest so that it could be huge pages (`QEMU_VMALLOC_ALIGN`, 2 MiB on x86-64).
 const ALIGNED: usize = 2 << 20;
 /// Entries of each ring of a program's area: 16 MiB that leave between two drains, as a guest's a quarter of a GiB.
@@ -44,27 +48,33 @@ pub(crate) fn subscription(pages: u64) -> Option<Layout> {
     Layout::new(u32::try_from(pages).ok()?, SUBSCRIBED_ENTRIES)
 }
 
-fn overlap(a: PageRange, b: PageRange) -> bool {
-    let end = |range: PageRange| range.start.raw() + range.pages;
-    a.start.raw() < end(b) && b.start.raw() < end(a)
-}
-
 /// Who is told.
 enum Whose {
-    /// A guest, of its frames.
-    Guest(Guest),
-    /// The program itself, of so many pages by their numbers from 0.
-    Program(u64),
+    /// A guest, of its frames; and the first page of its RAM, once that was found.
+    Guest(Guest, Option<PageNo>),
+    /// The program itself.
+    Program(Pages),
 }
 
 impl Whose {
-    /// What the page at `offset` pages from the first is called.
-    fn frame(&self, offset: u64) -> Option<u32> {
+    /// What `page` is called.
+    fn frame(&self, page: PageNo) -> Option<u32> {
         match self {
-            Self::Guest(guest) => guest.frame(offset),
-            Self::Program(pages) => (offset < *pages).then_some(offset as u32),
+            Self::Guest(guest, first) => {
+                guest.frame(page.raw().checked_sub(first.as_ref()?.raw())?)
+            }
+            Self::Program(pages) => pages.frame(page),
         }
     }
+}
+
+/// Touches of pages that found them out of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Faults {
+    /// That began a read of the store.
+    pub major: u64,
+    /// All others.
+    pub minor: u64,
 }
 
 /// Tells a guest of its frames, once its RAM was found, or a program of its pages.
@@ -77,6 +87,7 @@ pub struct Notifier {
     told: Told,
     /// Of these, what was out before.
     before: Told,
+    faults: Faults,
 }
 
 struct Telling {
@@ -84,8 +95,6 @@ struct Telling {
     area: Arc<Words>,
     /// Has the lock.
     file: Option<Fd>,
-    /// The first page of RAM.
-    first: PageNo,
 }
 
 impl Notifier {
@@ -96,33 +105,32 @@ impl Notifier {
     }
 
     fn new(path: &Path, guest: Guest) -> Option<Self> {
-        Some(Self {
-            whose: Whose::Guest(guest),
-            path: CString::new(path.as_os_str().as_bytes()).ok()?,
-            telling: None,
-            unusable: false,
-            told: Told::default(),
-            before: Told::default(),
-        })
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        Some(Self::with(Whose::Guest(guest, None), path, None))
     }
 
-    /// Tells the program by `area` of the `pages` pages from `first` on. `None` where the area is too short for that.
-    pub(crate) fn subscribed(area: Arc<Words>, first: PageNo, pages: u64) -> Option<Self> {
-        let host = Host::new(&area, subscription(pages)?)?;
-        let telling = Some(Telling {
+    /// Tells the program by `area` of `pages`. `None` where the area is too short for that.
+    pub(crate) fn subscribed(area: Arc<Words>, pages: Pages) -> Option<Self> {
+        let host = Host::new(&area, subscription(pages.count())?)?;
+        let telling = Telling {
             host,
             area,
             file: None,
-            first,
-        });
-        Some(Self {
-            whose: Whose::Program(pages),
-            path: CString::default(),
+        };
+        let whose = Whose::Program(pages);
+        Some(Self::with(whose, CString::default(), Some(telling)))
+    }
+
+    fn with(whose: Whose, path: CString, telling: Option<Telling>) -> Self {
+        Self {
+            whose,
+            path,
             telling,
             unusable: false,
             told: Told::default(),
             before: Told::default(),
-        })
+            faults: Faults::default(),
+        }
     }
 
     /// What was told so far was so before the program subscribed.
@@ -138,23 +146,27 @@ impl Notifier {
         }
     }
 
-    /// The pages that a program is told of.
-    fn pages(&self) -> Option<PageRange> {
-        let Whose::Program(pages) = self.whose else {
-            return None;
-        };
-        let first = self.telling.as_ref()?.first;
-        Some(PageRange::new(first, pages))
+    /// A touch of `page` found it out of the program; `reads` where it is read for that.
+    pub(crate) fn faulted(&mut self, page: PageNo, reads: bool) {
+        if self.knows(page) {
+            self.faults.major += u64::from(reads);
+            self.faults.minor += u64::from(!reads);
+        }
+    }
+
+    /// Touches since the program subscribed.
+    pub(crate) const fn faults(&self) -> Faults {
+        self.faults
     }
 
     /// Whether a program is told of `page`.
     pub(crate) fn is_of(&self, page: PageNo) -> bool {
-        self.pages().is_some_and(|pages| pages.contains(page))
+        matches!(self.whose, Whose::Program(_)) && self.knows(page)
     }
 
     /// Whether a program is told of a page of `range`.
     pub(crate) fn meets(&self, range: PageRange) -> bool {
-        self.pages().is_some_and(|pages| overlap(pages, range))
+        matches!(&self.whose, Whose::Program(pages) if pages.meets(range))
     }
 
     /// Whether it told a program that does not listen any more.
@@ -166,23 +178,26 @@ impl Notifier {
 
     /// The pages of `gone` are, and with them those behind them, as far as a program is told of them. False where none is left.
     pub(crate) fn loses(&mut self, gone: PageRange) -> bool {
-        let Some(pages) = self.pages().filter(|&pages| overlap(pages, gone)) else {
+        let Whose::Program(pages) = &mut self.whose else {
             return true;
         };
-        let left = gone.start.raw().saturating_sub(pages.start.raw());
-        let told = self.told;
-        for page in pages.iter().skip(left as usize) {
-            self.paged_in(page);
+        let Some(left) = pages.first_of(gone) else {
+            return true;
+        };
+        let last = pages.count() as u32;
+        pages.cut(left);
+        if let Some(Telling { host, area, .. }) = &mut self.telling {
+            (left..last).for_each(|frame| {
+                host.paged_in(area, frame);
+            });
         }
-        self.told = told;
-        self.whose = Whose::Program(left);
         left > 0
     }
 
     /// Looks whether `region`, which is managed from now on, is the guest's RAM: as long as that is, at a multiple of 2 MiB, read-write. The
     /// first one that is it stays it.
     pub(crate) fn managed(&mut self, region: &Region) {
-        let Whose::Guest(guest) = self.whose else {
+        let Whose::Guest(guest, _) = self.whose else {
             return;
         };
         let long = (region.end - region.start) as u64 == guest.bytes;
@@ -191,7 +206,7 @@ impl Notifier {
         if !(long && aligned && plain) || self.telling.is_some() || self.unusable {
             return;
         }
-        match self.open(guest, region.first) {
+        match self.open(guest) {
             Ok(telling) => self.telling = telling,
             Err(error) => {
                 let path = self.path.to_string_lossy();
@@ -204,9 +219,10 @@ impl Notifier {
             }
         }
         self.unusable = self.telling.is_none();
+        self.whose = Whose::Guest(guest, Some(region.first).filter(|_| !self.unusable));
     }
 
-    fn open(&self, guest: Guest, first: PageNo) -> Result<Option<Telling>, Errno> {
+    fn open(&self, guest: Guest) -> Result<Option<Telling>, Errno> {
         let file = fd::open(&self.path, libc::O_RDWR | libc::O_CLOEXEC)?;
         if !shared::lock_byte(file.number(), LOCKED)? {
             let path = self.path.to_string_lossy();
@@ -224,20 +240,12 @@ impl Notifier {
             host,
             area: Arc::new(area),
             file: Some(file),
-            first,
         }))
     }
 
-    /// The guest's frame that `page` is.
-    fn frame(&self, page: PageNo) -> Option<u32> {
-        let first = self.telling.as_ref()?.first;
-        let offset = page.raw().checked_sub(first.raw())?;
-        self.whose.frame(offset)
-    }
-
-    /// Whether `page` is one that the guest would be told of.
+    /// Whether `page` is one that the guest, or the program, is told of.
     pub(crate) fn knows(&self, page: PageNo) -> bool {
-        self.frame(page).is_some()
+        self.whose.frame(page).is_some()
     }
 
     /// The frame of `page` was released: its bytes are in the store alone, or compressed.
@@ -251,7 +259,7 @@ impl Notifier {
     }
 
     fn tell(&mut self, page: PageNo, out: bool) {
-        let Some(frame) = self.frame(page) else {
+        let Some(frame) = self.whose.frame(page) else {
             return;
         };
         let Some(Telling { host, area, .. }) = &mut self.telling else {
@@ -385,8 +393,8 @@ mod tests {
         let range = |first, pages| PageRange::new(PageNo::from_raw(first), pages);
         let layout = subscription(50).expect("pages");
         let area = Arc::new(shared::new_words(layout.words()).expect("memory"));
-        let first = PageNo::from_raw(100);
-        let mut notifier = Notifier::subscribed(area.clone(), first, 50).expect("an area");
+        let pages = Pages::of([range(100, 50)]);
+        let mut notifier = Notifier::subscribed(area.clone(), pages).expect("an area");
         let end = End::attach(&area).expect("an area that was made");
         notifier.paged_out(PageNo::from_raw(149));
         notifier.begins();

@@ -204,6 +204,10 @@ pub struct Traffic {
     pub out: u64,
     /// Pages that came back.
     pub back: u64,
+    /// Touches of its pages that began a read of the store.
+    pub major_faults: u64,
+    /// Touches of its pages that the pager served otherwise: the first ones, and those of pages in RAM and of pages that were being read.
+    pub minor_faults: u64,
 }
 
 impl Subscription {
@@ -353,8 +357,13 @@ impl Scope {
     pub fn traffic(&self, address: usize) -> Result<Traffic, ScopeError> {
         let words = words_for(tell::TRAFFIC_WORDS)?;
         self.ask_for(&words, Call::Traffic { addr: address })?;
-        let [out, back] = [0, 1].map(|at| tell::wide(&words, at));
-        Ok(Traffic { out, back })
+        let [out, back, major_faults, minor_faults] = [0, 1, 2, 3].map(|at| tell::wide(&words, at));
+        Ok(Traffic {
+            out,
+            back,
+            major_faults,
+            minor_faults,
+        })
     }
 
     /// The program says what it will do with the managed pages of `range`. No byte depends on it. Faults wait while the pager takes it in: say it of parts of

@@ -96,8 +96,8 @@ pub(crate) fn bit(words: &Words, page: usize) -> bool {
 /// Words that the counters take: two each.
 pub(crate) const COUNTS_WORDS: usize = 2 * COUNTERS.len();
 
-/// Words that a subscription's pages that went out and came back take.
-pub(crate) const TRAFFIC_WORDS: usize = 4;
+/// Words that what became of a subscription's pages takes: what went out and came back, major and minor faults.
+pub(crate) const TRAFFIC_WORDS: usize = 8;
 
 /// Number `at` of those that take two words each.
 pub(crate) fn wide(words: &Words, at: usize) -> u64 {
@@ -219,11 +219,13 @@ impl Live {
         let page = page.ok_or(Errno::EINVAL)?;
         let mut notifiers = self.world.notifiers.iter();
         let found = notifiers.find(|notifier| notifier.is_of(page));
-        let told = found.ok_or(Errno::EINVAL)?.since_subscribed();
+        let notifier = found.ok_or(Errno::EINVAL)?;
+        let (told, faults) = (notifier.since_subscribed(), notifier.faults());
         if words.len() < TRAFFIC_WORDS {
             return Err(Errno::EINVAL);
         }
-        for (i, value) in [told.out, told.back].into_iter().enumerate() {
+        let figures = [told.out, told.back, faults.major, faults.minor];
+        for (i, value) in figures.into_iter().enumerate() {
             write_wide(&words, i, value);
         }
         Ok(())

@@ -278,8 +278,7 @@ impl Memory {
     /// From now on it can be known which pages are out, before they are touched.
     ///
     /// # Errors
-    /// [`Error::Os`]: `EBUSY` where it is subscribed to, or 64 other memories of the pager are; `EINVAL` where it lies in pieces because it was grown where
-    /// other memory was beside it. [`Error::Ended`], [`Error::Forked`].
+    /// [`Error::Os`]: `EBUSY` where it is subscribed to, or 64 other memories of the pager are. [`Error::Ended`], [`Error::Forked`].
     pub fn subscribe(&self) -> Result<Subscription, Error> {
         self.check_pager()?;
         let pages = self.start..self.start + whole(self.bytes);

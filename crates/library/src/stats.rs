@@ -98,7 +98,7 @@ impl fmt::Display for Stats {
 pub struct RegionStats {
     /// Where its pages are.
     pub residency: Residency,
-    /// Pages that went out and came back since it was subscribed to; `None` where it is not ([`crate::Memory::subscribe`]).
+    /// Pages that went out and came back and touches that were served since it was subscribed to; `None` where it is not ([`crate::Memory::subscribe`]).
     pub traffic: Option<Traffic>,
 }
 

@@ -16,7 +16,7 @@ mod ends;
 mod told;
 
 use ends::{forks, loses, signalled, swap_full};
-use told::{subscribes, watches};
+use told::{subscribes, subscribes_in_pieces, watches};
 
 const LIMIT: u64 = 8 << 20;
 /// Values of 8 bytes within the limit, and in a page.
@@ -25,7 +25,7 @@ const A_PAGE: usize = outpage::PAGE_BYTES / 8;
 
 type Case = (&'static str, fn(Builder) -> Result<(), Error>);
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     ("pages", pages),
     ("resizes", resizes),
     ("pins", pins),
@@ -33,6 +33,7 @@ const CASES: [Case; 13] = [
     ("clears", clears),
     ("advises", advises),
     ("subscribes", subscribes),
+    ("subscribes-in-pieces", subscribes_in_pieces),
     ("watches", watches),
     ("reads-files", reads_files),
     ("several", several),

@@ -202,10 +202,13 @@ impl Region {
         Ok(numbers(&counted))
     }
 
-    /// The same of all of it, and the pages that went out and came back since it was subscribed to.
-    fn stats(&self, py: Python<'_>) -> PyResult<([usize; 5], Option<(u64, u64)>)> {
+    /// The same of all of it, and since it was subscribed to the pages that went out and came back, and the major and minor faults.
+    fn stats(&self, py: Python<'_>) -> PyResult<([usize; 5], Option<[u64; 4]>)> {
         let stats = self.call(py, Memory::stats)?;
-        let traffic = stats.traffic.map(|traffic| (traffic.out, traffic.back));
+        let traffic = stats.traffic.map(|traffic| {
+            let faults = [traffic.major_faults, traffic.minor_faults];
+            [traffic.out, traffic.back, faults[0], faults[1]]
+        });
         Ok((numbers(&stats.residency), traffic))
     }
 

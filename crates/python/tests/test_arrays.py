@@ -152,6 +152,8 @@ class Arrays(unittest.TestCase):
             out = [subscription.is_out(first) for first in range(0, VALUES, 512)]
             self.assertEqual(sum(out), stats.residency.paged_out)
             self.assertEqual(stats.went_out - stats.came_back, stats.residency.paged_out)
+            whole = pager.stats()
+            self.assertEqual((stats.major_faults, stats.minor_faults), (whole.major_faults, whole.minor_faults))
             changed = subscription.changes()
             self.assertEqual({first for first, is_out in changed.items() if is_out}, {512 * n for n, o in enumerate(out) if o})
             with self.assertRaises(IndexError):

@@ -78,11 +78,17 @@ class Residency:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayStats:
-    """What is known of the memory of an array. `went_out` and `came_back` count pages since it was subscribed to; `None` where it is not."""
+    """What is known of the memory of an array.
+
+    The others count since it was subscribed to, and are `None` where it is not: pages that went out and came back, and touches that the pager
+    served: `major_faults` those that began a read, `minor_faults` all others.
+    """
 
     residency: Residency
-    went_out: Optional[int]
-    came_back: Optional[int]
+    went_out: Optional[int] = None
+    came_back: Optional[int] = None
+    major_faults: Optional[int] = None
+    minor_faults: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,11 +265,10 @@ class Pager:
             watch.close()
 
     def array_stats(self, array: np.ndarray) -> ArrayStats:
-        """Where the pages are of the memory that an array is in, all of it, and how many went out and came back since it was subscribed to."""
+        """Where the pages are of the memory that an array is in, all of it, and what became of them since it was subscribed to."""
         region, _, _ = _span(array)
         residency, traffic = region.stats()
-        went_out, came_back = traffic or (None, None)
-        return ArrayStats(Residency(*residency), went_out, came_back)
+        return ArrayStats(Residency(*residency), *(traffic or ()))
 
     def growing(self, dtype: Any = float) -> GrowingArray:
         """A one-dimensional array that is empty, and grows without being copied."""

@@ -348,8 +348,10 @@ fn who_subscribes_knows_what_is_out() {
         assert!(!out[3] && !out[9]);
         let (answer, words) = ask(&mut paged, tell::TRAFFIC_WORDS, Call::Traffic { addr });
         assert_eq!(answer, 0);
-        let [went, came] = [0, 1].map(|number| tell::wide(&words, number));
+        let [went, came, major, minor] = [0, 1, 2, 3].map(|number| tell::wide(&words, number));
         assert!(went >= 1 && came >= 3, "{went} out, {came} back");
+        // No page but those that were touched, each at most twice.
+        assert!((2..=4).contains(&(major + minor)), "{major} and {minor}");
         let other = Call::Traffic { addr: at(64) };
         assert_eq!(ask(&mut paged, tell::TRAFFIC_WORDS, other).0, EINVAL);
     });
