@@ -111,13 +111,10 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     let Some(path) = own_path() else {
         return Ok(());
     };
-    let preloaded = find("LD_PRELOAD").is_some_and(|list| {
-        list.to_bytes()
-            .split(|&b| b == b':' || b == b' ')
-            .any(|part| part == path.to_bytes())
-    });
-    // Loaded by dlopen, the program runs already.
-    if !preloaded {
+    let list = find("LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
+    let mut preloaded = list.split(|&b| b == b':' || b == b' ');
+    // Loaded by dlopen, the program runs already. Valgrind has said that it is not paged when it was executed, being static.
+    if !preloaded.any(|part| part == path.to_bytes()) || is_in_valgrind(list) {
         return Ok(());
     }
     if let Some(name) = sanitizer::name() {
@@ -150,6 +147,13 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     }
     mode::set(Mode::Direct);
     Ok(())
+}
+
+/// Whether the program is carried out by valgrind, which knows neither `userfaultfd` nor clones with other flags than libc's. `list` is
+/// `LD_PRELOAD`: valgrind puts `vgpreload_core-PLATFORM.so` into that of what it carries out (valgrind 3.19), and takes it out of what that executes.
+fn is_in_valgrind(list: &[u8]) -> bool {
+    const OWN: &[u8] = b"/vgpreload_core-";
+    list.windows(OWN.len()).any(|part| part == OWN)
 }
 
 /// The path that the shim was loaded from, as `LD_PRELOAD` has it.

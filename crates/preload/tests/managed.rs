@@ -172,6 +172,33 @@ fn programs_that_leave_the_limit_are_named() {
     succeed(little(&program).arg(script));
 }
 
+/// Valgrind carries a program out with the libraries that it was to have, and the shim among them.
+#[test]
+fn what_valgrind_carries_out_is_left_alone() {
+    let Some(program) = Program::compile("outgrow") else {
+        return;
+    };
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no valgrind");
+        return;
+    }
+    let output = Command::new("sh")
+        .args(["-c", "valgrind -q --tool=none \"$1\"; exit $?", "-"])
+        .arg(program.path())
+        .env("LD_PRELOAD", common::shim())
+        .env("OUTPAGE_MEMORY", LITTLE)
+        .env("OUTPAGE_SWAP", DISK)
+        .output()
+        .expect("sh");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let lines: Vec<_> = errors.lines().collect();
+    assert!(
+        lines.len() == 1 && lines[0].contains("statically linked: it runs without a limit"),
+        "{errors}"
+    );
+}
+
 /// A static program that does nothing; `None` without a compiler or a static libc.
 fn compile_static(folder: &Path) -> Option<String> {
     let source = write(folder, "fixed.c", b"int main(void) { return 0; }\n");
