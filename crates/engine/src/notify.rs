@@ -63,7 +63,7 @@ impl Whose {
             Self::Guest(guest, first) => {
                 guest.frame(page.raw().checked_sub(first.as_ref()?.raw())?)
             }
-            Self::Program(pages) => pages.frame(page),
+            Self::Program(pages) => pages.place(page),
         }
     }
 }

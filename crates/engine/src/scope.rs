@@ -199,6 +199,7 @@ pub struct Subscription {
 
 /// What became of the pages of a subscription since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Pages that went out: only the store has them, or the pool of compressed pages.
     pub out: u64,

@@ -46,7 +46,7 @@ impl Pages {
     }
 
     /// The place of `page`, counted in pages; `None` where it is none of them.
-    pub(crate) fn frame(&self, page: PageNo) -> Option<u32> {
+    pub(crate) fn place(&self, page: PageNo) -> Option<u32> {
         let after = self
             .pieces
             .partition_point(|piece| piece.pages.start <= page);
@@ -93,10 +93,10 @@ mod tests {
     fn pieces_are_one_memory_in_the_order_of_their_places() {
         let mut pages = Pages::of([range(500, 10), range(510, 5), range(100, 20), range(300, 5)]);
         assert_eq!((pages.pieces.len(), pages.count()), (3, 40));
-        let frame = |pages: &Pages, page| pages.frame(PageNo::from_raw(page));
-        assert_eq!(frame(&pages, 1 << 40), None);
+        let place = |pages: &Pages, page| pages.place(PageNo::from_raw(page));
+        assert_eq!(place(&pages, 1 << 40), None);
         let all = [99, 100, 119, 120, 300, 304, 305, 499, 500, 514, 515];
-        let places = all.map(|page| frame(&pages, page));
+        let places = all.map(|page| place(&pages, page));
         let some = [Some(15), Some(34), None, Some(35), Some(39), None, None];
         assert_eq!(places[1..8], some);
         assert_eq!(places[8..], [Some(0), Some(14), None]);
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(pages.first_of(range(305, 195)), None);
         assert_eq!(pages.first_of(range(1 << 40, 5)), None);
         pages.cut(25);
-        assert_eq!((pages.count(), frame(&pages, 109)), (25, Some(24)));
+        assert_eq!((pages.count(), place(&pages, 109)), (25, Some(24)));
         assert!(!pages.meets(range(110, 300)) && pages.meets(range(109, 1)));
         pages.cut(0);
         assert_eq!(pages.count(), 0);
