@@ -1,6 +1,6 @@
 //! What follows from what the program says of its pages.
 
-use super::eviction::Eviction;
+use super::eviction::{Eviction, Taken};
 use super::rescue::map_staged;
 use super::transfers::Transfers;
 use crate::contract::Advice;
@@ -201,7 +201,7 @@ fn read_needed(ledger: &mut Ledger, eviction: &mut Eviction, slots: SlotRange) {
         ledger.ops[op].add(id, page);
         ledger.ops[op].must_have(ledger.pages.hash(id));
     }
-    eviction.took_frames(ledger, slots.slots as usize);
+    eviction.took_frames(ledger, Taken::Filled, slots.slots as usize);
     ledger.page_in(op, slots);
     ledger.stats.page_ins += u64::from(slots.slots);
 }

@@ -19,6 +19,7 @@ use crate::pager::tiering::{Batch, COMPRESS_PAGES};
 use crate::reclaim::{Mapped, Reclaim};
 use crate::units::{PageNo, PageRange};
 use pace::Pace;
+pub(super) use pace::Taken;
 
 /// The queues of mapped pages. What is mapped anew comes to the end of one.
 const MAPPED: [Queue; 2] = [Queue::Active, Queue::Second];
@@ -77,10 +78,10 @@ impl Eviction {
         self.room(ledger, wanted + reserve).saturating_sub(reserve)
     }
 
-    /// So many frames were taken, by zeroes or page-ins.
-    pub fn took_frames(&mut self, ledger: &mut Ledger, frames: usize) {
+    /// So many frames were taken.
+    pub fn took_frames(&mut self, ledger: &mut Ledger, what: Taken, frames: usize) {
         let most = self.reclaim.staged_low(&ledger.limits);
-        self.pace.taken(frames, most);
+        self.pace.taken(what, frames, most);
         ledger.took_frames(frames);
     }
 

@@ -1,7 +1,7 @@
 //! What a fault leads to: zeroes, a rescue, a page-in, or a wait.
 
 use super::Around;
-use super::eviction::Eviction;
+use super::eviction::{Eviction, Taken};
 use super::rescue::Rescue;
 use super::transfers::Transfers;
 use super::zero_around::ZeroAround;
@@ -250,7 +250,7 @@ fn map_zeroes(
     demanded: Option<PageNo>,
 ) {
     ledger.stats.zero_fills += run.pages;
-    eviction.took_frames(ledger, run.pages as usize);
+    eviction.took_frames(ledger, Taken::Filled, run.pages as usize);
     for page in run.iter() {
         let id = ledger.pages.create(page, State::Mapping);
         let along = demanded != Some(page);

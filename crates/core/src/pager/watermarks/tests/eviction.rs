@@ -38,7 +38,7 @@ fn nothing_is_detached_that_no_frame_was_taken_for() {
     assert!(eviction.balanced(&mut ledger, &transfers));
     eviction.balance(&mut ledger, &mut transfers);
     assert_eq!(actions(&mut ledger), []);
-    eviction.took_frames(&mut ledger, 8);
+    eviction.took_frames(&mut ledger, Taken::Filled, 8);
     assert!(!eviction.balanced(&mut ledger, &transfers));
     eviction.balance(&mut ledger, &mut transfers);
     let told = actions(&mut ledger);
@@ -48,6 +48,23 @@ fn nothing_is_detached_that_no_frame_was_taken_for() {
     // Eight for each, from the head of the queue, in one run.
     assert_eq!(run, PageRange::new(page(1 << 20), 64));
     assert!(eviction.balanced(&mut ledger, &transfers));
+}
+
+#[test]
+fn a_page_out_of_the_pool_earns_a_quarter_as_many_victims() {
+    let mut ledger = ledger();
+    fill(&mut ledger, 0);
+    let (mut eviction, mut transfers) = (eviction(), transfers("bsd", 0));
+    eviction.took_frames(&mut ledger, Taken::Pooled, 31);
+    eviction.balance(&mut ledger, &mut transfers);
+    assert_eq!(actions(&mut ledger), []);
+    eviction.took_frames(&mut ledger, Taken::Pooled, 1);
+    eviction.balance(&mut ledger, &mut transfers);
+    let told = actions(&mut ledger);
+    let [Action::Detach { run, .. }] = told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(run, PageRange::new(page(1 << 20), 64));
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod transfers;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::eviction::Eviction;
+use super::eviction::{Eviction, Taken};
 use super::faults::Faults;
 use super::transfers::Transfers;
 use super::{Around, Ranges};

@@ -12,7 +12,7 @@ use crate::pager::room;
 use crate::pager::view::all_paged_out;
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::advice::{advised_behind, advised_window};
-use crate::pager::watermarks::eviction::Eviction;
+use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::{Rescue, map_staged};
 use crate::readahead::{Arrival, clip};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
@@ -226,7 +226,7 @@ fn read(
         ledger.ops[op].add(id, page);
         ledger.ops[op].must_have(ledger.pages.hash(id));
     }
-    eviction.took_frames(ledger, slots.slots as usize);
+    eviction.took_frames(ledger, Taken::Filled, slots.slots as usize);
     ledger.page_in(op, slots);
     let ahead = slots.slots - u32::from(demanded.is_some());
     ledger.stats.page_ins += u64::from(slots.slots);

@@ -10,7 +10,7 @@ use crate::pager::room;
 use crate::pager::streams::{Ahead, REACH_MAX};
 use crate::pager::tiering::{Batch, DEMOTIONS_MAX, grant};
 use crate::pager::waits::Demand;
-use crate::pager::watermarks::eviction::Eviction;
+use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::Rescue;
 use crate::tier::Touched;
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
@@ -116,7 +116,7 @@ impl Transfers {
         let along = self.decompress_along(ledger, eviction, demand.page, ahead);
         let slots = SlotRange::new(ledger.pages.slot(id), 1);
         take_out(ledger, Kind::Decompress, slots);
-        eviction.took_frames(ledger, along + 1);
+        eviction.took_frames(ledger, Taken::Pooled, along + 1);
     }
 
     /// Where the touch of `page` continues a stream, takes out those that are touched next, before it: so they are mapped with it. How many.
