@@ -78,7 +78,7 @@ fn set(entry: &'static readahead::Entry, which: u8, number: u64) -> Choice {
             Allowed::Words(words) => words[number as usize % words.len()].to_owned(),
         };
         let set = plain.with(&format!("{}={value}", setting.name)).ok()?;
-        set.check(readahead::Abilities::ALL).is_ok().then_some(set)
+        set.check().is_ok().then_some(set)
     };
     let setting = entry.settings.iter().cycle().nth(which.into());
     setting.and_then(|setting| set(setting)).unwrap_or(plain)

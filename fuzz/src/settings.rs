@@ -44,7 +44,7 @@ pub fn policies(data: &[u8]) {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("");
     let (name, _) = first.split_once(':').unwrap_or((text, ""));
-    match readahead::Choice::parse(first, readahead::Abilities::ALL) {
+    match first.parse::<readahead::Choice>() {
         Ok(choice) => {
             for frames in [256, 1 << 20] {
                 let choice = choice.for_frames(frames);

@@ -4,30 +4,12 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::{fmt, str};
 
-use super::common::{ARRIVAL, Arrival, GOVERN, Govern, MAX, Manner, PAGE_CLUSTER};
-use super::key::{KEY, Key};
+use super::common::{GOVERN, Govern, MAX, Manner, PAGE_CLUSTER};
 use super::refused::Refused;
-use super::{Entry, REGISTRY, ReadAhead, find};
+use super::{Entry, ReadAhead, find};
 use crate::settings::Values;
 
-/// What a body can tell a policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Abilities {
-    /// It sees the first touch of every staged page, reads included.
-    pub touches: bool,
-    /// Its faults name who caused them: see [`Touch::source`](super::Touch::source).
-    pub sources: bool,
-}
-
-impl Abilities {
-    /// All there is.
-    pub const ALL: Self = Self {
-        touches: true,
-        sources: true,
-    };
-}
-
-/// A policy of [`REGISTRY`] with what was set of it.
+/// A policy of [`REGISTRY`](super::REGISTRY) with what was set of it.
 #[derive(Clone, Copy)]
 pub struct Choice {
     entry: &'static Entry,
@@ -46,19 +28,6 @@ impl Choice {
     #[must_use]
     pub fn ungoverned(entry: &'static Entry) -> Self {
         Self::plain(entry).set(GOVERN.name, Govern::Off as u32)
-    }
-
-    /// Reads a name and settings, as in `asp:window=4,max=64`, for a body that can do what `can` says.
-    ///
-    /// # Errors
-    /// When there is no such policy, setting or value, or the body cannot give what it needs.
-    pub fn parse(text: &str, can: Abilities) -> Result<Self, Refused> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        let name = name.trim();
-        let entry = find(name).ok_or_else(|| Refused::Policy(name.to_string()))?;
-        let choice = Self::plain(entry).with(settings)?;
-        choice.check(can)?;
-        Ok(choice)
     }
 
     /// The same with what `settings` say, as in `window=4,max=64`. Whether the values fit together is for [`Self::check`].
@@ -142,11 +111,11 @@ impl Choice {
         (self.entry.build)(&self.values, self.manner())
     }
 
-    /// Whether its values fit together, where the body can do what `can` says.
+    /// Whether its values fit together.
     ///
     /// # Errors
-    /// When one is larger than another lets it be, or needs what the body cannot give.
-    pub fn check(&self, can: Abilities) -> Result<(), Refused> {
+    /// When one is larger than another lets it be.
+    pub fn check(&self) -> Result<(), Refused> {
         for &(setting, than) in self.entry.at_most {
             let (given, most) = (self.values.of(setting), self.values.of(than));
             if given > most {
@@ -158,57 +127,21 @@ impl Choice {
                 });
             }
         }
-        self.lack(can).map_or(Ok(()), Err)
-    }
-
-    /// What it needs and the body lacks.
-    fn lack(&self, can: Abilities) -> Option<Refused> {
-        let (setting, given, needs, other) = self.needs(can)?;
-        let can_be_set = self.values.find(setting).is_some();
-        Some(Refused::Needs {
-            policy: self.entry.name,
-            setting,
-            given,
-            needs,
-            allowed: if can_be_set { other } else { &[] },
-            policies: REGISTRY
-                .iter()
-                .filter(|entry| Self::plain(entry).needs(can).is_none())
-                .map(|entry| entry.name)
-                .collect(),
-        })
-    }
-
-    /// The setting that needs what the body lacks, its value, what it needs, and its values that do not.
-    fn needs(&self, can: Abilities) -> Option<Need> {
-        let sources =
-            || self.values.find(KEY.name).is_some() && Key::set(&self.values) == Key::Source;
-        if !can.touches && self.manner().arrival == Arrival::Staged {
-            let needs = "to see the first touch of every staged page";
-            Some((ARRIVAL.name, "staged", needs, &["mapped"]))
-        } else if !can.sources && sources() {
-            let needs = "to know who caused a fault";
-            Some((KEY.name, "source", needs, &["one", "object"]))
-        } else {
-            None
-        }
+        Ok(())
     }
 }
 
-/// A setting, its value, what that needs, and values without that need.
-type Need = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-);
-
-/// As [`Choice::parse`] reads it, for a body with all [`Abilities`].
+/// Of a name and settings, as in `asp:window=4,max=64`. An error where there is no such policy, setting or value, or values do not fit together.
 impl str::FromStr for Choice {
     type Err = Refused;
 
     fn from_str(text: &str) -> Result<Self, Refused> {
-        Self::parse(text, Abilities::ALL)
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let name = name.trim();
+        let entry = find(name).ok_or_else(|| Refused::Policy(name.to_string()))?;
+        let choice = Self::plain(entry).with(settings)?;
+        choice.check()?;
+        Ok(choice)
     }
 }
 
@@ -227,7 +160,7 @@ impl fmt::Debug for Choice {
     }
 }
 
-/// As [`Choice::parse`] reads it.
+/// As it is read.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.entry.name)?;

@@ -37,7 +37,7 @@ mod stride;
 mod track;
 mod window;
 
-pub use choice::{Abilities, Choice};
+pub use choice::Choice;
 pub use common::{Arrival, Govern, Manner};
 pub(crate) use forward::{forward, forward_behind};
 pub(crate) use govern::{Governor, Verdict};
@@ -164,7 +164,7 @@ pub struct Entry {
     pub summary: &'static str,
     /// The paper or system that it comes from.
     pub source: &'static str,
-    /// Whether it reads pages staged, whatever is set, and goes by their first touches: only for bodies that see those.
+    /// Whether it reads pages staged, whatever is set, and goes by their first touches.
     pub needs_touches: bool,
     /// What is different with little memory.
     pub little: Option<Little>,

@@ -1,7 +1,6 @@
 //! What cannot be had of the read-ahead policies, and what can.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
 
 use super::REGISTRY;
@@ -26,21 +25,6 @@ pub enum Refused {
         than: &'static str,
         /// The other one's value: the most that is allowed.
         most: u32,
-    },
-    /// The setting needs what the body cannot give.
-    Needs {
-        /// The policy.
-        policy: &'static str,
-        /// The setting.
-        setting: &'static str,
-        /// Its value.
-        given: &'static str,
-        /// What it needs.
-        needs: &'static str,
-        /// The setting's values that can be had; none where the policy cannot do without.
-        allowed: &'static [&'static str],
-        /// The policies that can be had with their defaults.
-        policies: Vec<&'static str>,
     },
 }
 
@@ -69,23 +53,6 @@ impl fmt::Display for Refused {
                 f,
                 "{setting} is {given}, but {than} is {most}; allowed: {setting} at most {most}, or a larger {than}"
             ),
-            Self::Needs {
-                policy,
-                setting,
-                given,
-                needs,
-                allowed,
-                policies,
-            } => {
-                write!(
-                    f,
-                    "{policy} with {setting}={given} needs {needs}; allowed: "
-                )?;
-                if !allowed.is_empty() {
-                    write!(f, "{setting}={}, or ", allowed.join(", "))?;
-                }
-                write!(f, "another policy: {}", policies.join(", "))
-            }
         }
     }
 }

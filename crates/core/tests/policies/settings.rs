@@ -1,20 +1,20 @@
 //! What people may set of read-ahead policies, and what they are told when they may not.
 
-use outpage_core::readahead::{self, Abilities, Arrival, Choice, Govern, Manner, Refused};
+use outpage_core::readahead::{self, Arrival, Choice, Govern, Manner, Refused};
 
-fn choice(policy: &str, settings: &str, can: Abilities) -> Result<Choice, Refused> {
-    Choice::parse(&format!("{policy}:{settings}"), can)
+fn choice(policy: &str, settings: &str) -> Result<Choice, Refused> {
+    format!("{policy}:{settings}").parse()
 }
 
-fn refused(policy: &str, settings: &str, can: Abilities) -> Refused {
-    choice(policy, settings, can).unwrap_err()
+fn refused(policy: &str, settings: &str) -> Refused {
+    choice(policy, settings).unwrap_err()
 }
 
 #[test]
 fn settings_are_read() {
     let text =
         "window=4, step=2,max=64,mdis=16,entries=3,key=source,placement=target,arrival=mapped";
-    let asp = choice("asp", text, Abilities::ALL).unwrap();
+    let asp = choice("asp", text).unwrap();
     let numbers = ["window", "step", "max", "mdis", "entries"].map(|name| asp.values().of(name));
     assert_eq!(numbers, [4, 2, 64, 16, 3]);
     assert_eq!(
@@ -32,7 +32,7 @@ fn settings_are_read() {
     for (cluster, slots) in [(0, 1), (3, 8), (5, 32)] {
         let text = format!("page-cluster={cluster}");
         for policy in ["linux-slot", "linux-vma"] {
-            let linux = choice(policy, &text, Abilities::ALL).unwrap();
+            let linux = choice(policy, &text).unwrap();
             assert_eq!(linux.max_window(), slots);
             assert_eq!(linux.build().manner().read_max, slots);
         }
@@ -43,7 +43,7 @@ fn settings_are_read() {
 fn every_default_is_allowed_and_said_as_it_is_set() {
     for entry in readahead::REGISTRY {
         let plain = Choice::plain(entry);
-        assert_eq!(plain.check(Abilities::ALL), Ok(()), "{}", entry.name);
+        assert_eq!(plain.check(), Ok(()), "{}", entry.name);
         assert_eq!(plain.to_string(), entry.name);
         for setting in entry.settings {
             let text = format!("{}:{}={}", entry.name, setting.name, setting.by_default());
@@ -72,13 +72,13 @@ fn what_is_set_later_holds_whatever_it_is_called() {
 
 #[test]
 fn two_names_of_one_setting_are_not_both_given() {
-    let told = refused("linux-slot", "page-cluster=3,max=16", Abilities::ALL).to_string();
+    let told = refused("linux-slot", "page-cluster=3,max=16").to_string();
     assert!(told.contains("max and page-cluster"), "{told}");
 }
 
 #[test]
 fn unknown_policies_are_told_the_known_ones() {
-    let told = refused("crystal-ball", "", Abilities::ALL).to_string();
+    let told = refused("crystal-ball", "").to_string();
     for entry in readahead::REGISTRY {
         assert!(told.contains(entry.name), "{told}");
     }
@@ -87,10 +87,10 @@ fn unknown_policies_are_told_the_known_ones() {
 #[test]
 fn unknown_settings_are_told_the_known_ones() {
     for given in ["windows=8", "window", "=8", "history=3"] {
-        let told = refused("asp", given, Abilities::ALL).to_string();
+        let told = refused("asp", given).to_string();
         assert!(told.contains(given) && told.contains("mdis"), "{told}");
     }
-    let told = refused("none", "window=8", Abilities::ALL).to_string();
+    let told = refused("none", "window=8").to_string();
     assert!(told.contains("no setting"), "{told}");
 }
 
@@ -110,7 +110,7 @@ fn values_outside_their_range_are_told_the_range() {
         ("stream", "max=0", "1 to 256"),
         ("bsd", "lastr=sometimes", "major-faults, every-fault, off"),
     ] {
-        let told = refused(policy, given, Abilities::ALL).to_string();
+        let told = refused(policy, given).to_string();
         assert!(told.contains(range), "{policy} {given}: {told}");
     }
 }
@@ -123,20 +123,16 @@ fn a_step_larger_than_the_largest_window_is_refused() {
         than,
         most,
     };
-    let all = Abilities::ALL;
+    assert_eq!(refused("asp", "step=33"), larger("step", 33, "max", 32));
     assert_eq!(
-        refused("asp", "step=33", all),
-        larger("step", 33, "max", 32)
-    );
-    assert_eq!(
-        refused("asp", "max=4,step=1", all),
+        refused("asp", "max=4,step=1"),
         larger("window", 8, "max", 4)
     );
     assert_eq!(
-        refused("leap", "split=33", all),
+        refused("leap", "split=33"),
         larger("split", 33, "history", 32)
     );
-    let told = refused("asp", "step=33", all).to_string();
+    let told = refused("asp", "step=33").to_string();
     assert!(
         told.contains("at most 32") && told.contains("max"),
         "{told}"
@@ -144,31 +140,9 @@ fn a_step_larger_than_the_largest_window_is_refused() {
 }
 
 #[test]
-fn a_policy_that_needs_what_the_body_lacks_is_told_what_can_be_had() {
-    let blind = Abilities {
-        touches: false,
-        sources: false,
-    };
-    for (policy, settings, allowed) in [
-        ("asp", "", "arrival=mapped"),
-        ("linux-slot", "", "arrival=mapped"),
-        ("linux-vma", "", "another policy: none, bsd, stream"),
-        ("leap", "", "another policy: none, bsd, stream"),
-        ("stream", "arrival=staged", "arrival=mapped"),
-        ("asp", "arrival=mapped,key=source", "key=one, object"),
-    ] {
-        let told = refused(policy, settings, blind).to_string();
-        assert!(told.contains(allowed), "{policy} {settings}: {told}");
-    }
-    for (policy, settings) in [("stream", ""), ("bsd", ""), ("asp", "arrival=mapped")] {
-        assert!(choice(policy, settings, blind).is_ok(), "{policy}");
-    }
-}
-
-#[test]
 fn little_memory_has_a_smaller_largest_window_unless_one_is_set() {
     let of = |settings, mib: usize| {
-        let stream = choice("stream", settings, Abilities::ALL).unwrap();
+        let stream = choice("stream", settings).unwrap();
         stream.for_frames(mib * 256)
     };
     let max = |settings, mib| of(settings, mib).max_window();

@@ -1,6 +1,6 @@
 //! The read-ahead policy and its settings, as in `asp:window=8,max=32`.
 
-use outpage_core::readahead::{Abilities, Choice, REGISTRY, find};
+use outpage_core::readahead::{Choice, REGISTRY, Refused, find};
 
 use super::names::told;
 use super::{Config, ConfigError};
@@ -10,7 +10,7 @@ use super::{Config, ConfigError};
 /// # Errors
 /// When there is none of that name, or something cannot be set of it: names what can.
 pub fn parse_readahead(text: &str) -> Result<Choice, String> {
-    Choice::parse(text, Abilities::ALL).map_err(|refused| refused.to_string())
+    text.parse().map_err(|refused: Refused| refused.to_string())
 }
 
 /// The read-ahead policy of this name where nothing is set.
@@ -23,7 +23,7 @@ pub fn plain_readahead(name: &str) -> Choice {
 }
 
 impl Config {
-    /// The read-ahead policy, its largest window as for this memory or as it is set. Under either mechanism the pager sees each first touch.
+    /// The read-ahead policy, its largest window as for this memory or as it is set.
     ///
     /// # Errors
     /// When its values do not fit together: names what is allowed.
@@ -33,7 +33,7 @@ impl Config {
             None => Ok(self.readahead.for_frames(self.limit_pages() as usize)),
         };
         let checked = fitted.and_then(|choice| {
-            choice.check(Abilities::ALL)?;
+            choice.check()?;
             Ok(choice)
         });
         checked.map_err(|refused| ConfigError {

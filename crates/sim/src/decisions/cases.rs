@@ -3,7 +3,7 @@
 use outpage_core::contract::Body;
 use outpage_core::limits::FRAMES_MIN;
 use outpage_core::pager::Setup as PagerSetup;
-use outpage_core::readahead::{Abilities, Arrival, Choice, Govern, Manner};
+use outpage_core::readahead::{Arrival, Choice, Govern, Manner};
 use outpage_core::tier::Written;
 use outpage_core::{pageout, readahead, reclaim, slots, tier};
 
@@ -215,7 +215,7 @@ pub(super) fn unruly(run: u32) -> Unruly {
         .with_window(max_window)
         .and_then(|choice| choice.with(if has_key { key } else { "" }))
         .ok()
-        .filter(|choice| choice.check(Abilities::ALL).is_ok());
+        .filter(|choice| choice.check().is_ok());
     let plain = (common, common.manner());
     let mut unruly = Unruly {
         seed: u64::from(run),

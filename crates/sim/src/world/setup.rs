@@ -482,7 +482,7 @@ impl Setup {
             choice = choice.with(p.lastr.text()).map_err(refused)?;
         }
         let choice = choice.with(&p.readahead_settings).map_err(refused)?;
-        choice.check(readahead::Abilities::ALL).map_err(refused)?;
+        choice.check().map_err(refused)?;
         Ok(choice.build())
     }
 
