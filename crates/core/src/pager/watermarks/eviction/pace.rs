@@ -12,9 +12,9 @@
 const VICTIMS_A_FRAME: usize = 8;
 
 /// The same for a frame that a page out of the pool takes. A touch in the pool costs a quarter of a read (`crate::tier`), and about what the touch of a
-/// staged page costs: looking at eight would cost more than all that they save. Of 8, 4, 2 and 1, replaying OCaml's interpreter with 800,000 strings in a
-/// table in 43 MiB of its 56: 103,963, 94,524, 77,974 and 95,462 minor faults, and 2,498 to 2,714 major ones; Perl's hash of 300,000 in 40 to 85 % differs by a twentieth in
-/// what it waits for.
+/// staged page costs: looking at eight would cost more than all that they save. Of 8, 4, 2 and 1, replaying the first 5.2 million references of OCaml's interpreter with
+/// 800,000 strings in a table, in 43 MiB of 56: 103,963, 94,524, 77,974 and 95,462 minor faults, and 2,498 to 2,714 major ones. The first 0.8 million of Perl with a hash of
+/// 200,000, in 40 to 85 %, wait with 2 within a twentieth of what they wait with 8 (20 us for a minor fault, 85 for a major one).
 const VICTIMS_A_POOLED: usize = 2;
 
 /// What frames were taken for.
