@@ -109,13 +109,19 @@ static void tells(outpage_region *region) {
     require(outpage_subscribe(region, &second) == OUTPAGE_E_OS && second == NULL, "a second subscription");
     require(outpage_subscribe(NULL, &second) == OUTPAGE_E_ARGUMENT, "no region");
     fill(outpage_region_data(region), size, 3);
-    require(outpage_region_places(region, 0, size, places, sizeof places) == (int64_t)(size / PAGE), "places");
-    size_t wrong = 0;
-    for (size_t page = 0; page < size / PAGE; page++)
-        wrong += (size_t)(outpage_subscription_is_out(subscription, page * PAGE) != (places[page] == OUTPAGE_PAGED_OUT));
-    require(wrong == 0, "what is out");
     struct seen seen = {0, 0, places};
-    require(outpage_subscription_drain(subscription, each, &seen) == (int64_t)seen.count, "drain");
+    /* What is on its way leaves or comes between two questions: asked again until nothing does. */
+    size_t wrong = 1;
+    for (int tries = 0; wrong + seen.wrong > 0 && tries < 10000; tries++) {
+        require(outpage_region_places(region, 0, size, places, sizeof places) == (int64_t)(size / PAGE), "places");
+        wrong = 0;
+        for (size_t page = 0; page < size / PAGE; page++)
+            wrong += (size_t)(outpage_subscription_is_out(subscription, page * PAGE) != (places[page] == OUTPAGE_PAGED_OUT));
+        size_t before = seen.count;
+        seen.wrong = 0;
+        require(outpage_subscription_drain(subscription, each, &seen) == (int64_t)(seen.count - before), "drain");
+    }
+    require(wrong == 0, "what is out");
     require(seen.count > 1000 && seen.wrong == 0, "what the drain says");
     require(outpage_subscription_drain(subscription, NULL, &seen) == OUTPAGE_E_ARGUMENT, "nobody to hear");
     require(outpage_subscription_is_out(NULL, 0) == 0 && outpage_subscription_is_out(subscription, (size_t)-1) == 0, "beyond");

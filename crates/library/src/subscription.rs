@@ -31,8 +31,8 @@ impl Subscription {
         Self { told, start }
     }
 
-    /// Whether the page is out that byte `at` lies in, so that a touch waits: for a read, or for its decompression. That may change at any moment. False for what
-    /// it does not cover.
+    /// Whether the page is out that byte `at` lies in, so that a touch waits: for its decompression, or for a read, and until that has ended where it is under way
+    /// ([`Place::Staged`](crate::Place::Staged)). It may change at any moment. False for what it does not cover.
     #[must_use]
     pub fn is_out(&self, at: usize) -> bool {
         let address = self.start.checked_add(at);
