@@ -46,6 +46,7 @@ mod target;
 mod tasks;
 mod threads;
 mod trace;
+mod zero;
 
 /// Memory of the shim and the pager, which the pager never manages.
 #[global_allocator]

@@ -3,7 +3,7 @@
 //! In `Direct` mode a call is counted and made. In `Managed` mode it is made too, one thread at a time ([`Order`]), and the
 //! pager learns of what is new; the kernel itself tells it of what is unmapped, moved or emptied. What is not managed:
 //!
-//! - file mappings, private ones included, and shared memory, but for what is anonymous if `OUTPAGE_SHARED` says so;
+//! - file mappings, private ones included but for those of `/dev/zero` ([`zero`]), and shared memory, but for what is anonymous if `OUTPAGE_SHARED` says so;
 //! - `MAP_HUGETLB`: its pages cannot be moved one by one, and never leave RAM anyway;
 //! - `MAP_GROWSDOWN`: the kernel moves its start without telling anybody.
 //!
@@ -17,7 +17,7 @@ use outpage_engine::call::Call;
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
 use crate::order::Order;
-use crate::{lifecycle, raw, trace};
+use crate::{lifecycle, raw, trace, zero};
 
 /// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
 fn run(
@@ -82,6 +82,10 @@ impl Kind {
 /// mmap(2).
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize) -> isize {
     let trace = trace::begin(trace::Hook::Mmap);
+    let (flags, fd) = match zero::without_device(prot, flags, fd, off) {
+        Some(flags) => (flags, -1),
+        None => (flags, fd),
+    };
     let kind = Kind::of(flags);
     let anonymous = matches!(kind, Kind::Pageable | Kind::Anonymous);
     let shared = kind == Kind::SharedAnonymous && SHARED.load(Ordering::SeqCst);
@@ -95,7 +99,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
             0
         }
     };
-    // SAFETY: the program's own call, unchanged.
+    // SAFETY: the program's own call, or one that makes the same memory.
     let direct = || unsafe { raw::mmap(addr, len, prot, flags, fd, off) };
     let result = run(bytes, direct, |engine| {
         let _order = Order::take();

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
-use outpage_sys::process;
+use outpage_sys::{fd as descriptor, process};
 
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
@@ -43,10 +43,7 @@ pub fn need(needed: bool) {
 
 /// Whether a read of `fd` may be a device's work.
 pub extern "C" fn is_device_read(fd: i32) -> bool {
-    let args = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: takes numbers only.
-    let flags = unsafe { raw::call(libc::SYS_fcntl, args) };
-    if flags < 0 || flags as i32 & libc::O_DIRECT == 0 {
+    if !descriptor::open_flags(fd).is_ok_and(|flags| flags & libc::O_DIRECT != 0) {
         return false;
     }
     // SAFETY: an all-zero `stat` is a valid value.

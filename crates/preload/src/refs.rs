@@ -9,6 +9,8 @@
 //! A request for zero-copy sending made through an io_uring is not seen. Pages that are pinned
 //! are the business of `pins`.
 
+use outpage_sys::fd as descriptor;
+
 use crate::raw;
 
 /// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)).
@@ -19,14 +21,8 @@ const PIPE_BUF: usize = 4096;
 /// Like the original, waits only while nothing at all fits, and returns how much did.
 pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) -> isize {
     let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
-    // SAFETY: takes numbers only.
-    let mode = unsafe {
-        raw::call(
-            libc::SYS_fcntl,
-            [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0],
-        )
-    };
-    if mode < 0 || mode as i32 & libc::O_ACCMODE == libc::O_RDONLY || !is_pipe(fd) {
+    let mode = descriptor::open_flags(fd).unwrap_or(libc::O_RDONLY);
+    if mode & libc::O_ACCMODE == libc::O_RDONLY || !is_pipe(fd) {
         // SAFETY: the program's own call: it copies out of the pipe, or fails.
         return unsafe { raw::call(libc::SYS_vmsplice, args) };
     }
@@ -35,7 +31,7 @@ pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) ->
             again if again == -(libc::EAGAIN as isize) => {}
             result => return result,
         }
-        if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 || mode as i32 & libc::O_NONBLOCK != 0 {
+        if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 || mode & libc::O_NONBLOCK != 0 {
             return -(libc::EAGAIN as isize);
         }
         let waited = wait_writable(fd, -1);

@@ -159,6 +159,26 @@ pub fn is_regular(fd: i32) -> Result<bool, Errno> {
     Ok(status(fd)?.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// The major and minor number of the character device behind `fd`; `None` where another file is.
+///
+/// # Errors
+/// Those of fstat(2).
+pub fn character_device(fd: i32) -> Result<Option<(u32, u32)>, Errno> {
+    let status = status(fd)?;
+    let is_one = status.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    Ok(is_one.then(|| (libc::major(status.st_rdev), libc::minor(status.st_rdev))))
+}
+
+/// The flags that the file behind `fd` was opened with.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn open_flags(fd: i32) -> Result<i32, Errno> {
+    // SAFETY: takes numbers only.
+    let flags = unsafe { syscall3(libc::SYS_fcntl, fd as usize, libc::F_GETFL as usize, 0) }?;
+    Ok(flags as i32)
+}
+
 /// What tells a file from all others: its file system's device and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {

@@ -2,7 +2,7 @@
 
 use core::mem;
 
-use crate::fd::Fd;
+use crate::fd::{Fd, open_flags};
 use crate::raw::{Errno, syscall3, syscall5};
 
 /// Most descriptors that one message brings here. More of them are closed by the kernel, and the message counts as cut short.
@@ -116,12 +116,9 @@ pub fn accept(listener: i32) -> Result<Option<Fd>, Errno> {
 /// # Errors
 /// Those of fcntl(2).
 pub fn set_nonblocking(fd: i32) -> Result<(), Errno> {
-    let fd = fd as usize;
+    let flags = (open_flags(fd)? | libc::O_NONBLOCK) as usize;
     // SAFETY: takes numbers only.
-    let flags = unsafe { syscall3(libc::SYS_fcntl, fd, libc::F_GETFL as usize, 0) }?;
-    let flags = flags | libc::O_NONBLOCK as usize;
-    // SAFETY: as above.
-    unsafe { syscall3(libc::SYS_fcntl, fd, libc::F_SETFL as usize, flags) }.map(drop)
+    unsafe { syscall3(libc::SYS_fcntl, fd as usize, libc::F_SETFL as usize, flags) }.map(drop)
 }
 
 /// Who is at the other end of a connection (`SO_PEERCRED`).
