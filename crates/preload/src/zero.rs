@@ -1,7 +1,7 @@
 //! Memory by `/dev/zero`, as programs ask for it that are older than `MAP_ANONYMOUS`.
 //!
-//! The kernel makes anonymous memory of it that differs by its name alone, and only if it is private (`mmap_zero` of drivers/char/mem.c, Linux 6.18). Mapped
-//! without the device it is the same memory, and managed as other memory is.
+//! Private, it is anonymous memory that differs by its name in `/proc/PID/maps` alone; shared, it is what `MAP_SHARED | MAP_ANONYMOUS` makes (`mmap_zero` of
+//! drivers/char/mem.c, Linux 6.18). Mapped without the device either is the same memory, and managed as other memory is.
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::fd;
