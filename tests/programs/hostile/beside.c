@@ -1,6 +1,6 @@
 // Memory that is shared with others, beside and over memory that is paged.
 //
-// memfd: MAP_SHARED of a memfd. anonymous: MAP_SHARED | MAP_ANONYMOUS. private: private pages of a file. over: a memfd
+// memfd: MAP_SHARED of a memfd. anonymous: MAP_SHARED | MAP_ANONYMOUS. private: private pages of a file. zero: private memory by /dev/zero. over: a memfd
 // over managed pages by MAP_FIXED, then private memory over that. duplicate: mremap of shared memory with an old length
 // of 0. remap: remap_file_pages of shared memory, and of memory that is paged (EINVAL). growsdown: MAP_GROWSDOWN.
 #include "hostile.h"
@@ -22,8 +22,9 @@ static void make_beside(void) {
     int flags = MAP_SHARED, file = -1, prot = PROT_READ | PROT_WRITE;
     if (is("anonymous")) flags |= MAP_ANONYMOUS;
     else if (is("growsdown")) flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN;
+    else if (is("zero")) NEED((file = open("/dev/zero", O_RDWR)) >= 0);
     else NEED((file = memfd_create("beside", 0)) >= 0 && !ftruncate(file, (off_t)COUNT * PAGE));
-    if (is("private")) flags = MAP_PRIVATE;
+    if (is("private") || is("zero")) flags = MAP_PRIVATE;
     if (is("over")) flags |= MAP_FIXED;
     beside = mmap(is("over") ? at(FROM) : 0, (size_t)COUNT * PAGE, prot, flags, file, 0);
     NEED(beside != MAP_FAILED);
@@ -39,7 +40,7 @@ static void verify_rest(const char *what) {
 }
 
 static void fork_beside(void) {
-    int shared = !is("private") && !is("growsdown");
+    int shared = !is("private") && !is("zero") && !is("growsdown");
     pid_t pid = fork();
     if (!pid) {
         verify_rest("child");
