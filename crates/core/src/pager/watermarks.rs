@@ -159,6 +159,7 @@ impl Watermarks {
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {
+                self.eviction.begin_exchange(ledger);
                 ledger.limit(frames, self.transfers.chunk_pages());
                 ledger.ahead.resize(frames);
             }
@@ -182,7 +183,7 @@ impl Watermarks {
             faults.retry_pending(ledger, eviction, &self.transfers);
             eviction.balance(ledger, &mut self.transfers);
             // Balancing may have found the frame that somebody waits for.
-            if ledger.waits.frames() == 0 || eviction.room(ledger, 1) == 0 {
+            if ledger.waits.frames() == 0 || !eviction.has_frame(ledger) {
                 break;
             }
         }

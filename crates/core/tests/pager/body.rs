@@ -99,6 +99,10 @@ pub struct Body {
     pub buffers: usize,
     /// The most frames that may be in use.
     pub ceiling: usize,
+    /// Frames in use at the last look.
+    used: usize,
+    /// Frames that left since the limit was exceeded, and whose place nothing took.
+    left: usize,
     /// Refused as victims when they were tried last.
     pub refused: BTreeSet<PageNo>,
     pub write_failures: u32,
@@ -128,6 +132,8 @@ impl Body {
             contents: 0,
             buffers: 0,
             ceiling: plan.frames,
+            used: 0,
+            left: 0,
             refused: BTreeSet::new(),
             write_failures: 0,
             ticks: 0,
@@ -224,7 +230,17 @@ impl Body {
         assert!(used <= self.ceiling, "{used} > {}", self.ceiling);
         // What a release is to free first takes no other page meanwhile.
         let limit = self.pager.limits().frames;
-        self.ceiling = limit.max(held.min(self.ceiling));
+        // Above the limit a page that somebody waits for takes the place of four that left.
+        let (left, taken) = (
+            self.used.saturating_sub(used),
+            used.saturating_sub(self.used),
+        );
+        self.left = (self.left + left).saturating_sub(4 * taken);
+        if used <= limit {
+            self.left = 0;
+        }
+        self.used = used;
+        self.ceiling = limit.max((held + self.left / 4).min(self.ceiling));
         assert_eq!(self.pager.slots_used(), self.store.bound());
         assert_eq!(self.pager.in_flight(), self.ops.len());
         if self.ops.is_empty() {

@@ -81,6 +81,10 @@ struct Body<'a> {
     pool: Pool,
     /// The most frames that may be in use: the limit, or what was beyond it when it came.
     ceiling: usize,
+    /// Frames in use at the last look.
+    used: usize,
+    /// Frames that left since the limit was exceeded, and whose place nothing took.
+    left: usize,
     limit: usize,
     /// Times that a page was to be moved.
     moves: HashMap<PageNo, u64>,
@@ -105,6 +109,8 @@ pub(super) fn decisions(case: &Unruly) -> Decisions {
         store: HashMap::new(),
         pool: Pool::default(),
         ceiling: case.frames,
+        used: 0,
+        left: 0,
         limit: case.frames,
         moves: HashMap::new(),
         flights: Vec::new(),
@@ -289,12 +295,20 @@ impl Body<'_> {
         );
     }
 
-    /// All that the pager asked for was done: it may not take again what it gave up. Before, what it counts is ahead of what was done.
+    /// All that the pager asked for was done: it may not take again what it gave up, but for a fourth of it. Before, what it counts is ahead of what was done.
     fn lower_ceiling(&mut self) {
         let frames = self.frames();
         // What the pool was granted, or is set aside for it, is its own though it is not used yet.
-        let held = (frames + self.pager.frames_aside()).max(self.pager.frames_used());
-        self.ceiling = self.limit.max(held.min(self.ceiling));
+        let used = self.pager.frames_used();
+        let held = (frames + self.pager.frames_aside()).max(used);
+        // Above the limit a page that somebody waits for takes the place of four that left.
+        let taken = used.saturating_sub(self.used);
+        self.left = (self.left + self.used.saturating_sub(used)).saturating_sub(4 * taken);
+        if used <= self.limit {
+            self.left = 0;
+        }
+        self.used = used;
+        self.ceiling = self.limit.max((held + self.left / 4).min(self.ceiling));
     }
 
     /// The run goes on in the child or in the parent.

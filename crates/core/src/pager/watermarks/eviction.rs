@@ -1,6 +1,7 @@
 //! How pages leave: which, and when.
 
 mod detached;
+mod exchange;
 mod pace;
 
 use alloc::boxed::Box;
@@ -18,6 +19,7 @@ use crate::pager::room;
 use crate::pager::tiering::{Batch, COMPRESS_PAGES};
 use crate::reclaim::{Mapped, Reclaim};
 use crate::units::{PageNo, PageRange};
+use exchange::Exchange;
 use pace::Pace;
 pub(super) use pace::Taken;
 
@@ -47,6 +49,7 @@ pub(super) struct Eviction {
     /// Which pages leave.
     pub reclaim: Box<dyn Reclaim>,
     pace: Pace,
+    exchange: Exchange,
     search: Search,
     /// Somebody who waited for a frame got one since the last tick.
     served: bool,
@@ -58,6 +61,7 @@ impl Eviction {
         Self {
             reclaim,
             pace: Pace::default(),
+            exchange: Exchange::default(),
             search: Search::Idle,
             served: false,
         }
@@ -72,6 +76,20 @@ impl Eviction {
         ledger.frames_free().min(wanted)
     }
 
+    /// Whether a page that somebody waits for can have a frame at once: one of [`Self::room`], or where the limit is exceeded that of pages that left.
+    pub fn has_frame(&mut self, ledger: &mut Ledger) -> bool {
+        let room = self.room(ledger, 1) > 0;
+        self.begin_exchange(ledger);
+        room || exceeds_limit(ledger) && self.exchange.grants(ledger.frames_used())
+    }
+
+    /// To be said before the limit is lowered: what left until then is not exchanged. Nothing where it is exceeded already.
+    pub fn begin_exchange(&mut self, ledger: &Ledger) {
+        if !exceeds_limit(ledger) {
+            self.exchange.begin(ledger.frames_used());
+        }
+    }
+
     /// As [`Self::room`], for what nobody waits for: so many are left to demanded pages.
     pub fn room_to_spare(&mut self, ledger: &mut Ledger, wanted: usize) -> usize {
         let reserve = ledger.limits.reserve;
@@ -82,6 +100,7 @@ impl Eviction {
     pub fn took_frames(&mut self, ledger: &mut Ledger, what: Taken, frames: usize) {
         let most = self.reclaim.staged_low(&ledger.limits);
         self.pace.taken(what, frames, most);
+        self.exchange.took(frames);
         ledger.took_frames(frames);
     }
 
@@ -155,11 +174,11 @@ impl Eviction {
         self.page_out_scan(ledger, transfers);
         transfers.demote(ledger, self);
         self.shrink(ledger);
-        if ledger.waits.frames() > 0 && at_rest(ledger) && self.room(ledger, 1) == 0 {
+        if ledger.waits.frames() > 0 && at_rest(ledger) && !self.has_frame(ledger) {
             if stop_watching(ledger) {
                 self.page_out_scan(ledger, transfers);
             }
-            if at_rest(ledger) && self.room(ledger, 1) == 0 {
+            if at_rest(ledger) && !self.has_frame(ledger) {
                 self.search(ledger, transfers);
             }
         }
@@ -393,9 +412,14 @@ fn stop_watching(ledger: &mut Ledger) -> bool {
     watched > 0
 }
 
-/// Frames above the limit, after it was lowered.
+/// Frames above the limit, after it was lowered, or above what the pool leaves of it.
 fn over_limit(ledger: &Ledger) -> usize {
     ledger.frames_used().saturating_sub(ledger.frames_max())
+}
+
+/// Whether more frames are in use than there are to be, the pool's among them.
+fn exceeds_limit(ledger: &Ledger) -> bool {
+    ledger.frames_used() > ledger.limits.frames
 }
 
 /// As many writes must be due before any is begun. A compression is as cheap by itself as in a chunk.

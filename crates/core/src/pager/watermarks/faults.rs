@@ -92,7 +92,7 @@ impl Faults {
             };
             let state = ledger.pages.state_of(demand.page);
             let needs_frame = matches!(state, State::Untouched | State::PagedOut);
-            if needs_frame && eviction.room(ledger, 1) == 0 {
+            if needs_frame && !eviction.has_frame(ledger) {
                 ledger.waits.for_frame(demand);
             } else {
                 if needs_frame {
@@ -105,7 +105,7 @@ impl Faults {
 
     /// Maps zeroes at the page and at its untouched neighbours in the aligned block around it.
     fn zero_fill(&mut self, ledger: &mut Ledger, eviction: &mut Eviction, demand: &Demand) {
-        if eviction.room(ledger, 1) == 0 {
+        if !eviction.has_frame(ledger) {
             return ledger.wait_for_frame(demand);
         }
         let run = self.untouched_around(ledger, eviction, demand.page, demand.extent);

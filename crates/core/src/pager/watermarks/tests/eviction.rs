@@ -162,3 +162,32 @@ fn beyond_a_limit_only_a_part_of_it_is_staged_at_once() {
     assert!(detached > 0, "some leave");
     assert!(detached as usize <= ledger.limits.staged_low + part);
 }
+
+/// Otherwise who touches one page of a forked child waits until all that is beyond its share is written.
+#[test]
+fn beyond_a_limit_who_waits_takes_the_place_of_four_that_left() {
+    let mut ledger = ledger();
+    lay(&mut ledger, 0..10, clean);
+    fill(&mut ledger, 0);
+    let used = ledger.frames_used();
+    let (mut eviction, lowered) = (eviction(), ledger.limits.frames / 4);
+    eviction.begin_exchange(&ledger);
+    ledger.limit(lowered, 16);
+    assert!(eviction.has_frame(&mut ledger), "ten were clean, and left");
+    assert_eq!(ledger.frames_used(), used - 10);
+    assert_eq!(
+        eviction.room(&mut ledger, 1),
+        0,
+        "nothing for who does not wait"
+    );
+    let filled = |ledger: &mut Ledger, eviction: &mut Eviction, at: u64| {
+        lay(ledger, at..at + 1, resident);
+        eviction.took_frames(ledger, Taken::Filled, 1);
+    };
+    for at in 2_000_000..2_000_002 {
+        assert!(eviction.has_frame(&mut ledger));
+        filled(&mut ledger, &mut eviction, at);
+    }
+    assert!(!eviction.has_frame(&mut ledger), "of ten two");
+    assert!(ledger.frames_used() < used, "it comes down");
+}

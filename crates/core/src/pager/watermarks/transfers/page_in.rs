@@ -26,7 +26,7 @@ impl Transfers {
         id: PageId,
         demand: &Demand,
     ) {
-        if eviction.room(ledger, 1) == 0 {
+        if !eviction.has_frame(ledger) {
             return ledger.wait_for_frame(demand);
         }
         ledger.stats.major_faults += 1;
