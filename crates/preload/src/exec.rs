@@ -113,9 +113,11 @@ struct Found {
     has_order: bool,
 }
 
+/// `None` where an entry cannot be read.
+///
 /// # Safety
 /// `envp` is null or an environment.
-unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
+unsafe fn search(envp: Strings, shim: &[u8]) -> Option<Found> {
     let mut found = Found {
         count: 0,
         preload: core::ptr::null(),
@@ -126,6 +128,10 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
     };
     // SAFETY: passed on from the caller.
     for entry in unsafe { entries(envp) } {
+        // The word that it begins in, which lies within a page.
+        if !raw::is_readable(entry as usize & !(size_of::<usize>() - 1)) {
+            return None;
+        }
         // SAFETY: an entry of the environment.
         let text = unsafe { bytes(entry) };
         found.count += 1;
@@ -145,7 +151,7 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Found {
                 .any(|part| part == shim);
         }
     }
-    found
+    Some(found)
 }
 
 /// What [`build`] needs: entries of the array, and bytes of the text.
@@ -169,14 +175,16 @@ unsafe fn room(found: &Found, own: &[u8]) -> (usize, usize) {
 pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize {
     trace::count(trace::Hook::Exec);
     let own = OWN_PRELOAD.load(Ordering::Acquire);
-    if own.is_null() {
+    // A bad pointer fails in the kernel, with EFAULT.
+    if own.is_null() || !envp.is_null() && !raw::is_readable(envp as usize) {
         return call(envp);
     }
     // SAFETY: set by `remember`, and never freed.
     let own_text = unsafe { bytes(own) };
-    // SAFETY: the program's own environment; a bad pointer would have failed in the kernel with
-    // EFAULT, and kills the program here.
-    let found = unsafe { search(envp, &own_text[PRELOAD.len()..]) };
+    // SAFETY: the program's own environment.
+    let Some(found) = (unsafe { search(envp, &own_text[PRELOAD.len()..]) }) else {
+        return call(envp);
+    };
     if found.has_shim && found.has_limit && found.has_order {
         return call(envp);
     }

@@ -178,13 +178,15 @@ fn threads() -> usize {
     let len = fd::open(c"/proc/self/stat", libc::O_RDONLY)
         .and_then(|file| fd::read(file.number(), &mut text))
         .unwrap_or(0);
-    let text = core::str::from_utf8(&text[..len]).unwrap_or("");
-    let after_name = text.rsplit(')').next().unwrap_or("");
-    after_name
-        .split_ascii_whitespace()
-        .nth(17)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(2)
+    threads_in(&text[..len]).unwrap_or(2)
+}
+
+/// The name of a process may be any bytes, spaces and parentheses too.
+fn threads_in(stat: &[u8]) -> Option<usize> {
+    let name_ends = stat.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = stat[name_ends + 1..].split(|byte| byte.is_ascii_whitespace());
+    let number = fields.by_ref().filter(|field| !field.is_empty()).nth(17)?;
+    core::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Called by a hook, outside of all its guards, when the program has outgrown its share.
@@ -246,4 +248,26 @@ fn say(text: core::fmt::Arguments<'_>) {
     let mut line = String::new();
     let _ = writeln!(line, "outpage: {}: {text}", outpage_sys::process::pid());
     let _ = fd::write(libc::STDERR_FILENO, line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel cuts a name after 15 bytes, within a character too.
+    #[test]
+    fn threads_are_counted_whatever_the_name() {
+        let rest = b" S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 5 0 99\n";
+        for name in [
+            b"sh".as_slice(),
+            b"abcdefghijklmn\xc3",
+            b"a ) b (9",
+            b"\xff",
+        ] {
+            let stat = [b"17 (", name, b")", rest].concat();
+            assert_eq!(threads_in(&stat), Some(5), "{name:?}");
+        }
+        assert_eq!(threads_in(b"17 (sh) S 1 2"), None);
+        assert_eq!(threads_in(b""), None);
+    }
 }

@@ -17,6 +17,7 @@ use outpage_engine::call::Call;
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
 use crate::order::Order;
+use crate::raw::SignalsBlocked;
 use crate::{lifecycle, raw, trace, zero};
 
 /// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
@@ -28,7 +29,11 @@ fn run(
     loop {
         match mode::enter() {
             Path::Raw => return direct(),
-            Path::Managed(engine) => return managed(engine),
+            Path::Managed(engine) => {
+                // A handler that jumps away would leave the call's place taken.
+                let _signals = SignalsBlocked::of_others();
+                return managed(engine);
+            }
             Path::Direct(at_work) => {
                 if fits(&at_work, bytes()) {
                     return direct();

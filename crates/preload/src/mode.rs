@@ -24,7 +24,7 @@ use outpage_engine::Engine;
 use outpage_sys::futex::{self, Scope};
 use outpage_sys::{own, process};
 
-use crate::raw::thread_pointer;
+use crate::raw::{SignalsBlocked, thread_pointer};
 
 /// The modes; the table is in the module's description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,11 +139,16 @@ fn slots_of(thread: usize) -> usize {
         .count()
 }
 
-/// A hook at work in `Direct` mode; dropped when its system call is done.
-pub struct AtWork(&'static Slot);
+/// A hook at work in `Direct` mode; dropped when its system call is done. Signals wait meanwhile: a handler may jump away, and the slot would be taken for ever.
+pub struct AtWork {
+    slot: &'static Slot,
+    // Dropped after the slot was given back.
+    _signals: SignalsBlocked,
+}
 
 impl AtWork {
     fn take() -> Self {
+        let signals = SignalsBlocked::of_others();
         let me = thread_pointer();
         let first = (me >> 12) ^ (me >> 18);
         loop {
@@ -158,7 +163,10 @@ impl AtWork {
                         .compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed)
                         .is_ok()
                 {
-                    return Self(slot);
+                    return Self {
+                        slot,
+                        _signals: signals,
+                    };
                 }
             }
             process::yield_now();
@@ -172,14 +180,14 @@ impl AtWork {
 
     /// Says how many bytes this hook is about to map.
     pub fn announce(&self, bytes: u64) {
-        self.0.pending_bytes.store(bytes, Ordering::SeqCst);
+        self.slot.pending_bytes.store(bytes, Ordering::SeqCst);
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        self.0.pending_bytes.store(0, Ordering::SeqCst);
-        self.0.owner.store(0, Ordering::SeqCst);
+        self.slot.pending_bytes.store(0, Ordering::SeqCst);
+        self.slot.owner.store(0, Ordering::SeqCst);
     }
 }
 

@@ -67,15 +67,46 @@ pub fn thread_pointer() -> usize {
 /// The set of all signals, as the kernel takes it.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// All signals of the calling thread, blocked until dropped; also the two that glibc keeps for itself.
+/// Those by which the kernel answers what a thread does itself: with them blocked it would be killed, as by a filter of the program's that has the call
+/// trapped (`SECCOMP_RET_TRAP`).
+const OWN_SIGNALS: [i32; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Signals of the calling thread, blocked until dropped; also the two that glibc keeps for itself.
 pub struct SignalsBlocked(u64);
 
 impl SignalsBlocked {
-    /// Blocks them.
+    /// Blocks all of them.
     #[must_use]
     pub fn new() -> Self {
+        Self::blocking(ALL_SIGNALS)
+    }
+
+    /// Blocks those that come from outside: their handlers may jump away.
+    #[must_use]
+    pub fn of_others() -> Self {
+        let own = OWN_SIGNALS
+            .iter()
+            .fold(0, |mask, signal| mask | 1 << (signal - 1));
+        Self::blocking(ALL_SIGNALS & !own)
+    }
+
+    fn blocking(mask: u64) -> Self {
         let mut before = 0u64;
-        set_signals(&ALL_SIGNALS, Some(&mut before));
+        let (mask, old) = ((&raw const mask) as usize, (&raw mut before) as usize);
+        // SAFETY: both pointers are valid for the 8 bytes of the kernel's signal set.
+        unsafe {
+            call(
+                libc::SYS_rt_sigprocmask,
+                [libc::SIG_BLOCK as usize, mask, old, 8, 0, 0],
+            )
+        };
         Self(before)
     }
 }

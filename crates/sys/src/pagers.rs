@@ -11,7 +11,14 @@ std::thread_local! {
 /// Whether the caller is a thread of a pager's, bare or known ([`crate::thread`]).
 #[must_use]
 pub fn is_pagers() -> bool {
-    is_bare() || HERE.get()
+    is_bare() || is_known()
+}
+
+/// Never inlined: a bare thread may not look a thread-local up, not even beside a branch that it does not take. Once libraries with thread-locals were loaded or
+/// unloaded, that reads the loader's list of them, which lies in memory that is paged.
+#[inline(never)]
+fn is_known() -> bool {
+    HERE.get()
 }
 
 /// Whether the caller is a thread that [`crate::thread::spawn`] made and glibc does not know.

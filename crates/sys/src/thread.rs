@@ -12,7 +12,7 @@
 //!
 //! | offset from `fs` | content | as in glibc's `tcbhead_t` (sysdeps/x86_64/nptl/tls.h) |
 //! |---|---|---|
-//! | -256 KiB..0 | zero | thread-locals of the libraries present at start |
+//! | down from 0, to 256 KiB below `errno` | zero | thread-locals of the program and of the libraries present at start |
 //! | 0, 0x10 | its own address | `tcb`, `self` |
 //! | 8 | a copy of the creator's vector, pointing into this block | `dtv` |
 //! | 0x18 | 1 | `multiple_threads` |
@@ -35,9 +35,10 @@ use crate::raw::{self, Errno, check, syscall3, syscall5};
 
 mod known;
 
-/// Room for the thread-locals of all libraries present at start. A few KiB are usual; only touched
-/// pages take frames. glibc puts `errno` there too, at a distance from `fs` that [`spawn`] checks.
-const TLS_BYTES: usize = 256 << 10;
+/// Room for the thread-locals of the libraries that were loaded after libc and before the program began. A few KiB are usual; only touched pages take frames.
+const TLS_BEHIND_ERRNO: usize = 256 << 10;
+/// No program's thread-locals that come before libc's are larger: a choice.
+const TLS_MAX: usize = 1 << 30;
 /// Room above `fs`: glibc's `struct pthread` is about 2.3 KiB.
 const TCB_BYTES: usize = PAGE_BYTES;
 /// Room for the control word, the start record and the module vector.
@@ -217,7 +218,11 @@ fn new_block(options: &Options) -> Result<Area, Errno> {
         .stack_bytes
         .max(PAGE_BYTES)
         .next_multiple_of(PAGE_BYTES);
-    let len = GUARD_BYTES + stack + TLS_BYTES + TCB_BYTES + CONTROL_BYTES;
+    let tls = errno_distance() + TLS_BEHIND_ERRNO;
+    if tls > TLS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let len = GUARD_BYTES + stack + tls + TCB_BYTES + CONTROL_BYTES;
     let block = Area::new(len, Fork::ParentOnly)?;
     map::mprotect(block.start(), GUARD_BYTES, libc::PROT_NONE)?;
     Ok(block)
@@ -232,7 +237,7 @@ fn thread_pointer(block: &Area) -> usize {
 }
 
 fn stack_top(block: &Area) -> usize {
-    thread_pointer(block) - TLS_BYTES
+    thread_pointer(block) - errno_distance() - TLS_BEHIND_ERRNO
 }
 
 /// Fills in the block and starts the thread with all signals blocked.
@@ -248,7 +253,7 @@ unsafe fn start(
 ) -> Result<Thread, Errno> {
     let (tp, control) = (thread_pointer(&block), control(&block));
     // SAFETY: the block is fresh and has all the parts.
-    unsafe { fill_tcb(tp, control + DTV_OFFSET) }?;
+    unsafe { fill_tcb(tp, control + DTV_OFFSET) };
     let record: *mut Start = ptr::with_exposed_provenance_mut(control);
     let name = options.name.as_ptr();
     // SAFETY: the control part is fresh, page-aligned and larger than `Start`.
@@ -423,15 +428,10 @@ unsafe fn fs_word(offset: usize) -> usize {
 /// Writes the thread control block at `tp` and the module vector at `dtv`, after the creator's.
 ///
 /// # Safety
-/// Both lie in a fresh, zeroed block with [`TLS_BYTES`] below and [`TCB_BYTES`] above `tp`.
-unsafe fn fill_tcb(tp: usize, dtv: usize) -> Result<(), Errno> {
+/// Both lie in a fresh, zeroed block with room for thread-locals below and [`TCB_BYTES`] above `tp`.
+unsafe fn fill_tcb(tp: usize, dtv: usize) {
     // SAFETY: offsets as in the module's table.
     let (own_tp, own_dtv) = unsafe { (fs_word(0x10), fs_word(8)) };
-    // SAFETY: always callable; gives the address of the caller's `errno`, a thread-local.
-    let errno = unsafe { libc::__errno_location() } as usize;
-    if own_tp.wrapping_sub(errno) > TLS_BYTES {
-        return Err(Errno::EINVAL);
-    }
     let words: *mut usize = ptr::with_exposed_provenance_mut(tp);
     // SAFETY: within the 4 KiB above `tp`.
     unsafe {
@@ -445,7 +445,18 @@ unsafe fn fill_tcb(tp: usize, dtv: usize) -> Result<(), Errno> {
             copy_dtv(own_dtv, own_tp, dtv, tp);
         }
     }
-    Ok(())
+}
+
+/// How far `errno`, a thread-local of libc's, lies below `fs`: in each thread as far, in whole pages.
+fn errno_distance() -> usize {
+    // SAFETY: always callable; gives the address of the caller's `errno`.
+    let errno = unsafe { libc::__errno_location() } as usize;
+    // SAFETY: offsets as in the module's table.
+    let own_tp = unsafe { fs_word(0x10) };
+    own_tp
+        .wrapping_sub(errno)
+        .min(TLS_MAX)
+        .next_multiple_of(PAGE_BYTES)
 }
 
 /// Copies glibc's vector of thread-local blocks (`dtv_t`, two words an entry; entry -1 holds the number
@@ -470,7 +481,7 @@ unsafe fn copy_dtv(from: usize, from_tp: usize, to: usize, to_tp: usize) {
                 DTV_UNALLOCATED
             };
             let below = from_tp.wrapping_sub(block);
-            let is_static = below > 0 && below <= TLS_BYTES;
+            let is_static = below > 0 && below <= errno_distance() + TLS_BEHIND_ERRNO;
             let block = if is_static {
                 to_tp - below
             } else {

@@ -271,7 +271,7 @@ fn build_between_marks(envp: Strings) {
     const MARK: usize = 0x5a5a_5a5a_5a5a_5a5a;
     // SAFETY: an environment, and what `remember` set.
     let (found, (pointers, list_bytes)) = unsafe {
-        let found = search(envp, SHIM.to_bytes());
+        let found = search(envp, SHIM.to_bytes()).expect("readable");
         let room = room(&found, bytes(OWN_PRELOAD.load(Ordering::Acquire)));
         (found, room)
     };

@@ -179,7 +179,7 @@ fn more_threads_than_places_take_turns() {
             scope.spawn(|| {
                 for _ in 0..20 {
                     let ours = at_work();
-                    let offset = core::ptr::from_ref(ours.0) as usize - SLOTS.as_ptr() as usize;
+                    let offset = core::ptr::from_ref(ours.slot) as usize - SLOTS.as_ptr() as usize;
                     let place = &places[offset / size_of::<Slot>()];
                     assert!(!place.swap(true, Ordering::SeqCst), "two in one place");
                     thread::yield_now();

@@ -52,6 +52,21 @@ fn every_signal_waits_and_the_mask_of_before_comes_back() {
     assert_eq!(own, 1 << (libc::SIGUSR2 - 1));
 }
 
+/// A filter that has a call trapped would kill the program.
+#[test]
+fn signals_of_others_wait_and_own_ones_come() {
+    let before = blocked();
+    let signals = SignalsBlocked::of_others();
+    assert_eq!(blocked().len(), 62 - OWN_SIGNALS.len());
+    assert!(OWN_SIGNALS.iter().all(|own| !blocked().contains(own)));
+    let all = SignalsBlocked::new();
+    drop(SignalsBlocked::of_others());
+    assert_eq!(blocked().len(), 62, "within another");
+    drop(all);
+    drop(signals);
+    assert_eq!(blocked(), before);
+}
+
 #[test]
 fn threads_are_told_apart() {
     // SAFETY: takes nothing.
