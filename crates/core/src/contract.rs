@@ -131,7 +131,8 @@ pub enum Event<'a> {
     Pooled(usize),
     /// A fork is about to duplicate this pager: slots that it holds now are kept for the child.
     Forking,
-    /// This is the copy in the forked child; waiters of other threads are gone.
+    /// This is the copy in the forked child; waiters of other threads are gone. What is in frames beyond the limit stays for a tenth of a second, or until
+    /// a fault waits for a frame.
     Forked,
     /// No process that was forked from this one, or from such a one, lives any more: slots kept for them
     /// may be reused.

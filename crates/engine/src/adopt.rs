@@ -267,7 +267,10 @@ impl Live {
     fn make_room(&mut self) {
         let give_up = clock::now().0 + ROOM_WITHIN.0;
         self.trim();
-        while self.pager.frames_used() > self.pager.limits().frames && clock::now().0 < give_up {
+        while self.pager.frames_used() > self.pager.limits().frames
+            && !self.pager.rests()
+            && clock::now().0 < give_up
+        {
             self.go_on(ROOM_LOOK);
             self.pager.handle(clock::now(), Event::Tick);
             self.drive();

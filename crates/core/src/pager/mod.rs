@@ -316,6 +316,15 @@ impl Pager {
         self.ledger.tier.aside()
     }
 
+    /// Whether this is a forked child's and was so a moment ago: what it has beyond its limit stays for now ([`Event::Forked`]).
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        match &self.driver {
+            Driver::Watermarks(driver) => driver.rests(&self.ledger),
+            Driver::Daemon(_) => false,
+        }
+    }
+
     /// Frames that may still be used.
     #[must_use]
     pub fn frames_free(&self) -> usize {

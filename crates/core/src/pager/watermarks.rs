@@ -165,7 +165,10 @@ impl Watermarks {
             }
             Event::Pooled(frames) => ledger.pooled(frames, self.transfers.chunk_pages()),
             Event::Forking => ledger.slots.keep_for_child(&ledger.pages),
-            Event::Forked => ledger.forked(),
+            Event::Forked => {
+                ledger.forked();
+                self.eviction.forked(ledger);
+            }
             Event::ChildrenGone => {
                 ledger.slots.children_gone();
                 ledger.swap_full = false;
@@ -173,6 +176,11 @@ impl Watermarks {
             Event::Tick => self.eviction.tick(ledger, &mut self.transfers),
             Event::Timer => {}
         }
+    }
+
+    /// Whether what is beyond the limit stays for now.
+    pub fn rests(&self, ledger: &Ledger) -> bool {
+        self.eviction.rests(ledger)
     }
 
     /// Serves who waits for a frame and brings the queues back to their watermarks.

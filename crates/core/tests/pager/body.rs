@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outpage_core::contract::{Access, Action, ActionId, Event, PageOutcome, Source, Waiter};
+use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::Pager;
 use outpage_core::record::Recorder;
@@ -103,6 +104,8 @@ pub struct Body {
     used: usize,
     /// Frames that left since the limit was exceeded, and whose place nothing took.
     left: usize,
+    /// A forked child's pages may stay until then.
+    rests_until: Nanos,
     /// Refused as victims when they were tried last.
     pub refused: BTreeSet<PageNo>,
     pub write_failures: u32,
@@ -134,6 +137,7 @@ impl Body {
             ceiling: plan.frames,
             used: 0,
             left: 0,
+            rests_until: Nanos(0),
             refused: BTreeSet::new(),
             write_failures: 0,
             ticks: 0,
@@ -237,7 +241,13 @@ impl Body {
         );
         self.left = (self.left + left).saturating_sub(4 * taken);
         if used <= limit {
-            self.left = 0;
+            let at_once = if self.now < self.rests_until {
+                FRAMES_MIN
+            } else {
+                0
+            };
+            self.left = 4 * at_once;
+            self.ceiling = self.ceiling.max(held + at_once);
         }
         self.used = used;
         self.ceiling = limit.max((held + self.left / 4).min(self.ceiling));
@@ -485,6 +495,7 @@ impl Body {
         if in_child {
             self.threads = [None; THREADS];
             self.store.disown();
+            self.rests_until = Nanos(self.now.0 + 101_000_000);
             self.report(Event::Forked);
         }
     }

@@ -6,6 +6,7 @@
 //! that must not change decisions gives the same numbers before and after it.
 
 mod cases;
+mod ceiling;
 mod pool;
 mod unruly;
 

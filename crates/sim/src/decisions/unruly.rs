@@ -16,6 +16,7 @@ use outpage_core::record::Decisions;
 use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
 use super::cases::Unruly;
+use super::ceiling::Ceiling;
 use super::pool::Pool;
 use crate::seed::mix;
 
@@ -79,12 +80,7 @@ struct Body<'a> {
     lost: HashSet<PageNo>,
     store: HashMap<SlotNo, u64>,
     pool: Pool,
-    /// The most frames that may be in use: the limit, or what was beyond it when it came.
-    ceiling: usize,
-    /// Frames in use at the last look.
-    used: usize,
-    /// Frames that left since the limit was exceeded, and whose place nothing took.
-    left: usize,
+    ceiling: Ceiling,
     limit: usize,
     /// Times that a page was to be moved.
     moves: HashMap<PageNo, u64>,
@@ -108,9 +104,7 @@ pub(super) fn decisions(case: &Unruly) -> Decisions {
         lost: HashSet::new(),
         store: HashMap::new(),
         pool: Pool::default(),
-        ceiling: case.frames,
-        used: 0,
-        left: 0,
+        ceiling: Ceiling::new(case.frames),
         limit: case.frames,
         moves: HashMap::new(),
         flights: Vec::new(),
@@ -268,13 +262,13 @@ impl Body<'_> {
             self.truth.insert(page, page.raw());
         }
         let held = self.frames() + self.pager.frames_aside();
-        self.ceiling = self.ceiling.max(held);
+        self.ceiling.frames = self.ceiling.frames.max(held);
         self.tell(Event::Adopt(range));
     }
 
     fn limit(&mut self, frames: usize) {
         self.limit = frames;
-        self.ceiling = self.ceiling.max(frames);
+        self.ceiling.frames = self.ceiling.frames.max(frames);
         self.tell(Event::Limit(frames));
     }
 
@@ -289,9 +283,9 @@ impl Body<'_> {
     fn check_frames(&self) {
         let frames = self.frames();
         assert!(
-            frames <= self.ceiling,
+            frames <= self.ceiling.frames,
             "{frames} of {} frames",
-            self.ceiling
+            self.ceiling.frames
         );
     }
 
@@ -301,14 +295,8 @@ impl Body<'_> {
         // What the pool was granted, or is set aside for it, is its own though it is not used yet.
         let used = self.pager.frames_used();
         let held = (frames + self.pager.frames_aside()).max(used);
-        // Above the limit a page that somebody waits for takes the place of four that left.
-        let taken = used.saturating_sub(self.used);
-        self.left = (self.left + self.used.saturating_sub(used)).saturating_sub(4 * taken);
-        if used <= self.limit {
-            self.left = 0;
-        }
-        self.used = used;
-        self.ceiling = self.limit.max((held + self.left / 4).min(self.ceiling));
+        let rests = self.now < self.ceiling.rests_until;
+        self.ceiling.lower(used, held, self.limit, rests);
     }
 
     /// The run goes on in the child or in the parent.
@@ -320,6 +308,7 @@ impl Body<'_> {
             self.threads
                 .iter_mut()
                 .for_each(|thread| thread.waits = false);
+            self.ceiling.rests_until = self.now + 101_000_000;
             self.tell(Event::Forked);
         }
     }

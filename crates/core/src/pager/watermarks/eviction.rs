@@ -11,6 +11,7 @@ use super::discards::{
 };
 use super::transfers::Transfers;
 use crate::contract::Action;
+use crate::limits::FRAMES_MIN;
 use crate::page::{DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
 use crate::pager::drops::{Leaving, is_discardable, leaves_first, settled};
 use crate::pager::ledger::Ledger;
@@ -18,7 +19,7 @@ use crate::pager::ops::Kind;
 use crate::pager::room;
 use crate::pager::tiering::{Batch, COMPRESS_PAGES};
 use crate::reclaim::{Mapped, Reclaim};
-use crate::units::{PageNo, PageRange};
+use crate::units::{Nanos, PageNo, PageRange};
 use exchange::Exchange;
 use pace::Pace;
 pub(super) use pace::Taken;
@@ -32,6 +33,10 @@ const MAPPED_MIN: usize = 16;
 /// Of a limit that was exceeded this part is staged at once beyond the watermark, or one batch. A choice: half a megabyte of eight, and of 32 as much as the
 /// store has under way.
 const STAGED_PART: usize = 16;
+
+/// So long a forked child keeps what it began with, unless one of its faults waits. A choice: many times what it takes to end or to execute a program, and
+/// what its copies may exceed the limit by meanwhile is bounded by what it writes in that time.
+const CHILD_RESTS: Nanos = Nanos(100_000_000);
 
 /// How far the search for a frame has come since the last tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +58,8 @@ pub(super) struct Eviction {
     search: Search,
     /// Somebody who waited for a frame got one since the last tick.
     served: bool,
+    /// In a forked child: until then nothing leaves that nobody waits for.
+    rests_until: Nanos,
 }
 
 impl Eviction {
@@ -64,6 +71,7 @@ impl Eviction {
             exchange: Exchange::default(),
             search: Search::Idle,
             served: false,
+            rests_until: Nanos(0),
         }
     }
 
@@ -78,16 +86,35 @@ impl Eviction {
 
     /// Whether a page that somebody waits for can have a frame at once: one of [`Self::room`], or where the limit is exceeded that of pages that left.
     pub fn has_frame(&mut self, ledger: &mut Ledger) -> bool {
+        if self.rests(ledger) && self.exchanges(ledger) {
+            return true;
+        }
         let room = self.room(ledger, 1) > 0;
         self.begin_exchange(ledger);
-        room || exceeds_limit(ledger) && self.exchange.grants(ledger.frames_used())
+        room || self.exchanges(ledger)
+    }
+
+    fn exchanges(&mut self, ledger: &Ledger) -> bool {
+        exceeds_limit(ledger) && self.exchange.grants(ledger.frames_used())
     }
 
     /// To be said before the limit is lowered: what left until then is not exchanged. Nothing where it is exceeded already.
     pub fn begin_exchange(&mut self, ledger: &Ledger) {
         if !exceeds_limit(ledger) {
-            self.exchange.begin(ledger.frames_used());
+            let at_once = if self.rests(ledger) { FRAMES_MIN } else { 0 };
+            self.exchange.begin(ledger.frames_used(), at_once);
         }
+    }
+
+    /// This is a forked child's. What it has it shares with its parent: leaving would free nothing, and cost a copy of each page. Most children have ended
+    /// soon, or are another program.
+    pub fn forked(&mut self, ledger: &Ledger) {
+        self.rests_until = Nanos(ledger.now.0 + CHILD_RESTS.0);
+    }
+
+    /// Whether nothing leaves that nobody waits for.
+    pub fn rests(&self, ledger: &Ledger) -> bool {
+        ledger.now < self.rests_until
     }
 
     /// As [`Self::room`], for what nobody waits for: so many are left to demanded pages.
@@ -154,6 +181,9 @@ impl Eviction {
 
     /// Whether [`Self::balance`] has nothing to do, as after nearly every event.
     pub fn balanced(&self, ledger: &mut Ledger, transfers: &Transfers) -> bool {
+        if self.rests(ledger) && ledger.waits.frames() == 0 {
+            return true;
+        }
         let Some(free) = ledger.frames_max().checked_sub(ledger.frames_used()) else {
             return false;
         };
@@ -169,6 +199,12 @@ impl Eviction {
 
     /// Brings the queues back to their watermarks.
     pub fn balance(&mut self, ledger: &mut Ledger, transfers: &mut Transfers) {
+        if ledger.waits.frames() > 0 {
+            self.rests_until = Nanos(0);
+        }
+        if self.rests(ledger) {
+            return;
+        }
         stage_first(ledger);
         self.detach_victims(ledger);
         self.page_out_scan(ledger, transfers);
@@ -251,7 +287,7 @@ impl Eviction {
             settled(ledger, id);
         }
         // With nothing to write to, a lowered limit is reached by dropping what is clean.
-        let over = over_limit(ledger) > 0;
+        let over = over_limit(ledger) > 0 && !self.rests(ledger);
         if over && at_rest(ledger) && !transfers.may_write(ledger) {
             stop_watching(ledger);
             let batch = ledger.limits.detach_batch;

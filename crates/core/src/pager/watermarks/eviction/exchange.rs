@@ -18,11 +18,11 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The limit is not exceeded by the `used` frames in use.
-    pub const fn begin(&mut self, used: usize) {
+    /// The limit is not exceeded by the `used` frames in use. When it is, faults may have `at_once` frames before any has left.
+    pub const fn begin(&mut self, used: usize, at_once: usize) {
         *self = Self {
             seen: used,
-            left: 0,
+            left: at_once * LEAVE_FOR_ONE,
         };
     }
 
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn four_that_leave_make_room_for_one() {
         let mut exchange = Exchange::default();
-        exchange.begin(100);
+        exchange.begin(100, 0);
         assert!(!exchange.grants(100));
         assert!(!exchange.grants(97));
         assert!(exchange.grants(96));
@@ -59,9 +59,21 @@ mod tests {
     }
 
     #[test]
+    fn some_may_be_had_before_any_left() {
+        let mut exchange = Exchange::default();
+        exchange.begin(100, 2);
+        for used in 100..102 {
+            assert!(exchange.grants(used));
+            exchange.took(1);
+        }
+        assert!(!exchange.grants(102));
+        assert!(exchange.grants(98));
+    }
+
+    #[test]
     fn what_is_adopted_meanwhile_leaves_first() {
         let mut exchange = Exchange::default();
-        exchange.begin(10);
+        exchange.begin(10, 0);
         assert!(!exchange.grants(50));
         assert!(!exchange.grants(47));
         assert!(exchange.grants(46));
@@ -74,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_in_use_never_grows() {
         let (mut exchange, mut used) = (Exchange::default(), 1_000);
-        exchange.begin(used);
+        exchange.begin(used, 0);
         for step in 0..2_000_usize {
             if exchange.grants(used) {
                 exchange.took(1);

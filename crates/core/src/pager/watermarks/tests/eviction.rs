@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::contract::{PageOutcome, Refusal};
+use crate::limits::FRAMES_MIN;
 use crate::page::{ContentHash, Queue, State};
-use crate::units::SlotNo;
+use crate::units::{Nanos, SlotNo};
 
 #[test]
 fn room_is_made_of_free_frames_then_of_clean_pages_the_oldest_first() {
@@ -190,4 +191,34 @@ fn beyond_a_limit_who_waits_takes_the_place_of_four_that_left() {
     }
     assert!(!eviction.has_frame(&mut ledger), "of ten two");
     assert!(ledger.frames_used() < used, "it comes down");
+}
+
+/// What a forked child has it shares with its parent, and most children end soon.
+#[test]
+fn in_a_child_nothing_leaves_for_a_moment_and_some_frames_are_to_be_had() {
+    let mut ledger = ledger();
+    fill(&mut ledger, 0);
+    let (mut eviction, mut transfers) = (eviction(), transfers("bsd", 0));
+    eviction.forked(&ledger);
+    eviction.begin_exchange(&ledger);
+    ledger.limit(ledger.limits.frames / 4, 16);
+    assert!(eviction.balanced(&mut ledger, &transfers));
+    eviction.tick(&mut ledger, &mut transfers);
+    eviction.balance(&mut ledger, &mut transfers);
+    assert_eq!(actions(&mut ledger), []);
+    for at in 0..FRAMES_MIN as u64 {
+        assert!(eviction.has_frame(&mut ledger), "{at}");
+        lay(&mut ledger, 3_000_000 + at..3_000_001 + at, resident);
+        eviction.took_frames(&mut ledger, Taken::Filled, 1);
+    }
+    assert!(!eviction.has_frame(&mut ledger));
+    let rested = (eviction.rests(&ledger), ledger.now);
+    ledger.now = Nanos(ledger.now.0 + 100_000_000);
+    assert!(rested.0 && !eviction.rests(&ledger));
+    eviction.balance(&mut ledger, &mut transfers);
+    assert_ne!(actions(&mut ledger), [], "now they leave");
+    ledger.now = rested.1;
+    ledger.wait_for_frame(&demand(page(1)));
+    eviction.balance(&mut ledger, &mut transfers);
+    assert!(!eviction.rests(&ledger), "somebody waits");
 }
