@@ -235,10 +235,8 @@ impl Body {
         // What a release is to free first takes no other page meanwhile.
         let limit = self.pager.limits().frames;
         // Above the limit a page that somebody waits for takes the place of four that left.
-        let (left, taken) = (
-            self.used.saturating_sub(used),
-            used.saturating_sub(self.used),
-        );
+        let left = self.used.saturating_sub(used);
+        let taken = used.saturating_sub(self.used.max(limit));
         self.left = (self.left + left).saturating_sub(4 * taken);
         if used <= limit {
             let at_once = if self.now < self.rests_until {
@@ -458,6 +456,8 @@ impl Body {
             }
             (truth.unknown, truth.mapped_in) = (false, ticks);
             self.ceiling += 1;
+            self.used += 1;
+            self.left = self.left.saturating_sub(1);
         }
         let known = self.pager.frames_used();
         self.ceiling = self.ceiling.max(known + range.pages as usize);

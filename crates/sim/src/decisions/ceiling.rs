@@ -24,10 +24,17 @@ impl Ceiling {
         }
     }
 
+    /// So many pages have frames that nobody asked for, `held` with all others.
+    pub fn adopted(&mut self, pages: usize, held: usize) {
+        self.frames = self.frames.max(held);
+        self.used += pages;
+        self.left = self.left.saturating_sub(pages);
+    }
+
     /// All that was asked for was done, `used` frames are in use, and `held` with those that are set aside. Above the limit a page that somebody waits for
     /// takes the place of four that left; in a child that rests some may come before any has left.
     pub fn lower(&mut self, used: usize, held: usize, limit: usize, rests: bool) {
-        let taken = used.saturating_sub(self.used);
+        let taken = used.saturating_sub(self.used.max(limit));
         self.left = (self.left + self.used.saturating_sub(used)).saturating_sub(4 * taken);
         if used <= limit {
             let at_once = if rests { FRAMES_MIN } else { 0 };

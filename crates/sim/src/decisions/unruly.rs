@@ -262,7 +262,7 @@ impl Body<'_> {
             self.truth.insert(page, page.raw());
         }
         let held = self.frames() + self.pager.frames_aside();
-        self.ceiling.frames = self.ceiling.frames.max(held);
+        self.ceiling.adopted(pages as usize, held);
         self.tell(Event::Adopt(range));
     }
 
