@@ -1,6 +1,7 @@
 //! Bare system calls as the hooks need them: the kernel's own return value, errors negative.
 
 use outpage_sys::raw::syscall6;
+use outpage_sys::thread::OWN_SIGNALS;
 
 /// Makes system call `nr`; returns what the kernel returned, an error as its negative number.
 ///
@@ -66,17 +67,6 @@ pub fn thread_pointer() -> usize {
 
 /// The set of all signals, as the kernel takes it.
 const ALL_SIGNALS: u64 = u64::MAX;
-
-/// Those by which the kernel answers what a thread does itself: with them blocked it would be killed, as by a filter of the program's that has the call
-/// trapped (`SECCOMP_RET_TRAP`).
-const OWN_SIGNALS: [i32; 6] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
 
 /// Signals of the calling thread, blocked until dropped; also the two that glibc keeps for itself.
 pub struct SignalsBlocked(u64);

@@ -327,17 +327,22 @@ fn set_signal_mask(mask: u64) -> Result<u64, Errno> {
     Ok(old)
 }
 
-/// From now on the caller runs none of the program's handlers but those of signals that it raises itself, as by a touch of a page that is lost.
+/// Signals by which the kernel answers what a thread does itself, as by a touch of a page that is lost or a call that a filter has trapped: with them blocked
+/// it would be killed.
+pub const OWN_SIGNALS: [i32; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// From now on the caller runs none of the program's handlers but those of [`OWN_SIGNALS`].
 pub fn leave_signals_to_others() {
-    const OWN: [i32; 6] = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGFPE,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-    ];
-    let own = OWN.iter().fold(0, |mask, &signal| mask | 1 << (signal - 1));
+    let own = OWN_SIGNALS
+        .iter()
+        .fold(0, |mask, &signal| mask | 1 << (signal - 1));
     // Cannot fail with valid arguments.
     let _ = set_signal_mask(!own);
 }

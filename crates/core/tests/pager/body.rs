@@ -495,6 +495,7 @@ impl Body {
         if in_child {
             self.threads = [None; THREADS];
             self.store.disown();
+            // The pager's tenth of a second, and the times of the events until it begins.
             self.rests_until = Nanos(self.now.0 + 101_000_000);
             self.report(Event::Forked);
         }

@@ -308,6 +308,7 @@ impl Body<'_> {
             self.threads
                 .iter_mut()
                 .for_each(|thread| thread.waits = false);
+            // The pager's tenth of a second, and the times of the events until it begins.
             self.ceiling.rests_until = self.now + 101_000_000;
             self.tell(Event::Forked);
         }
