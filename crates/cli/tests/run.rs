@@ -40,6 +40,28 @@ fn exit_codes_and_signals_pass_through() {
     );
 }
 
+/// A standard descriptor that was closed is closed in the program too.
+#[test]
+fn closed_streams_stay_closed() {
+    if !can_page() {
+        return;
+    }
+    // What a shell closes for one command is open again after it.
+    let look = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] || printf $n >&9; done";
+    for (closing, closed) in [
+        ("<&-", "0"),
+        (">&-", "1"),
+        ("2>&-", "2"),
+        ("<&- >&- 2>&-", "012"),
+    ] {
+        let outpage = format!("\"$0\" run --memory 64M --quiet -- sh -c '{look}' 9>&1 {closing}");
+        let file = env!("CARGO_BIN_EXE_outpage");
+        let end = Command::new("sh").args(["-c", &outpage, file]).output();
+        let end = end.expect("sh");
+        assert_eq!(text(&end.stdout), closed, "{closing}: {}", end.status);
+    }
+}
+
 #[test]
 fn signals_to_the_launcher_reach_the_program() {
     if !can_page() {

@@ -20,9 +20,9 @@ pub use outpage_core::contract::Advice;
 use outpage_core::notify::Guest;
 use outpage_core::units::PAGE_BYTES;
 use outpage_stats::Counts;
-use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::shared::{self, Words};
+use outpage_sys::{process, say};
 
 use crate::call::Call;
 use crate::config::Config;
@@ -272,6 +272,7 @@ impl Scope {
     /// # Errors
     /// [`StartError`]; [`StartError::Taken`] in a process that is managed as a whole.
     pub fn open(config: Config, store: Option<OpenStore>) -> Result<Self, StartError> {
+        say::note_standard_error();
         let engine = Some(Engine::open(config, store)?);
         Ok(Self {
             engine,

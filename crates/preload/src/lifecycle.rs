@@ -1,7 +1,7 @@
 //! The shim's beginning in a process, and the pager's.
 
 use core::ffi::{CStr, c_char, c_int};
-use core::fmt::{Display, Write};
+use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -56,6 +56,7 @@ extern "C" fn init(_argc: c_int, _argv: exec::Strings, envp: exec::Strings) {
     if set_user_id || unsafe { variable(envp, b"OUTPAGE_MEMORY") }.is_none() {
         return;
     }
+    say::note_standard_error();
     // SAFETY: as above.
     if let Err(reason) = unsafe { set_up(envp) } {
         mode::set(Mode::Disabled);
@@ -243,11 +244,9 @@ fn go_on_without(error: &StartError) {
     }
 }
 
-/// Writes one line to descriptor 2, with the process's number.
+/// Says one line, with the process's number.
 fn say(text: core::fmt::Arguments<'_>) {
-    let mut line = String::new();
-    let _ = writeln!(line, "outpage: {}: {text}", outpage_sys::process::pid());
-    let _ = fd::write(libc::STDERR_FILENO, line.as_bytes());
+    say::say(&["outpage: ", &format!("{}: {text}", process::pid())]);
 }
 
 #[cfg(test)]

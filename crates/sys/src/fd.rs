@@ -159,6 +159,23 @@ pub fn is_regular(fd: i32) -> Result<bool, Errno> {
     Ok(status(fd)?.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
+/// Whether a socket is behind `fd`.
+///
+/// # Errors
+/// Those of fstat(2).
+pub(crate) fn is_socket(fd: i32) -> Result<bool, Errno> {
+    Ok(status(fd)?.st_mode & libc::S_IFMT == libc::S_IFSOCK)
+}
+
+/// Whether both descriptors came from one open(2), as dup(2) makes them. False where the kernel cannot tell (before Linux 6.10).
+pub(crate) fn is_same_opened(one: i32, other: i32) -> bool {
+    /// `F_LINUX_SPECIFIC_BASE` + 3 (include/uapi/linux/fcntl.h).
+    const F_DUPFD_QUERY: usize = 1027;
+    // SAFETY: takes numbers only.
+    let answer = unsafe { syscall3(libc::SYS_fcntl, one as usize, F_DUPFD_QUERY, other as usize) };
+    answer == Ok(1)
+}
+
 /// The major and minor number of the character device behind `fd`; `None` where another file is.
 ///
 /// # Errors

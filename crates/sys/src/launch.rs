@@ -1,4 +1,4 @@
-//! What a launcher of programs needs: forwarded signals, a child's end, waiting for a lock.
+//! What a launcher of programs needs: forwarded signals, standard descriptors that were closed, a child's end, waiting for a lock.
 
 use core::ffi::CStr;
 use core::ptr;
@@ -8,8 +8,10 @@ use crate::process;
 use crate::raw::{Errno, check, syscall3, syscall5, syscall6};
 
 mod signals;
+mod streams;
 
 pub use signals::{Arrived, Signals};
+pub use streams::closed_streams;
 
 /// Locks byte `index` of `file` as [`crate::shared::lock_byte`] does, waiting until it is free.
 ///

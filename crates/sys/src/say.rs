@@ -1,36 +1,75 @@
 //! Lines for whoever runs the program, on its standard error.
 
 use core::ffi::CStr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::fd::{self, Fd};
+use crate::fd::{self, Fd, Identity};
 use crate::process::{self, Tid, program};
 use crate::raw::syscall3;
 use crate::{pagers, proc, thread};
 
-/// Writes `parts` and a line end to descriptor 2, in one call, so that lines of several threads do not
-/// mix. Errors are ignored; only the first 15 parts are written.
-pub fn say(parts: &[&str]) {
-    write_line(libc::STDERR_FILENO, parts);
+/// Device and inode of what descriptor 2 was when it was noted; no file has [`UNKNOWN`] for both.
+static STANDARD_ERROR: [AtomicU64; 2] = [AtomicU64::new(UNKNOWN), AtomicU64::new(UNKNOWN)];
+const UNKNOWN: u64 = u64::MAX;
+
+/// Notes that descriptor 2 is standard error as it is now, or none if it is closed; the first note counts. A program that closes it and
+/// opens its data may get that number, and a line has no place there: what is said from now on goes to descriptor 2 only while that is
+/// the same file, or is open as descriptor 1 too. Before, it goes there always.
+pub fn note_standard_error() {
+    const CLOSED: Identity = Identity {
+        device: UNKNOWN,
+        inode: 0,
+    };
+    let now = fd::identity(libc::STDERR_FILENO).unwrap_or(CLOSED);
+    let inode = &STANDARD_ERROR[1];
+    if inode.compare_exchange(UNKNOWN, now.inode, Relaxed, Relaxed) == Ok(UNKNOWN) {
+        STANDARD_ERROR[0].store(now.device, Relaxed);
+    }
 }
 
-/// The same on descriptor 2 of the program's first thread, for a thread with a table of its own; one without it has that descriptor. Where the first
-/// thread has ended, on that of another one.
+/// Whether `error`, a thread's descriptor 2, is what it had for standard error; `output` is its descriptor 1.
+fn is_standard_error(error: i32, output: Option<i32>) -> bool {
+    let [device, inode] = [0, 1].map(|part: usize| STANDARD_ERROR[part].load(Relaxed));
+    let noted = Identity { device, inode };
+    let unknown = [device, inode] == [UNKNOWN; 2];
+    unknown
+        || fd::identity(error).is_ok_and(|now| now == noted)
+        || output.is_some_and(|output| is_log(error, output))
+}
+
+/// Whether both descriptors are one opened file, as who logs has them, and no connection to somebody else.
+fn is_log(error: i32, output: i32) -> bool {
+    fd::is_same_opened(error, output) && fd::is_socket(error).is_ok_and(|socket| !socket)
+}
+
+/// Writes `parts` and a line end to standard error, in one call, so that lines of several threads do not
+/// mix. Errors are ignored; only the first 15 parts are written, and nothing where descriptor 2 is another file by now
+/// ([`note_standard_error`]).
+pub fn say(parts: &[&str]) {
+    if is_standard_error(libc::STDERR_FILENO, Some(libc::STDOUT_FILENO)) {
+        write_line(libc::STDERR_FILENO, parts);
+    }
+}
+
+/// The same for the program's first thread, from a thread with a table of its own; one without it has that descriptor. Where the first
+/// thread has ended, for another one.
 pub fn say_for_main(parts: &[&str]) {
     if !pagers::is_pagers() {
         return say(parts);
     }
-    let found = descriptor_of_task(program(), 0).or_else(descriptor_of_another);
+    let found = standard_error_of(program(), 0).or_else(standard_error_of_another);
     if let Some(file) = found {
         write_line(file.number(), parts);
     }
 }
 
-/// Descriptor 2 of a thread of the program that is none of the pager's: those have tables of their own, with other files there.
-fn descriptor_of_another() -> Option<Fd> {
+/// Standard error of a thread of the program that is none of the pager's: those have tables of their own, with other files there.
+fn standard_error_of_another() -> Option<Fd> {
     let mut found = None;
     let _ = process::each_thread(|tid| {
         if found.is_none() && !is_pagers(tid) {
-            found = descriptor_of_task(tid.0, process::THREAD);
+            found = standard_error_of(tid.0, process::THREAD);
         }
     });
     found
@@ -45,15 +84,17 @@ fn is_pagers(tid: Tid) -> bool {
     read.is_none_or(|len| name[..len].starts_with(thread::NAME_PREFIX))
 }
 
-/// Descriptor 2 of a thread of the program, copied or else opened anew.
-fn descriptor_of_task(tid: u32, flags: i32) -> Option<Fd> {
-    let copied = process::copy_descriptor(tid, flags, libc::STDERR_FILENO).ok();
+/// Descriptor 2 of a thread of the program, copied or else opened anew, if it is still what it was noted as.
+fn standard_error_of(tid: u32, flags: i32) -> Option<Fd> {
+    let copied = |number| process::copy_descriptor(tid, flags, number).ok();
+    let (error, output) = (copied(libc::STDERR_FILENO), copied(libc::STDOUT_FILENO));
     // Opened anew a file would have another offset, and one writer would overwrite the other.
-    copied.or_else(|| {
+    let error = error.or_else(|| {
         let mut path = [0; 40];
         let path = file_of(tid, b"/fd/2", &mut path)?;
         proc::open(path, libc::O_WRONLY | libc::O_APPEND | libc::O_NOCTTY).ok()
-    })
+    })?;
+    is_standard_error(error.number(), output.as_ref().map(Fd::number)).then_some(error)
 }
 
 /// Where /proc has `file` of a thread of the program.
@@ -96,4 +137,37 @@ fn write_line(number: i32, parts: &[&str]) {
 pub fn die(parts: &[&str]) -> ! {
     say(parts);
     process::kill()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn lines_go_to_standard_error_and_to_logs_and_to_no_other_file() {
+        note_standard_error();
+        let copy = fd::copy(libc::STDERR_FILENO).expect("descriptor 2");
+        assert!(is_standard_error(copy.number(), None));
+        let open = || File::open(std::env::current_exe().expect("own file")).expect("a file");
+        let file = open();
+        let with = |output: i32| is_standard_error(file.as_raw_fd(), Some(output));
+        assert!(!is_standard_error(file.as_raw_fd(), None));
+        assert!(!with(open().as_raw_fd()), "the same file, opened twice");
+        let twin = file.try_clone().expect("a copy");
+        // Linux 6.10 can tell.
+        assert_eq!(
+            with(twin.as_raw_fd()),
+            fd::is_same_opened(file.as_raw_fd(), twin.as_raw_fd())
+        );
+        let (socket, _other) = UnixStream::pair().expect("sockets");
+        let twin = socket.try_clone().expect("a copy");
+        let said = is_standard_error(socket.as_raw_fd(), Some(twin.as_raw_fd()));
+        assert!(!said, "a connection to somebody else");
+        note_standard_error();
+        assert!(is_standard_error(copy.number(), None), "noted once");
+    }
 }

@@ -11,7 +11,7 @@ use outpage_engine::config::{Config, Encrypt, Mechanism};
 use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
-use outpage_sys::launch::{set_inherited, trim_heap};
+use outpage_sys::launch::{closed_streams, set_inherited, trim_heap};
 
 use super::program::Program;
 use super::{check, shim};
@@ -115,6 +115,10 @@ impl Plan {
                 .as_ref()
                 .map_or(Ok(()), |device| set_inherited(device.number(), on))
         };
+        for number in closed_streams() {
+            // The program gets a file of its own there, or none, as it would without this launcher.
+            set_inherited(number, false).map_err(|e| CliError::os("close a stream", e))?;
+        }
         inherit(true).map_err(|e| CliError::os("hand down /dev/userfaultfd", e))?;
         let child = command.spawn();
         inherit(false).map_err(|e| CliError::os("take back /dev/userfaultfd", e))?;
