@@ -9,6 +9,7 @@ use outpage_sim::decisions::{Line, RUNS, decide, describe};
 
 use crate::bar;
 use crate::error::{CliError, code};
+use crate::output;
 use crate::sim::table::put;
 
 /// Options of `outpage decisions`.
@@ -50,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     let other = |line: &&Line| expected.iter().find(|e| e.run == line.run) != Some(line);
     let others: Vec<&Line> = lines.iter().filter(other).collect();
     let Some(first) = others.first() else {
-        println!("the same decisions in {} runs", lines.len());
+        output::print_line(format_args!("the same decisions in {} runs", lines.len()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let text = format!(

@@ -16,6 +16,7 @@ use outpage_stats::Counts;
 use outpage_sys::fd::Fd;
 
 use crate::error::{CliError, code};
+use crate::output;
 use crate::run::program;
 use crate::run::report::Outcome;
 use crate::run::start::{Plan, Running};
@@ -69,24 +70,24 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
         &args.mib.to_string(),
     ]
     .map(OsString::from);
-    println!(
+    output::print_line(format_args!(
         "The program: SciMark2's SOR on a matrix of {}, three sweeps.",
         format_size(memory)
-    );
+    ))?;
     let free = unlimited(&own, &arguments)?;
-    println!(
+    output::print_line(format_args!(
         "Without a limit:  {:>6.2} s, checksum {}",
         free.seconds, free.report.checksum
-    );
+    ))?;
     let plan = Plan::new(config.clone(), program, device)?;
     let (limited, outcome) = under_limit(&plan, &own, &arguments)?;
-    println!(
+    output::print_line(format_args!(
         "Under {:>8}:   {:>6.2} s, checksum {}",
         format_size(config.memory_bytes),
         limited.seconds,
         limited.report.checksum
-    );
-    print!("{}", outcome.summary(&config));
+    ))?;
+    output::print(&outcome.summary(&config))?;
     if limited.report.checksum != free.report.checksum {
         return Err(CliError::new(
             code::FAILED,
@@ -99,7 +100,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
             "nothing was paged, so the limit was not kept",
         ));
     }
-    println!("The results are the same.");
+    output::print_line(format_args!("The results are the same."))?;
     Ok(ExitCode::SUCCESS)
 }
 

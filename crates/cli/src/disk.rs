@@ -21,6 +21,7 @@ use crate::bar;
 use crate::bench::summary::table;
 use crate::error::{CliError, code};
 use crate::sim::table::put;
+use crate::{message, output};
 
 /// Options of `outpage disk`.
 #[derive(Clone, Debug, clap::Args)]
@@ -90,7 +91,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         )
     })?;
     swap.warnings()
-        .for_each(|warning| eprintln!("outpage: {warning}"));
+        .for_each(|warning| message::line(format_args!("outpage: {warning}")));
     swap.preallocate(0..options.size)
         .map_err(|e| CliError::new(code::IO, e.to_string()))?;
     let failed = |e| CliError::unwritten(&options.swap, e);
@@ -111,7 +112,11 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         put(path, &format!("{value:#}\n"))?;
     }
     if options.json.as_deref() != Some(Path::new("-")) {
-        print!("{}{}", text(&measured, &params), codecs::text(&costs));
+        output::print_text(format_args!(
+            "{}{}",
+            text(&measured, &params),
+            codecs::text(&costs)
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

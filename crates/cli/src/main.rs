@@ -1,5 +1,6 @@
 //! `outpage`: runs programs in less RAM than they need.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod args;
 mod bar;
@@ -11,6 +12,7 @@ mod disk;
 mod doctor;
 mod error;
 mod keeper;
+mod message;
 mod output;
 mod pages;
 mod paper;
@@ -71,13 +73,14 @@ fn main() -> ExitCode {
         Command::Tables(args) => tables::run(&args),
         Command::PaperClient(args) => paper::discard::client::run(&args),
         Command::Workload(args) => workload::run(&args)
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(CliError::from),
+            .map_err(CliError::from)
+            .and_then(|report| output::print_line(format_args!("{}", report.to_json())))
+            .map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| report(&error))
 }
 
 fn report(error: &CliError) -> ExitCode {
-    eprintln!("outpage: {error}");
+    message::line(format_args!("outpage: {error}"));
     ExitCode::from(error.code)
 }

@@ -1,5 +1,6 @@
-//! Standard output, which may be a full disk, or a pipe that nobody reads any more.
+//! Standard output, which may be a full disk, or a pipe that nobody reads any more: the standard library's macros would end the command there.
 
+use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::{CliError, code};
@@ -18,4 +19,20 @@ pub fn print(text: &str) -> Result<(), CliError> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Writes `text` as [`print`] does.
+///
+/// # Errors
+/// [`code::IO`].
+pub fn print_text(text: Arguments<'_>) -> Result<(), CliError> {
+    print(&text.to_string())
+}
+
+/// Writes a line as [`print`] does.
+///
+/// # Errors
+/// [`code::IO`].
+pub fn print_line(text: Arguments<'_>) -> Result<(), CliError> {
+    print(&format!("{text}\n"))
 }

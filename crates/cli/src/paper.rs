@@ -11,6 +11,7 @@ use outpage_sim::paper::{Evaluation, How, Keep, Paper};
 
 use crate::bar;
 use crate::error::{CliError, code};
+use crate::{message, output};
 
 /// Options of `outpage paper`.
 #[derive(Clone, Debug, clap::Args)]
@@ -105,7 +106,7 @@ fn evaluate(args: &Args) -> Result<Evaluation, CliError> {
     let evaluation = paper.evaluate(only, how);
     bar.finish_and_clear();
     if let Some(complaint) = kept.and_then(kept::Directory::complaint) {
-        eprintln!("{complaint}");
+        message::line(format_args!("{complaint}"));
     }
     Ok(evaluation)
 }
@@ -152,17 +153,19 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     for (suffix, text) in files {
         let path = args.out.join(format!("{name}{suffix}"));
         std::fs::write(&path, text).map_err(|e| CliError::unwritten(&path, e))?;
-        println!("{}", path.display());
+        output::print_line(format_args!("{}", path.display()))?;
     }
     for line in evaluation.verdicts() {
-        println!("{line}");
+        output::print_line(format_args!("{line}"))?;
     }
-    println!("{} runs", evaluation.runs.len());
+    output::print_line(format_args!("{} runs", evaluation.runs.len()))?;
     let failed = (evaluation.runs.iter()).filter(|(_, run)| run.is_err());
     let (varied, own): (Vec<_>, Vec<_>) = failed.partition(|(key, _)| !key.variant.is_empty());
     if !varied.is_empty() {
         let runs = varied.len();
-        println!("variations without result, in {name}.md: {runs}");
+        output::print_line(format_args!(
+            "variations without result, in {name}.md: {runs}"
+        ))?;
     }
     if !own.is_empty() {
         let text = format!("runs without result, in {name}.md: {}", own.len());

@@ -10,6 +10,7 @@ use outpage_sys::process;
 use serde::Deserialize;
 
 use crate::error::{CliError, code};
+use crate::message;
 
 /// Options of `outpage serve`, and the keys of its settings file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
@@ -74,9 +75,11 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
             options.clients_max
         );
         let mut server = Server::new(options, listener).map_err(failed)?;
-        eprintln!("outpage serve: {status}");
+        message::line(format_args!("outpage serve: {status}"));
         if let Err(error) = systemd::notify(&format!("READY=1\nSTATUS={status}")) {
-            eprintln!("outpage serve: the service manager cannot be told: {error}");
+            message::line(format_args!(
+                "outpage serve: the service manager cannot be told: {error}"
+            ));
         }
         server.run().map_err(failed)?;
         Ok(ExitCode::SUCCESS)

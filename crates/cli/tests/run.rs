@@ -62,6 +62,31 @@ fn closed_streams_stay_closed() {
     }
 }
 
+/// A pipe that nobody reads.
+fn unread() -> std::io::PipeWriter {
+    std::io::pipe().expect("a pipe").1
+}
+
+#[test]
+fn streams_that_nobody_reads_change_no_exit_code() {
+    let code = |words: &[&str]| {
+        let mut command = outpage(words);
+        command.stdout(unread()).stderr(unread());
+        command.status().expect("outpage").code()
+    };
+    assert_eq!(code(&["run", "--memory", "much", "--", "true"]), Some(64));
+    assert_eq!(
+        code(&["run", "--memory", "64M", "--", "/missing"]),
+        Some(127)
+    );
+    assert_eq!(code(&["workload", "sor", "--mib", "2"]), Some(0));
+    if can_page() {
+        let end = |words: &[&str]| code(&[&["run", "--memory", "64M", "--"], words].concat());
+        assert_eq!(end(&["sh", "-c", "exit 3"]), Some(3));
+        assert_eq!(code(&["doctor"]), Some(0));
+    }
+}
+
 #[test]
 fn signals_to_the_launcher_reach_the_program() {
     if !can_page() {

@@ -6,6 +6,7 @@
 //! Each client has a [`Pager`](outpage_core::pager::Pager) of its own, to which `shares` gives frames of the limit. Nothing that a client sends or does in the
 //! memory that it shares is believed: `memory.rs` says what that means.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod body;
 mod client;

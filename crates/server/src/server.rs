@@ -1,6 +1,7 @@
 //! The loop: one thread that serves the faults and requests of all clients.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -394,7 +395,8 @@ impl Server {
         if let Some(client) = &self.clients[place] {
             let peer = socket::peer(client.socket()).map_or(0, |peer| peer.pid);
             if let Some(line) = self.complaints.line(clock::now(), peer, why) {
-                eprintln!("outpage serve: {line}");
+                // That nobody reads it is no reason to end.
+                let _ = writeln!(io::stderr(), "outpage serve: {line}");
             }
         }
         self.leave(place);

@@ -41,6 +41,7 @@ pub mod kernel;
 pub mod launch;
 pub mod map;
 pub mod maps;
+mod mask;
 pub mod own;
 pub mod pagemap;
 mod pagers;

@@ -4,10 +4,21 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::fd::{self, Fd, Identity};
+use outpage_core::units::Nanos;
+
+use crate::fd::{self, Fd, Identity, PollFd};
 use crate::process::{self, Tid, program};
-use crate::raw::syscall3;
-use crate::{pagers, proc, thread};
+use crate::raw::{Errno, syscall3};
+use crate::{mask, pagers, proc, thread};
+
+/// Signals that writing may bring upon the writer, which would end or stop a program that wrote nothing: nobody reads (pipe(7)), a file is
+/// too long (setrlimit(2)), or the terminal is another job's (termios(3)).
+const BY_WRITING: u64 =
+    mask::bit(libc::SIGPIPE) | mask::bit(libc::SIGXFSZ) | mask::bit(libc::SIGTTOU);
+
+/// How long a line waits where a pipe is full or a terminal stopped, and then is not written. A choice: who reads at all reads within that,
+/// and a program whose pager waits stands still.
+const PATIENCE: Nanos = Nanos(1_000_000_000);
 
 /// Device and inode of what descriptor 2 was when it was noted; no file has [`UNKNOWN`] for both.
 static STANDARD_ERROR: [AtomicU64; 2] = [AtomicU64::new(UNKNOWN), AtomicU64::new(UNKNOWN)];
@@ -34,8 +45,11 @@ fn is_standard_error(error: i32, output: Option<i32>) -> bool {
     let noted = Identity { device, inode };
     let unknown = [device, inode] == [UNKNOWN; 2];
     unknown
-        || fd::identity(error).is_ok_and(|now| now == noted)
-        || output.is_some_and(|output| is_log(error, output))
+        || match fd::identity(error) {
+            Ok(now) => now == noted || output.is_some_and(|output| is_log(error, output)),
+            // A sandbox does not let it be seen.
+            Err(why) => why != Errno::EBADF,
+        }
 }
 
 /// Whether both descriptors are one opened file, as who logs has them, and no connection to somebody else.
@@ -44,8 +58,8 @@ fn is_log(error: i32, output: i32) -> bool {
 }
 
 /// Writes `parts` and a line end to standard error, in one call, so that lines of several threads do not
-/// mix. Errors are ignored; only the first 15 parts are written, and nothing where descriptor 2 is another file by now
-/// ([`note_standard_error`]).
+/// mix. Errors and the signals that writing brings are ignored; only the first 15 parts are written, and nothing where descriptor 2 is
+/// another file by now ([`note_standard_error`]) or nobody reads for a second.
 pub fn say(parts: &[&str]) {
     if is_standard_error(libc::STDERR_FILENO, Some(libc::STDOUT_FILENO)) {
         write_line(libc::STDERR_FILENO, parts);
@@ -107,6 +121,17 @@ fn file_of<'a>(tid: u32, file: &[u8], path: &'a mut [u8; 40]) -> Option<&'a CStr
 }
 
 fn write_line(number: i32, parts: &[&str]) {
+    let mut ready = [PollFd {
+        fd: number,
+        events: libc::POLLOUT,
+        revents: 0,
+    }];
+    if fd::poll(&mut ready, Some(PATIENCE)) != Ok(0) {
+        mask::without(BY_WRITING, || write_at_once(number, parts));
+    }
+}
+
+fn write_at_once(number: i32, parts: &[&str]) {
     let mut vectors = [libc::iovec {
         iov_base: core::ptr::null_mut(),
         iov_len: 0,

@@ -28,10 +28,11 @@ use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::futex::{self, Scope};
 use crate::map::{self, Area};
+use crate::mask;
 use crate::own::Fork;
 pub use crate::pagers::{is_bare, is_pagers};
 use crate::process::{self, Tid};
-use crate::raw::{self, Errno, check, syscall3, syscall5};
+use crate::raw::{self, Errno, check, syscall3};
 
 mod known;
 
@@ -283,11 +284,11 @@ unsafe fn start(
         | libc::CLONE_CHILD_CLEARTID
         | files;
     // Blocked before the clone: the thread inherits the mask, so that no handler ever runs on it.
-    let old = set_signal_mask(u64::MAX)?;
+    let old = mask::change(libc::SIG_SETMASK, u64::MAX)?;
     // SAFETY: stack, record and control block are ready and stay mapped while the thread lives.
     let tid = despite_exec(|| unsafe { clone_thread(flags as usize, stack, record, tp) });
     // Cannot fail with valid arguments; an early return would unmap a running thread's stack.
-    let _ = set_signal_mask(old);
+    let _ = mask::change(libc::SIG_SETMASK, old);
     Ok(Thread {
         tid: Tid(tid? as u32),
         body: Body::Bare(core::mem::ManuallyDrop::new(block)),
@@ -308,25 +309,6 @@ fn despite_exec<T>(mut begin: impl FnMut() -> Result<T, Errno>) -> Result<T, Err
     result
 }
 
-/// Blocks exactly the signals in `mask` for the caller; returns the old mask.
-fn set_signal_mask(mask: u64) -> Result<u64, Errno> {
-    let mut old = 0u64;
-    let (new_at, old_at) = ((&raw const mask) as usize, (&raw mut old) as usize);
-    let how = libc::SIG_SETMASK as usize;
-    // SAFETY: the kernel's signal set is 8 bytes; it reads one and writes the other.
-    unsafe {
-        syscall5(
-            libc::SYS_rt_sigprocmask,
-            how,
-            new_at,
-            old_at,
-            size_of::<u64>(),
-            0,
-        )
-    }?;
-    Ok(old)
-}
-
 /// Signals by which the kernel answers what a thread does itself, as by a touch of a page that is lost or a call that a filter has trapped: with them blocked
 /// it would be killed.
 pub const OWN_SIGNALS: [i32; 6] = [
@@ -342,9 +324,9 @@ pub const OWN_SIGNALS: [i32; 6] = [
 pub fn leave_signals_to_others() {
     let own = OWN_SIGNALS
         .iter()
-        .fold(0, |mask, &signal| mask | 1 << (signal - 1));
+        .fold(0, |own, &signal| own | mask::bit(signal));
     // Cannot fail with valid arguments.
-    let _ = set_signal_mask(!own);
+    let _ = mask::change(libc::SIG_SETMASK, !own);
 }
 
 /// Starts a thread that calls [`thread_main`] on the stack ending at `stack`; returns its number.

@@ -1,6 +1,7 @@
-// Standard error is gone, and its number is another file's: what Outpage has to say is not written there.
+// Standard error is gone or nobody reads it: what Outpage has to say is written nowhere else, and neither ends nor stops the program.
 //
-// data: the program's data. log: what it logs to, as standard output and standard error.
+// data: its number is that of the program's data. log: that of what it logs to, as standard output and standard error. unread: a pipe that
+// nobody reads. full: a pipe that is full.
 #include "hostile.h"
 
 static const char OWN[] = "the program's own line\n";
@@ -19,17 +20,15 @@ static void execute_static(void) {
     NEED(child >= 0);
     if (!child) {
         int nowhere = open("/dev/null", O_WRONLY);
-        if (is("data")) dup2(nowhere, 1);
+        if (!is("log")) dup2(nowhere, 1);
         execv(WORDS[0], WORDS);
         _exit(9);
     }
     NEED(!await(child));
 }
 
-int main(int count, char **arguments) {
-    begin(count, arguments);
-    if (access("/sbin/ldconfig", X_OK)) end(77, "no /sbin/ldconfig");
-    arena(arguments);
+// Has a file of the program's own as descriptor 2.
+static void replaced(void) {
     char name[] = "/tmp/streams-XXXXXX";
     NEED(!close(2));
     NEED(mkstemp(name) == 2 && !unlink(name));
@@ -43,5 +42,31 @@ int main(int count, char **arguments) {
         char content[1000] = {0};
         NEED(pread(2, content, sizeof content - 1, 0) > 0 && strstr(content, "outpage: "));
     }
+}
+
+// Executes this program anew with a pipe for standard error, which the variant says more of.
+static void begin_anew(char **arguments) {
+    static char filler[1 << 16];
+    int ends[2];
+    NEED(!pipe(ends));
+    if (is("full")) {
+        NEED(!fcntl(ends[1], F_SETFL, O_NONBLOCK));
+        while (write(ends[1], filler, sizeof filler) > 0) continue;
+        NEED(!fcntl(ends[1], F_SETFL, 0));
+    } else NEED(!close(ends[0]));
+    NEED(dup2(ends[1], 2) == 2);
+    char *words[] = {arguments[0], arguments[1], is("full") ? "full-anew" : "unread-anew", 0};
+    execv("/proc/self/exe", words);
+    NEED(0);
+}
+
+int main(int count, char **arguments) {
+    begin(count, arguments);
+    if (access("/sbin/ldconfig", X_OK)) end(77, "no /sbin/ldconfig");
+    if (is("unread") || is("full")) begin_anew(arguments);
+    NEED(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
+    arena(arguments);
+    if (is("data") || is("log")) replaced();
+    else execute_static();
     return done();
 }

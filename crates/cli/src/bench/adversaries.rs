@@ -10,6 +10,7 @@ use serde_json::json;
 use super::BenchError;
 use super::summary::markdown;
 use crate::error::{CliError, code};
+use crate::output;
 use crate::run::report::grouped;
 use crate::sim::jobs::Line;
 use crate::sim::machine::Machine;
@@ -157,7 +158,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut all = Vec::new();
     for group in groups(options) {
         let runs = compared(options, &texts, group.readahead)?;
-        print!("{}{}", group.heading, render(&runs));
+        output::print_text(format_args!("{}{}", group.heading, render(&runs)))?;
         all.extend(runs);
     }
     if let Some(file) = &options.json {

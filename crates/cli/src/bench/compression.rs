@@ -9,6 +9,7 @@ use outpage_engine::config::format_size;
 use super::BenchError;
 use super::adversaries::{failed, write_json};
 use super::summary::markdown;
+use crate::output;
 use crate::sim::jobs::Line;
 use crate::sim::machine::Machine;
 use crate::sim::programs;
@@ -80,7 +81,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     for text in &texts {
         all.push(compared(options, text)?);
     }
-    print!("{}", render(&all, &options.ratio));
+    output::print(&render(&all, &options.ratio))?;
     if let Some(file) = &options.json {
         write_json(file, "compression", &all)?;
     }

@@ -17,6 +17,8 @@ use super::pairs::{Bench, Pairs, render};
 use super::summary::Spread;
 use super::{BenchError, Common, parse_spec, read_stats, stats_file, verdict};
 
+use crate::output;
+
 /// Footprint as a multiple of the limit: every pass pages.
 const FOOTPRINT: f64 = 2.0;
 
@@ -40,9 +42,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
     let machine = Machine::look(&common.runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let pages = Alone::measure();
-    println!("{pages}");
+    output::print_line(format_args!("{pages}"))?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let bench = Bench {
@@ -73,8 +75,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     if shares.len() < results.len() {
         problems.push("a run was not encrypted, or nothing was paged".into());
     }
-    print!("{}", render(&results, ["unencrypted", "encrypted"]));
-    shares.iter().for_each(|share| println!("{share}"));
+    output::print(&render(&results, ["unencrypted", "encrypted"]))?;
+    for share in &shares {
+        output::print_line(format_args!("{share}"))?;
+    }
     let results = json!({"benchmark": "encrypt", "machine": machine, "limit_bytes": common.memory,
         "run_args": common.runs.run_args, "page": pages, "workloads": results, "shares": shares, "problems": problems});
     let written = common.runs.write_json(&results);

@@ -16,6 +16,8 @@ use super::machine::Machine;
 use super::pairs::{Bench, Pairs, render};
 use super::{BenchError, Common, parse_spec, stats_file, verdict};
 
+use crate::output;
+
 /// Footprint as a multiple of the limit: every pass pages.
 const FOOTPRINT: f64 = 2.0;
 
@@ -39,7 +41,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
     let machine = Machine::look(&common.runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let logs = common
@@ -73,8 +75,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     if std::fs::read_dir(&logs).is_ok_and(|mut files| files.next().is_none()) {
         problems.push("no run with events left a log: nothing was paged".into());
     }
-    print!("{}", render(&results, ["without", "with"]));
-    encoded.iter().for_each(|one| println!("{one}"));
+    output::print(&render(&results, ["without", "with"]))?;
+    for one in &encoded {
+        output::print_line(format_args!("{one}"))?;
+    }
     let results = json!({"benchmark": "events", "machine": machine, "limit_bytes": common.memory,
         "run_args": common.runs.run_args, "workloads": results, "logs": encoded, "problems": problems});
     let written = common.runs.write_json(&results);

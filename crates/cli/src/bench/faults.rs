@@ -17,6 +17,7 @@ use super::machine::{Machine, load_average};
 use super::progress::Steps;
 use super::summary::{Spread, table};
 use super::{BenchError, Common, describe, read_stats, stats_file, verdict};
+use crate::output;
 use crate::workload::Latencies;
 
 /// Bytes of a page, and of a read of the device.
@@ -98,7 +99,7 @@ struct Measured {
 /// When a run failed, or its faults were not of the kind that was wanted.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let machine = Machine::look(&options.common.runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let disk = Disk::create(&options.common.runs.swap)?;
@@ -136,7 +137,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     }
     drop(steps);
-    print!("{}", render(&all));
+    output::print(&render(&all))?;
     let results = json!({"benchmark": "faults", "machine": machine, "load_average": load,
         "limit_bytes": options.common.memory, "measured": all, "problems": problems});
     let written = options.common.runs.write_json(&results);

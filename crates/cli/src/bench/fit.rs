@@ -10,6 +10,8 @@ use super::machine::Machine;
 use super::pairs::{Bench, render};
 use super::{BenchError, Common, parse_spec, stats_file, verdict};
 
+use crate::output;
+
 /// Part of the limit that the workloads use: they fit with room for allocator slack.
 const FOOTPRINT: f64 = 0.25;
 
@@ -33,7 +35,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let common = &options.common;
     let machine = Machine::look(&common.runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let outpage = OutpageRun {
@@ -52,7 +54,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut problems = Vec::new();
     let commands = |plain: Vec<OsString>| Ok([plain.clone(), outpage.wrap(plain)?]);
     let fits = bench.run(commands, |_| {}, &mut problems)?;
-    print!("{}", render(&fits, ["without", "with"]));
+    output::print(&render(&fits, ["without", "with"]))?;
     let results = json!({"benchmark": "fit", "machine": machine, "limit_bytes": common.memory,
         "run_args": common.runs.run_args, "workloads": fits, "problems": problems});
     let written = common.runs.write_json(&results);

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{BenchError, tools};
 
+use crate::message;
+
 /// One change, named by what undoes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Undo {
@@ -144,7 +146,9 @@ pub fn watch(journal: impl BufRead) -> Result<(), BenchError> {
         match serde_json::from_str(&line) {
             Ok(undo) => undos.push(undo),
             // The last line is cut when the benchmark is killed while it writes; its change was not made.
-            Err(error) => eprintln!("outpage bench: ignored the line {line:?}: {error}"),
+            Err(error) => message::line(format_args!(
+                "outpage bench: ignored the line {line:?}: {error}"
+            )),
         }
     }
     let mut left = 0;
@@ -156,7 +160,7 @@ pub fn watch(journal: impl BufRead) -> Result<(), BenchError> {
             undo.undo()
         });
         if let Err(error) = result {
-            eprintln!("outpage bench: could not clean up: {error}");
+            message::line(format_args!("outpage bench: could not clean up: {error}"));
             left += 1;
         }
     }

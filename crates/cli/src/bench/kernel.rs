@@ -15,6 +15,8 @@ use super::{
     BenchError, Common, describe, parse_spec, problem, read_stats, reference, stats_file, verdict,
 };
 
+use crate::output;
+
 /// What Outpage needs beside the program's pages. Measured under moc1 at a limit of 128 MiB: launcher and
 /// keeper 0.9 MiB, memory of the program that is not managed 0.5, the pager's fixed tables 0.7, the
 /// session 0.1, kernel stacks and rings 0.3; the rest is room for the files of programs and libraries ...
@@ -121,13 +123,13 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         .map(|spec| options.given(spec, footprint_mib));
     let given: Vec<u64> = given.collect::<Result<_, _>>()?;
     let machine = Machine::look(&common.runs.swap);
-    print!("{}", machine.describe());
-    println!(
+    output::print(&machine.describe())?;
+    output::print_line(format_args!(
         "limit {} MiB, of which Outpage may use {} for the program; footprint {footprint_mib} MiB; {} rounds",
         common.memory >> 20,
         in_mib(&given),
         options.rounds
-    );
+    ))?;
     let mut guard = Guard::start()?;
     let kernel = Kernel::prepare(
         &common.runs.swap,
@@ -281,10 +283,11 @@ impl Bench<'_> {
         drop(steps);
         let cleaned = guard.finish();
         let lines = kernel_report::summarise(&references, &records, &options.page_cluster);
-        print!(
-            "{}",
-            kernel_report::render(&lines, &records, &options.page_cluster)
-        );
+        output::print(&kernel_report::render(
+            &lines,
+            &records,
+            &options.page_cluster,
+        ))?;
         let written = options.common.runs.write_json(&json!({
             "benchmark": "kernel",
             "machine": machine,

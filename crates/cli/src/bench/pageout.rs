@@ -11,6 +11,8 @@ use super::progress::Steps;
 use super::summary::{Spread, table};
 use super::{BenchError, Common, parse_spec, problem, read_stats, reference, stats_file, verdict};
 
+use crate::output;
+
 /// The policy that the papers compare with.
 const BASELINE: &str = "bsd";
 
@@ -72,7 +74,7 @@ struct Record {
 /// When a run failed, wrote no counters, or its contents were wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let machine = Machine::look(&options.common.runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let mib = options.common.footprint_mib(options.footprint)?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
@@ -101,7 +103,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         }
     }
     drop(steps);
-    print!("{}", render(options, &records));
+    output::print(&render(options, &records))?;
     let results = json!({"benchmark": "pageout", "machine": machine, "limit_bytes": options.common.memory,
         "footprint_mib": mib, "chunk": options.chunk, "run_args": options.common.runs.run_args,
         "runs": records, "problems": problems});

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::message;
+
 /// Counts the runs of a benchmark.
 #[derive(Debug)]
 pub struct Steps {
@@ -40,15 +42,15 @@ impl Steps {
                 bar.set_position(self.done as u64 - 1);
                 bar.set_message(what.to_owned());
             }
-            None => eprintln!("{}/{} {what}", self.done, self.total),
+            None => message::line(format_args!("{}/{} {what}", self.done, self.total)),
         }
     }
 
     /// Something worth a line of its own.
     pub fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| message::line(format_args!("{line}"))),
+            None => message::line(format_args!("{line}")),
         }
     }
 }

@@ -21,6 +21,7 @@ use super::readahead_report::{Line, Sample, Side, render};
 use super::{
     BenchError, Runs, describe, fits_machine, parse_spec, problem, read_stats, stats_file, verdict,
 };
+use crate::output;
 use crate::workload::Report;
 
 /// The least that `outpage run` is asked to work with, in bytes.
@@ -104,7 +105,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let runs = &options.runs;
     fits_machine(options.mib, "--mib")?;
     let machine = Machine::look(&runs.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let mut guard = Guard::start()?;
     let stats = stats_file(&mut guard)?;
     let workloads = workloads(options)?;
@@ -129,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     } = bench;
     drop(steps);
     let cleaned = guard.finish();
-    print!("{}", render(&lines, &options.against, options.rounds));
+    output::print(&render(&lines, &options.against, options.rounds))?;
     let written = runs.write_json(&json!({"benchmark": "readahead", "machine": machine,
         "mib": options.mib, "rounds": options.rounds, "readahead": options.readahead,
         "against": options.against, "run_args": runs.run_args, "lines": lines, "problems": problems}));

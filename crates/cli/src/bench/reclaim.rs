@@ -11,6 +11,7 @@ use outpage_sim::neighbours;
 use super::BenchError;
 use super::adversaries::{failed, write_json};
 use super::summary::markdown;
+use crate::output;
 use crate::run::report::grouped;
 use crate::sim::jobs::Line;
 use crate::sim::machine::Machine;
@@ -61,7 +62,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     for source in sources(options)? {
         all.push(compared(options, source?)?);
     }
-    print!("{}", render(&all));
+    output::print(&render(&all))?;
     if let Some(file) = &options.json {
         write_json(file, "reclaim", &all)?;
     }

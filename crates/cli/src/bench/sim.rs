@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::BenchError;
 use super::summary::{Spread, table};
 use crate::bar;
+use crate::output;
 
 /// Options of `outpage bench sim`.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         let cells = [s.median, s.min, s.max].map(|v| format!("{:.2} million", v / 1e6));
         out.push(std::iter::once(rate.what.to_owned()).chain(cells).collect());
     }
-    print!("{}", table(&out));
+    output::print(&table(&out))?;
     let Some(file) = &options.json else {
         return Ok(());
     };

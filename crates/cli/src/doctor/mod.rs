@@ -10,6 +10,7 @@ use outpage_engine::config::DEFAULT_SWAP_DIR;
 use outpage_sys::fd::Fd;
 
 use crate::error::{CliError, code};
+use crate::output;
 use checks::{Check, State};
 
 /// Options of `outpage doctor`. Exit code 69 when `outpage run` would not work here, else 0.
@@ -30,12 +31,12 @@ pub struct Args {
 pub fn run(args: &Args, device: Option<&Fd>) -> Result<ExitCode, CliError> {
     let checks = checks::all(&args.swap, device);
     if args.json {
-        println!(
+        output::print_line(format_args!(
             "{:#}",
             serde_json::json!({"works": works(&checks), "checks": checks})
-        );
+        ))?;
     } else {
-        print!("{}", table(&checks));
+        output::print(&table(&checks))?;
     }
     Ok(if works(&checks) {
         ExitCode::SUCCESS

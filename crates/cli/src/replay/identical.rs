@@ -7,6 +7,7 @@ use outpage_core::record::{Reader, Replayed, Unequal, Unreadable, Why, replay};
 use serde_json::json;
 
 use crate::error::{CliError, code};
+use crate::output;
 use crate::run::report::grouped;
 use crate::sim::table::put;
 use crate::trace::load::damaged;
@@ -54,7 +55,7 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
     match equal {
         Ok((replayed, ended)) => {
             if json_file.is_none_or(|file| file.as_os_str() != "-") {
-                println!(
+                output::print_line(format_args!(
                     "identical: {} events led to the same {} actions, byte by byte ({policies}); decisions {:016x} {:016x}{}",
                     grouped(replayed.events),
                     grouped(replayed.actions),
@@ -65,7 +66,7 @@ pub fn run(path: &Path, json_file: Option<&Path>) -> Result<ExitCode, CliError> 
                     } else {
                         "; the log has no end mark: its process was cut short"
                     }
-                );
+                ))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -11,6 +11,7 @@ use outpage_sim::rivals::Table;
 use serde_json::{Value, json};
 
 use crate::error::{CliError, code};
+use crate::output;
 use crate::sim::machine::Machine;
 use crate::sim::programs::Source;
 use crate::sim::table::Runs;
@@ -62,11 +63,14 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     }
     let out = &args.output;
     if !out.takes_stdout() {
-        print!("{}", table::text(&all));
+        output::print(&table::text(&all))?;
         for (runs, compared) in all.iter().zip(&rivals) {
             if let Some(compared) = compared {
                 let name = (all.len() > 1).then(|| runs.name());
-                print!("\n{}", rivals::text(name.as_deref(), compared));
+                output::print_text(format_args!(
+                    "\n{}",
+                    rivals::text(name.as_deref(), compared)
+                ))?;
             }
         }
     }

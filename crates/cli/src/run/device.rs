@@ -3,6 +3,8 @@
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::{launch, libc};
 
+use crate::message;
+
 /// Opens the device for a program that could not; then gives up capabilities that this file's owner added.
 /// `None` where nobody may open it, or the program may: it would see a descriptor that is not its own.
 ///
@@ -12,7 +14,9 @@ pub fn open_privileged() -> Option<Fd> {
     let open = || fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
     let device = open();
     if launch::has_file_capabilities(c"/proc/self/exe") && launch::drop_capabilities().is_err() {
-        eprintln!("outpage: cannot give up the capabilities of this file");
+        message::line(format_args!(
+            "outpage: cannot give up the capabilities of this file"
+        ));
         std::process::abort();
     }
     match open() {

@@ -21,6 +21,7 @@ use outpage_sys::fd::Fd;
 use outpage_sys::launch::Signals;
 
 use crate::error::{CliError, code};
+use crate::message;
 pub use options::Args;
 use program::Program;
 use report::Outcome;
@@ -40,7 +41,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let plan = Plan::new(config.clone(), program, device)?;
     if !config.quiet {
         plan.warnings()
-            .for_each(|warning| eprintln!("outpage: {warning}"));
+            .for_each(|warning| message::line(format_args!("outpage: {warning}")));
     }
     let stats = Stats::begin(args, &config, plan.encrypts())?;
     let signals = wait::take_signals()?;
@@ -50,22 +51,24 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let (status, watch) = attend(&mut running, &signals, began, &stats)?;
     let outcome = Outcome::of(&running.session, began.elapsed()).beside(watch.unpaged());
     if let Err(error) = running.session.check() {
-        eprintln!("outpage: {error}; what it counted may be wrong");
+        message::line(format_args!(
+            "outpage: {error}; what it counted may be wrong"
+        ));
     }
     // Dying by a signal runs no destructors: the session must be let go before.
     drop(running);
     if !config.quiet {
-        eprint!("{}", outcome.summary(&config));
+        message::text(format_args!("{}", outcome.summary(&config)));
     }
     if let Some(line) = guest::untold(&config).filter(|_| !config.quiet) {
-        eprintln!("outpage: {line}");
+        message::line(format_args!("outpage: {line}"));
     }
     if let Some(line) = outcome.ended_by_loss(&config, status) {
-        eprintln!("outpage: {line}");
+        message::line(format_args!("outpage: {line}"));
     }
     // The program's own end matters more than its counters.
     if let Err(error) = stats.write(&outcome, Some(status)) {
-        eprintln!("outpage: {error}");
+        message::line(format_args!("outpage: {error}"));
     }
     Ok(wait::end_like(status, signals))
 }
@@ -145,6 +148,6 @@ pub fn admit(program: &Program, allowed: bool) -> Result<(), CliError> {
             format!("{what}; {remedy}"),
         ));
     }
-    eprintln!("outpage: {what}; it runs without a limit");
+    message::line(format_args!("outpage: {what}; it runs without a limit"));
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use serde::Deserialize;
 
 use crate::error::{CliError, code};
+use crate::output;
 use crate::trace::load::Format;
 use jobs::Job;
 use machine::Machine;
@@ -171,7 +172,7 @@ pub fn execute(
     let lines = lines(machine, &sources, output)?;
     let runs = table::Runs { sources, lines };
     if !output.takes_stdout() {
-        print!("{}", table::text(std::slice::from_ref(&runs)));
+        output::print(&table::text(std::slice::from_ref(&runs)))?;
     }
     table::write(&runs, output)?;
     verdict(&runs.lines)

@@ -11,6 +11,7 @@ use outpage_sim::trace::{Header, Recorded, Run, Writer, write_oracle};
 
 use super::load::{self, Format};
 use crate::error::CliError;
+use crate::output;
 use crate::run::report::grouped;
 
 /// Options of `outpage trace convert`.
@@ -68,12 +69,12 @@ pub fn run(options: &Options) -> Result<ExitCode, CliError> {
         }
         Target::Refs | Target::Oracle => "no compressed sizes".to_owned(),
     };
-    println!(
+    output::print_line(format_args!(
         "{}: {} references, {of_sizes}, {} bytes",
         options.to.display(),
         grouped(references),
         grouped(bytes)
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

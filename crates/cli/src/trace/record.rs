@@ -20,6 +20,7 @@ use super::references::{Extent, Recording, extent, of_log};
 use super::{convert, events, load, with_suffix};
 use crate::bench::summary::table;
 use crate::error::{CliError, code};
+use crate::message;
 use crate::run::report::grouped;
 use crate::run::start::Plan;
 use crate::run::{admit, program, wait};
@@ -116,7 +117,7 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
             program: name.clone(),
         };
         convert::write_refs(&path, &header, &recording.runs, &recording.sizes)?;
-        eprintln!("outpage: {}", describe(&path, process));
+        message::line(format_args!("outpage: {}", describe(&path, process)));
     }
     // A run that failed or was interrupted is not worth another.
     if !options.once && first.status.success() {
@@ -208,11 +209,11 @@ fn recorded(
 /// What is to be said of `count` processes of which there is nothing.
 fn say_silent(count: usize) {
     if count > 0 {
-        eprintln!(
+        message::line(format_args!(
             "outpage: processes with a pager but no trace: {}; they touched nothing that was out of RAM, or were \
              cut short at once",
             grouped(count as u64)
-        );
+        ));
     }
 }
 
@@ -241,7 +242,7 @@ fn run_program(
     admit(&program, false)?;
     let plan = Plan::new(config, program, device)?;
     plan.warnings()
-        .for_each(|warning| eprintln!("outpage: {warning}"));
+        .for_each(|warning| message::line(format_args!("outpage: {warning}")));
     let mut running = plan.start(&options.program[0], &options.program[1..], |command| {
         signals.inherit(command);
     })?;
@@ -289,24 +290,26 @@ fn compare(
     again: impl FnOnce(u64) -> Result<Recorded, CliError>,
 ) -> Result<(), CliError> {
     let more = options.compare.unwrap_or(2 * memory);
-    eprintln!(
+    message::line(format_args!(
         "outpage: once more with {}, to see how much the trace misses",
         format_size(more)
-    );
+    ));
     let second = match again(more) {
         Ok(second) => second,
         Err(error) if error.code == code::FAILED => {
-            eprintln!("outpage: {error}: there is nothing to compare");
+            message::line(format_args!(
+                "outpage: {error}: there is nothing to compare"
+            ));
             return Ok(());
         }
         Err(error) => return Err(error),
     };
     let fine = &first.processes[0].recording;
     let coarse = &counterpart(first, &second).recording;
-    eprint!(
+    message::text(format_args!(
         "{}",
         error_table(&string(fine), &string(coarse), coarse.resident)
-    );
+    ));
     Ok(())
 }
 
@@ -318,9 +321,9 @@ fn counterpart<'a>(first: &Recorded, second: &'a Recorded) -> &'a Process {
     let before = first.processes.iter().filter(|p| began(p) < main).count();
     let mut others: Vec<_> = second.processes.iter().collect();
     if others.len() != first.processes.len() {
-        eprintln!(
+        message::line(format_args!(
             "outpage: another number of processes paged: those with the most references are compared"
-        );
+        ));
         return others[0];
     }
     others.sort_by_key(|process| began(process));
@@ -438,11 +441,11 @@ fn keep(
                 grouped(log.own)
             );
         }
-        eprintln!(
+        message::line(format_args!(
             "outpage: {}: {text}{}",
             to.display(),
             how_it_ended(extent, log.bytes.len())
-        );
+        ));
     }
     Ok(())
 }

@@ -160,11 +160,11 @@ struct Outcome {
     verified: u64,
 }
 
-/// Runs the workload and prints its report, one line of JSON, to stdout.
+/// Runs the workload.
 ///
 /// # Errors
 /// When contents are wrong: a page, a word of it, the value expected and the value found.
-pub fn run(args: &Args) -> Result<(), WorkloadError> {
+pub fn run(args: &Args) -> Result<Report, WorkloadError> {
     let mut recorder = Recorder::new(args.progress);
     let mut measured = None;
     let outcome = match args.name {
@@ -198,8 +198,7 @@ pub fn run(args: &Args) -> Result<(), WorkloadError> {
         report.latencies = Some(measured.latencies);
         report.untimed_reads = measured.untimed_reads;
     }
-    println!("{}", report.to_json());
-    Ok(())
+    Ok(report)
 }
 
 /// A command line of its own.

@@ -8,6 +8,8 @@ use super::Outcome;
 use super::data::Data;
 use super::rng::fold;
 
+use crate::message;
+
 /// Ticks a second of the CPU times in `/proc/PID/stat`: `USER_HZ`, 100 on every Linux port we run on.
 pub const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -169,7 +171,11 @@ impl Progress {
     pub fn at(&mut self, done: u64, total: u64) {
         let Some(last) = self.last else { return };
         if last.elapsed() >= PROGRESS_INTERVAL {
-            eprintln!("{} {:.3}", self.phase, done as f64 / total.max(1) as f64);
+            message::line(format_args!(
+                "{} {:.3}",
+                self.phase,
+                done as f64 / total.max(1) as f64
+            ));
             self.last = Some(Instant::now());
         }
     }
@@ -203,7 +209,7 @@ impl Recorder {
         let seconds = start.elapsed().as_secs_f64();
         let after = ProcStat::read();
         if self.progress {
-            eprintln!("{name} 1.000");
+            message::line(format_args!("{name} 1.000"));
         }
         self.phases.push(Phase {
             name: name.to_owned(),

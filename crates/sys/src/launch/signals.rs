@@ -10,6 +10,7 @@ use outpage_core::units::Nanos;
 
 use super::send;
 use crate::fd::{self, Fd, PollFd};
+use crate::mask::{self, bit};
 use crate::process;
 use crate::raw::{Errno, syscall3, syscall5};
 
@@ -65,11 +66,7 @@ extern "C" fn note_start() {
     PIPE_IGNORED.store(ignored, Ordering::SeqCst);
 }
 
-/// A set of signals, as the kernel has it: signal `n` is bit `n - 1`.
-const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
+/// The signals of a set.
 fn members(set: u64) -> impl Iterator<Item = i32> {
     (1..=64).filter(move |&signal| set & bit(signal) != 0)
 }
@@ -117,7 +114,7 @@ impl Signals {
             }
             this.taken |= bit(signal);
         }
-        this.blocked = mask(libc::SIG_UNBLOCK, this.taken)?;
+        this.blocked = mask::change(libc::SIG_UNBLOCK, this.taken)?;
         Ok(this)
     }
 
@@ -133,7 +130,7 @@ impl Signals {
         let restore = move || {
             members(ignored)
                 .try_for_each(|signal| action(signal, Some(plain(libc::SIG_IGN))).map(drop))
-                .and_then(|()| mask(libc::SIG_SETMASK, blocked).map(drop))
+                .and_then(|()| mask::change(libc::SIG_SETMASK, blocked).map(drop))
                 .map_err(|errno| io::Error::from_raw_os_error(errno.number()))
         };
         // SAFETY: between fork and exec it makes bare system calls only, and touches its copied numbers.
@@ -198,7 +195,7 @@ impl Drop for Signals {
 /// Gives `signal` its default action, and lets it through.
 pub(super) fn reset(signal: i32) {
     let _ = action(signal, Some(DEFAULT));
-    let _ = mask(libc::SIG_UNBLOCK, bit(signal));
+    let _ = mask::change(libc::SIG_UNBLOCK, bit(signal));
 }
 
 /// Gives every signal its default action, and lets it through.
@@ -207,7 +204,7 @@ pub(super) fn reset_all() {
         // SIGKILL and SIGSTOP cannot be changed.
         let _ = action(signal, Some(DEFAULT));
     }
-    let _ = mask(libc::SIG_SETMASK, 0);
+    let _ = mask::change(libc::SIG_SETMASK, 0);
 }
 
 /// What the handler writes: the signal, who made it, and the value that came along. Pipes keep it whole.
@@ -283,24 +280,6 @@ fn action(signal: i32, new: Option<Action>) -> Result<Action, Errno> {
     Ok(old)
 }
 
-/// Changes the caller's mask of blocked signals as `how` says; returns the mask before.
-fn mask(how: i32, set: u64) -> Result<u64, Errno> {
-    let mut old = 0_u64;
-    let (new_at, old_at) = ((&raw const set) as usize, (&raw mut old) as usize);
-    // SAFETY: the kernel's signal set is 8 bytes; it reads one and writes the other.
-    unsafe {
-        syscall5(
-            libc::SYS_rt_sigprocmask,
-            how as usize,
-            new_at,
-            old_at,
-            size_of::<u64>(),
-            0,
-        )
-    }?;
-    Ok(old)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,7 +303,7 @@ mod tests {
     fn signals_come_by_the_pipe_and_not_to_programs_started_meanwhile() {
         let ignore = plain(libc::SIG_IGN);
         action(libc::SIGUSR2, Some(ignore)).unwrap();
-        mask(libc::SIG_BLOCK, bit(libc::SIGWINCH)).unwrap();
+        mask::change(libc::SIG_BLOCK, bit(libc::SIGWINCH)).unwrap();
         let taken = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCHLD];
         let signals = Signals::take(taken).unwrap();
         // Children of other tests may end meanwhile.

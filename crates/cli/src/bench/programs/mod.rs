@@ -28,6 +28,8 @@ use report::{Line, Mean, Record, Reference, Skipped};
 use reserve::Limits;
 use zram::{Seen, Zram};
 
+use crate::output;
+
 /// How often the memory of a run without a limit is looked at: a program that fills 500 MiB in a second is 5 MiB
 /// further after it.
 const PEAK_INTERVAL: Duration = Duration::from_millis(10);
@@ -71,10 +73,10 @@ struct Bench<'a> {
 /// what it printed was wrong.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let machine = Machine::look(&options.swap);
-    print!("{}", machine.describe());
+    output::print(&machine.describe())?;
     let (present, skipped) = present(&options.programs);
     for one in &skipped {
-        println!("SKIPPED {}: {}", one.program, one.why);
+        output::print_line(format_args!("SKIPPED {}: {}", one.program, one.why))?;
     }
     if present.is_empty() {
         return Err(BenchError::Lacks(
@@ -88,7 +90,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         Ok(kernel) => Some(kernel),
         Err(error) if systems.iter().any(|system| swaps(system.kind)) => return Err(error),
         Err(error) => {
-            println!("no memory cgroups are used: {error}");
+            output::print_line(format_args!("no memory cgroups are used: {error}"))?;
             None
         }
     };
@@ -493,7 +495,7 @@ impl Bench<'_> {
         } = self;
         drop(steps);
         let cleaned = guard.finish();
-        print!("{}", report::render(&lines, &means, &names, &records));
+        output::print(&report::render(&lines, &means, &names, &records))?;
         ended.and(verdict(&problems)).and(cleaned).and(written)
     }
 }

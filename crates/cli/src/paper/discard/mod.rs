@@ -20,6 +20,7 @@ use crate::bench::guard::{Guard, Undo};
 use crate::bench::kernel_swap::Kernel;
 use crate::bench::launch::{Ending, Run, Speaks, launch_as, this_program};
 use crate::error::{CliError, code};
+use crate::{message, output};
 
 /// What the kernel's runs may have beside the pages of the heap: the program itself, which its limit counts as well. A choice, twice what such a process has.
 const PROGRAM_BYTES: u64 = 2 << 20;
@@ -60,7 +61,9 @@ impl Bench {
         let kernel = match Kernel::prepare(swap_dir, SWAP_BYTES, &mut guard) {
             Ok(kernel) => Some(kernel),
             Err(BenchError::Lacks(why)) => {
-                eprintln!("SKIPPED: kernel swap beside the server: {why}");
+                message::line(format_args!(
+                    "SKIPPED: kernel swap beside the server: {why}"
+                ));
                 None
             }
             Err(error) => return Err(error.into()),
@@ -190,11 +193,11 @@ pub fn live(how: How<'_>) -> Result<Vec<Live>, CliError> {
             })
             .collect();
         for round in 1..=how.rounds {
-            println!(
+            output::print_line(format_args!(
                 "live: {workload}, round {round} of {}, load {}",
                 how.rounds,
                 load()
-            );
+            ))?;
             for (runs, (name, policy)) in found.iter_mut().zip(&names) {
                 runs.runs.push(bench.run(name, *policy)?);
             }

@@ -13,6 +13,7 @@ use gather::{Columns, Timeline};
 use outpage_core::record::Unreadable;
 
 use crate::error::CliError;
+use crate::message;
 use crate::run::report::{grouped, quantiles};
 use crate::trace::load::damaged;
 
@@ -62,9 +63,9 @@ pub fn report(
     for (name, text) in files {
         let file = out.join(name);
         std::fs::write(&file, text).map_err(|e| CliError::unwritten(&file, e))?;
-        eprintln!("outpage: {}", file.display());
+        message::line(format_args!("outpage: {}", file.display()));
     }
-    eprint!("{}", summary(&timeline));
+    message::text(format_args!("{}", summary(&timeline)));
     Ok(())
 }
 
