@@ -8,7 +8,7 @@ pub fn line(line: Arguments<'_>) {
     text(format_args!("{line}\n"));
 }
 
-/// Writes `text` to standard error, as [`line`] does.
+/// Writes `text` to standard error, as [`line()`] does.
 pub fn text(text: Arguments<'_>) {
     // In one piece, for others write there too.
     let _ = io::stderr().write_all(text.to_string().as_bytes());

@@ -21,7 +21,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes `text` as [`print`] does.
+/// Writes `text` as [`print()`] does.
 ///
 /// # Errors
 /// [`code::IO`].
@@ -29,7 +29,7 @@ pub fn print_text(text: Arguments<'_>) -> Result<(), CliError> {
     print(&text.to_string())
 }
 
-/// Writes a line as [`print`] does.
+/// Writes a line as [`print()`] does.
 ///
 /// # Errors
 /// [`code::IO`].
