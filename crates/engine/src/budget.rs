@@ -96,6 +96,7 @@ impl Live {
     /// Every 100 ms while there are events: forked processes, the shared budget, counters.
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.end_if_alone(now);
+        self.end_with_the_program();
         self.require_whole_session();
         self.free_kept_slots();
         self.let_ended_threads_go();

@@ -12,11 +12,12 @@ use std::sync::atomic::Ordering;
 
 use outpage_core::units::Nanos;
 use outpage_store::Descriptors;
-use outpage_sys::process;
 use outpage_sys::thread::{self, Options};
+use outpage_sys::{launch, process, tasks};
 
 use crate::engine::{STACK_BYTES, Shared};
 use crate::live::{Live, Rest};
+use crate::scope::Reach;
 use crate::start::fatal;
 
 /// How often the pager looks whether it is alone: a look costs 2 us a process of the machine.
@@ -85,6 +86,22 @@ fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
 }
 
 impl Live {
+    /// Ends the process where the program's threads have all ended by themselves, without exit_group(2): without its pager's the process would
+    /// have ended with the last of them, and as the first did.
+    pub(crate) fn end_with_the_program(&mut self) {
+        if self.outlives || self.world.failing.reach() != Reach::Process {
+            return;
+        }
+        let Some(status) = tasks::first_ended() else {
+            return;
+        };
+        // A thread that began during the first look is there at the second.
+        if !tasks::any_goes_on() && !tasks::any_goes_on() && process::has_memory_alone() {
+            self.pager.flush(true);
+            launch::end_as(status);
+        }
+    }
+
     /// Ends the pager's own process when nobody else uses the memory.
     pub(crate) fn end_if_alone(&mut self, now: Nanos) {
         if !self.outlives || now < self.next_look {

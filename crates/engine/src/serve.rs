@@ -3,6 +3,8 @@
 //! They change the address space themselves (`ask`, `changes`). Here is what keeps the pager's picture of protections,
 //! locks and pins in step, and advice that the kernel gives no message about.
 
+use core::ops::Range;
+
 use outpage_core::contract::Event;
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::process::Tid;
@@ -12,8 +14,9 @@ use outpage_sys::{clock, map};
 use crate::call::Call;
 use crate::leaving::Topic;
 use crate::live::Live;
+use crate::regions::Region;
 use crate::scope::Reach;
-use crate::space::page_up;
+use crate::space::{Piece, page_up};
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
@@ -27,6 +30,22 @@ const PINNED_SHARE: usize = 8;
 const STACK_BELOW: usize = 8 * PAGE_BYTES;
 /// Thread-local blocks of a thread that are looked at, at most: a new pager thread copies no more.
 const MODULES_MAX: usize = 800;
+
+/// What a call makes of addresses in its range at which nothing is mapped (`ENOMEM`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    /// It ends there, as mprotect(2).
+    Stop,
+    /// It goes on behind them, as madvise(2).
+    Passed,
+}
+
+/// The end of `len` bytes from `addr` on, in whole pages; `None` where the kernel takes no such range (`EINVAL`, `ENOMEM`).
+fn end_of(addr: usize, len: usize) -> Option<usize> {
+    let len = len.checked_next_multiple_of(PAGE_BYTES)?;
+    let end = addr.checked_add(len)?;
+    addr.is_multiple_of(PAGE_BYTES).then_some(end)
+}
 
 fn unit(result: Result<(), Errno>) -> isize {
     value(result.map(|()| 0))
@@ -129,27 +148,22 @@ impl Live {
     }
 
     fn madvise(&mut self, addr: usize, len: usize, advice: i32) -> isize {
+        let Some(end) = end_of(addr, len) else {
+            // The kernel says why, and has done nothing.
+            return unit(map::madvise(addr, len, advice));
+        };
         if let Some(result) = self.madvise_shared(addr, len, advice) {
             return unit(result);
         }
+        let kernel = |start, end| map::madvise(start, end - start, advice);
         match advice {
             // Of this the kernel does not tell.
-            MADV_GUARD_INSTALL
-                if addr.is_multiple_of(PAGE_BYTES) && self.world.space.manages_any(addr, len) =>
-            {
-                let result = self.forget(addr, len, advice);
-                if result.is_ok() {
-                    (self.world.space).change(addr, len, |r| r.guarded = true);
-                }
-                unit(result)
+            MADV_GUARD_INSTALL if self.world.space.manages_any(addr, len) => {
+                unit(self.guard(addr, end))
             }
-            MADV_GUARD_REMOVE => {
-                let result = map::madvise(addr, len, advice);
-                if result.is_ok() {
-                    (self.world.space).change(addr, len, |r| r.guarded = false);
-                }
-                unit(result)
-            }
+            MADV_GUARD_REMOVE => unit(self.note(addr..end, Holes::Passed, kernel, |r| {
+                r.guarded = false;
+            })),
             // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
             // would have the pager wait for itself, and access hints would split mappings for nothing.
             libc::MADV_NORMAL
@@ -168,50 +182,80 @@ impl Live {
                 0
             }
             libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
-                let result = map::madvise(addr, len, advice);
-                if result.is_ok() {
-                    let wiped = advice == libc::MADV_WIPEONFORK;
-                    (self.world.space).change(addr, len, |r| r.wiped_by_fork = wiped);
-                }
-                unit(result)
+                let wiped = advice == libc::MADV_WIPEONFORK;
+                let change = |r: &mut Region| r.wiped_by_fork = wiped;
+                unit(self.note(addr..end, Holes::Passed, kernel, change))
             }
             // Managed memory is so marked as a rule, but not always (`Live::keep_from_children`).
-            libc::MADV_DONTFORK => {
-                let result = map::madvise(addr, len, advice);
-                (self.world.space).change(addr, len, |r| r.not_forked = true);
-                unit(result)
-            }
-            libc::MADV_DOFORK => {
-                let end = addr.saturating_add(page_up(len));
-                let result = self.each_gap(addr, end, |_, start, end| {
-                    map::madvise(start, end - start, advice)
-                });
-                (self.world.space).change(addr, len, |r| r.not_forked = false);
-                unit(result)
-            }
+            libc::MADV_DONTFORK => unit(self.note(addr..end, Holes::Passed, kernel, |r| {
+                r.not_forked = true;
+            })),
+            libc::MADV_DOFORK => unit(self.in_order(addr..end, Holes::Passed, |live, piece| {
+                if piece.region.is_some() {
+                    let len = piece.end - piece.start;
+                    (live.world.space).change(piece.start, len, |r| r.not_forked = false);
+                    return Ok(());
+                }
+                kernel(piece.start, piece.end)
+            })),
             _ => unit(map::madvise(addr, len, advice)),
         }
     }
 
     /// Advice that drops contents. The kernel goes first: where it refuses, the contents stay. Part by
     /// part, for a fault that is served after a part is dropped may map pages of the next.
-    fn forget(&mut self, addr: usize, len: usize, advice: i32) -> Result<(), Errno> {
-        let end = addr.saturating_add(page_up(len));
-        let parts = self.world.space.parts(addr, end);
-        let mut result = self.each_gap(addr, end, |_, start, end| {
-            map::madvise(start, end - start, advice)
-        });
-        for part in &parts {
-            self.withholding((part.start, part.end), |live| live.quiesce(part.pages()));
-            let forgotten = map::madvise(part.start, part.end - part.start, advice);
-            if forgotten.is_ok() {
-                let event = Event::Discard(part.pages());
-                self.pager.handle(clock::now(), event);
-                self.drive();
-            }
-            result = result.and(forgotten);
+    fn guard(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+        self.in_order(start..end, Holes::Passed, |live, piece| {
+            let (start, len) = (piece.start, piece.end - piece.start);
+            let Some(region) = piece.region else {
+                return map::madvise(start, len, MADV_GUARD_INSTALL);
+            };
+            let pages = region.pages();
+            live.withholding((start, piece.end), |live| live.quiesce(pages));
+            map::madvise(start, len, MADV_GUARD_INSTALL)?;
+            live.pager.handle(clock::now(), Event::Discard(pages));
+            live.drive();
+            (live.world.space).change(start, len, |r| r.guarded = true);
+            Ok(())
+        })
+    }
+
+    /// Has the kernel act on a range, and changes what is known of the regions in it. A call that fails has done a part nevertheless: it is
+    /// made again, piece by piece, and what succeeds was done before.
+    fn note(
+        &mut self,
+        range: Range<usize>,
+        holes: Holes,
+        kernel: impl Fn(usize, usize) -> Result<(), Errno>,
+        change: impl Fn(&mut Region),
+    ) -> Result<(), Errno> {
+        let result = kernel(range.start, range.end);
+        if result.is_ok() {
+            (self.world.space).change(range.start, range.end - range.start, change);
+            return result;
         }
-        self.world.space.take_list(parts);
+        let _ = self.in_order(range, holes, |live, piece| {
+            kernel(piece.start, piece.end)?;
+            (live.world.space).change(piece.start, piece.end - piece.start, &change);
+            Ok(())
+        });
+        result
+    }
+
+    /// Has `act` do the pieces of a range in the order of addresses, up to the first error, as madvise(2) and mprotect(2) do.
+    fn in_order(
+        &mut self,
+        range: Range<usize>,
+        holes: Holes,
+        mut act: impl FnMut(&mut Self, Piece) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut result = Ok(());
+        for piece in self.world.space.pieces(range.start, range.end) {
+            match act(self, piece) {
+                Err(Errno::ENOMEM) if holes == Holes::Passed => result = Err(Errno::ENOMEM),
+                other => other?,
+            }
+        }
         result
     }
 
@@ -229,12 +273,12 @@ impl Live {
     }
 
     fn mprotect(&mut self, addr: usize, len: usize, prot: i32) -> isize {
-        let result = map::mprotect(addr, len, prot);
-        if result.is_ok() && len > 0 {
-            let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-            (self.world.space).change(addr, len, |r| r.prot = prot);
-        }
-        unit(result)
+        let kernel = |start, end| map::mprotect(start, end - start, prot);
+        let Some(end) = end_of(addr, len).filter(|&end| end > addr) else {
+            return unit(map::mprotect(addr, len, prot));
+        };
+        let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+        unit(self.note(addr..end, Holes::Stop, kernel, |r| r.prot = prot))
     }
 
     fn lock(&mut self, addr: usize, len: usize, locked: bool) -> isize {

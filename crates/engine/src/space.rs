@@ -24,6 +24,21 @@ const fn pages_of(addr: usize, len: usize) -> (usize, usize) {
     (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)))
 }
 
+/// A piece of a range: a region's part in it, or what lies between regions.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) region: Option<Region>,
+}
+
+impl Piece {
+    fn gap(start: usize, end: usize) -> Option<Self> {
+        let region = None;
+        (start < end).then_some(Self { start, end, region })
+    }
+}
+
 /// Regions, and what is happening to them. Look-ups are those of [`Regions`]; ranges are half-open and consist of whole pages unless said otherwise.
 #[derive(Default)]
 pub struct Space {
@@ -94,22 +109,32 @@ impl Space {
         }
     }
 
-    /// What is left of `start..end` without the regions, ascending.
-    pub(crate) fn gaps(&mut self, start: usize, end: usize) -> Vec<(usize, usize)> {
+    /// All of `start..end`, cut where regions begin and end, ascending.
+    pub(crate) fn pieces(&mut self, start: usize, end: usize) -> Vec<Piece> {
         let parts = self.parts(start, end);
-        let mut gaps = Vec::with_capacity(parts.len() + 1);
+        let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
         let mut at = start;
         for part in &parts {
-            if at < part.start {
-                gaps.push((at, part.start));
-            }
+            pieces.extend(Piece::gap(at, part.start));
+            pieces.push(Piece {
+                start: part.start,
+                end: part.end,
+                region: Some(*part),
+            });
             at = part.end;
         }
-        if at < end {
-            gaps.push((at, end));
-        }
+        pieces.extend(Piece::gap(at, end));
         self.take_list(parts);
-        gaps
+        pieces
+    }
+
+    /// What is left of `start..end` without the regions, ascending.
+    pub(crate) fn gaps(&mut self, start: usize, end: usize) -> Vec<(usize, usize)> {
+        let pieces = self.pieces(start, end).into_iter();
+        pieces
+            .filter(|piece| piece.region.is_none())
+            .map(|piece| (piece.start, piece.end))
+            .collect()
     }
 
     /// As [`Regions::add`].

@@ -63,7 +63,7 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
     ];
     // SAFETY: the kernel reads the program's own buffers, as the program asked.
     let result = unsafe { raw::call(libc::SYS_pwritev2, args) };
-    if result != -(libc::EOPNOTSUPP as isize) && result != -(libc::EINVAL as isize) {
+    if result != -(libc::EOPNOTSUPP as isize) {
         return result;
     }
     // Pipes take RWF_NOWAIT since Linux 5.13 or so; before, the first piece that surely fits.

@@ -245,6 +245,22 @@ pub fn die_of(signal: i32) {
     let _ = send(process::pid(), signal);
 }
 
+/// Ends this process, all of its threads, as `status` says, which is as wait(2) has it.
+pub fn end_as(status: i32) -> ! {
+    let code = if libc::WIFSIGNALED(status) {
+        let signal = libc::WTERMSIG(status);
+        die_of(signal);
+        // The kernel keeps it from process 1 of a pid namespace.
+        128 + signal
+    } else {
+        libc::WEXITSTATUS(status)
+    } as usize;
+    loop {
+        // SAFETY: takes a number only, and never returns.
+        let _ = unsafe { syscall3(libc::SYS_exit_group, code, 0, 0) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

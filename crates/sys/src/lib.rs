@@ -52,6 +52,7 @@ pub mod say;
 pub mod secret;
 pub mod shared;
 pub mod socket;
+pub mod tasks;
 pub mod thread;
 pub mod turns;
 pub mod uffd;

@@ -1,15 +1,14 @@
 //! Lines for whoever runs the program, on its standard error.
 
-use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use outpage_core::units::Nanos;
 
 use crate::fd::{self, Fd, Identity, PollFd};
-use crate::process::{self, Tid, program};
+use crate::process::{self, program};
 use crate::raw::{Errno, syscall3};
-use crate::{mask, pagers, proc, thread};
+use crate::{mask, pagers, proc, tasks};
 
 /// Signals that writing may bring upon the writer, which would end or stop a program that wrote nothing: nobody reads (pipe(7)), a file is
 /// too long (setrlimit(2)), or the terminal is another job's (termios(3)).
@@ -82,20 +81,11 @@ pub fn say_for_main(parts: &[&str]) {
 fn standard_error_of_another() -> Option<Fd> {
     let mut found = None;
     let _ = process::each_thread(|tid| {
-        if found.is_none() && !is_pagers(tid) {
+        if found.is_none() && !tasks::is_named_as_pagers(tid) {
             found = standard_error_of(tid.0, process::THREAD);
         }
     });
     found
-}
-
-/// Whether a thread of the program has a name as the pager's have; true where that cannot be told.
-fn is_pagers(tid: Tid) -> bool {
-    let (mut path, mut name) = ([0; 40], [0; 16]);
-    let read = file_of(tid.0, b"/comm", &mut path)
-        .and_then(|path| proc::open(path, libc::O_RDONLY).ok())
-        .and_then(|file| fd::read(file.number(), &mut name).ok());
-    read.is_none_or(|len| name[..len].starts_with(thread::NAME_PREFIX))
 }
 
 /// Descriptor 2 of a thread of the program, copied or else opened anew, if it is still what it was noted as.
@@ -105,19 +95,10 @@ fn standard_error_of(tid: u32, flags: i32) -> Option<Fd> {
     // Opened anew a file would have another offset, and one writer would overwrite the other.
     let error = error.or_else(|| {
         let mut path = [0; 40];
-        let path = file_of(tid, b"/fd/2", &mut path)?;
+        let path = tasks::file_of(tid, b"/fd/2", &mut path)?;
         proc::open(path, libc::O_WRONLY | libc::O_APPEND | libc::O_NOCTTY).ok()
     })?;
     is_standard_error(error.number(), output.as_ref().map(Fd::number)).then_some(error)
-}
-
-/// Where /proc has `file` of a thread of the program.
-fn file_of<'a>(tid: u32, file: &[u8], path: &'a mut [u8; 40]) -> Option<&'a CStr> {
-    let mut tasks = [0; 24];
-    fd::numbered(&mut tasks, b"", program(), b"/task/");
-    let tasks = CStr::from_bytes_until_nul(&tasks).ok()?.to_bytes();
-    fd::numbered(path, tasks, tid, file);
-    CStr::from_bytes_until_nul(path).ok()
 }
 
 fn write_line(number: i32, parts: &[&str]) {

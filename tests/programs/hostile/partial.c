@@ -1,0 +1,122 @@
+// Calls that fail and have done a part, and ends that no exit_group makes.
+//
+// wipe: MADV_WIPEONFORK over a hole. fork: MADV_DONTFORK of no whole page. guard: MADV_GUARD_INSTALL over a locked page. protect: mprotect
+// over a hole. exit, killed: a child whose only thread ends by exit(2), and by a filter of its own. splice: vmsplice of too many parts.
+#include "hostile.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+enum { COUNT = 2000, HALF = COUNT / 2 };
+static char *range;
+
+static void refill(void) {
+    for (size_t i = 0; i < COUNT; i++)
+        if (i != HALF) fill_at(range + i * PAGE, i, 1);
+    verify_all("beside");
+}
+
+static void verify_range(size_t from, size_t to, uint8_t g, const char *what) {
+    for (size_t i = from; i < to; i++)
+        if (i != HALF) verify_at(range + i * PAGE, i, g, what);
+}
+
+static void wiped(void) {
+    NEED(!munmap(range + HALF * PAGE, PAGE));
+    refill();
+    REFUSED(madvise(range, COUNT * PAGE, MADV_WIPEONFORK), ENOMEM);
+    pid_t child = fork();
+    NEED(child >= 0);
+    if (!child) {
+        verify_range(0, COUNT, 0, "wiped");
+        _exit(0);
+    }
+    NEED(!await(child));
+    verify_range(0, COUNT, 1, "kept");
+}
+
+static int reads(const volatile char *byte) {
+    if (sigsetjmp(back, 1)) return 0;
+    (void)*byte;
+    return 1;
+}
+
+static void guarded(void) {
+    refill();
+    NEED(!mlock(range + HALF * PAGE, PAGE));
+    int result = madvise(range, COUNT * PAGE, 102);
+    if (result && errno == EINVAL && madvise(range, PAGE, 102)) end(77, "no MADV_GUARD_INSTALL");
+    NEED(result == -1);
+    NEED(signal(SIGSEGV, jump) == SIG_DFL);
+    for (size_t i = 0; i < HALF; i += 7) NEED(!reads(range + i * PAGE));
+    NEED(signal(SIGSEGV, SIG_DFL) == jump);
+    verify_range(HALF + 1, COUNT, 1, "behind the locked page");
+}
+
+static void protected(void) {
+    NEED(!munmap(range + HALF * PAGE, PAGE));
+    refill();
+    REFUSED(mprotect(range, COUNT * PAGE, PROT_READ), ENOMEM);
+    NEED(signal(SIGSEGV, jump) == SIG_DFL);
+    for (size_t i = 0; i < COUNT; i += 7) {
+        if (i == HALF) continue;
+        int written = 0;
+        if (!sigsetjmp(back, 1)) {
+            *(volatile char *)(range + i * PAGE + PAGE - 1) = range[i * PAGE + PAGE - 1];
+            written = 1;
+        }
+        NEED(written == (i > HALF));
+    }
+    NEED(signal(SIGSEGV, SIG_DFL) == jump);
+    verify_range(0, COUNT, 1, "protected");
+}
+
+static void ended(void) {
+    pid_t child = fork();
+    NEED(child >= 0);
+    if (!child) {
+        verify_all("child");
+        if (is("exit")) raw(SYS_exit, 5, 0, 0, 0, 0, 0);
+        struct sock_filter kills[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        struct sock_fprog made = {4, kills};
+        NEED(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+        NEED(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &made));
+        syscall(SYS_getppid);
+        _exit(9);
+    }
+    int status;
+    NEED(waitpid(child, &status, 0) == child);
+    NEED(is("exit") ? WIFEXITED(status) && WEXITSTATUS(status) == 5
+                    : WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+}
+
+static void spliced(void) {
+    static struct iovec parts[2000];
+    int ends[2];
+    NEED(!pipe(ends));
+    for (size_t i = 0; i < 2000; i++) parts[i] = (struct iovec){at(i), PAGE};
+    REFUSED(vmsplice(ends[1], parts, 2000, 0), EINVAL);
+    NEED(!fcntl(ends[0], F_SETFL, O_NONBLOCK));
+    REFUSED(read(ends[0], range, PAGE), EAGAIN);
+}
+
+int main(int count, char **arguments) {
+    begin(count, arguments);
+    arena(arguments);
+    range = map(COUNT);
+    if (is("wipe")) wiped();
+    if (is("fork")) {
+        refill();
+        REFUSED(madvise(range + 1, COUNT * PAGE, MADV_DONTFORK), EINVAL);
+        verify_range(0, HALF, 1, "not left out");
+    }
+    if (is("guard")) guarded();
+    if (is("protect")) protected();
+    if (is("exit") || is("killed")) ended();
+    if (is("splice")) spliced();
+    return done();
+}
