@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         put(path, &format!("{value:#}\n"))?;
     }
     if options.json.as_deref() != Some(Path::new("-")) {
-        output::print_text(format_args!(
+        output::print(&format!(
             "{}{}",
             text(&measured, &params),
             codecs::text(&costs)

@@ -21,14 +21,6 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes `text` as [`print()`] does.
-///
-/// # Errors
-/// [`code::IO`].
-pub fn print_text(text: Arguments<'_>) -> Result<(), CliError> {
-    print(&text.to_string())
-}
-
 /// Writes a line as [`print()`] does.
 ///
 /// # Errors

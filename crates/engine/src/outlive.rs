@@ -86,8 +86,8 @@ fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
 }
 
 impl Live {
-    /// Ends the process where the program's threads have all ended by themselves, without exit_group(2): without its pager's the process would
-    /// have ended with the last of them, and as the first did.
+    /// Ends the process where the program's threads have all ended by themselves, without exit_group(2): the pager's would keep it. It ends as its
+    /// first thread did; Linux 6.18 has it end as the last one, of which nothing is left to be seen.
     pub(crate) fn end_with_the_program(&mut self) {
         if self.outlives || self.world.failing.reach() != Reach::Process {
             return;

@@ -38,12 +38,9 @@ pub(crate) fn without<R>(set: u64, work: impl FnOnce() -> R) -> R {
     let Ok(before) = change(libc::SIG_BLOCK, set) else {
         return work();
     };
-    let waited = pending();
+    let new = set & !pending();
     let result = work();
-    let mut brought = pending() & set & !waited;
-    while brought != 0 && take(brought) {
-        brought &= pending();
-    }
+    while take(new) {}
     let _ = change(libc::SIG_SETMASK, before);
     result
 }

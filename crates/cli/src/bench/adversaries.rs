@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let mut all = Vec::new();
     for group in groups(options) {
         let runs = compared(options, &texts, group.readahead)?;
-        output::print_text(format_args!("{}{}", group.heading, render(&runs)))?;
+        output::print(&format!("{}{}", group.heading, render(&runs)))?;
         all.extend(runs);
     }
     if let Some(file) = &options.json {

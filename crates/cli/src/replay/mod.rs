@@ -67,10 +67,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
         for (runs, compared) in all.iter().zip(&rivals) {
             if let Some(compared) = compared {
                 let name = (all.len() > 1).then(|| runs.name());
-                output::print_text(format_args!(
-                    "\n{}",
-                    rivals::text(name.as_deref(), compared)
-                ))?;
+                output::print(&format!("\n{}", rivals::text(name.as_deref(), compared)))?;
             }
         }
     }
