@@ -164,8 +164,12 @@ impl Live {
             MADV_GUARD_REMOVE => unit(self.note(addr..end, Holes::Passed, kernel, |r| {
                 r.guarded = false;
             })),
-            // Huge pages and the kernel's own reclaim have no place in managed memory, populating it
-            // would have the pager wait for itself, and access hints would split mappings for nothing.
+            // Populating managed memory would have the pager wait for itself.
+            MADV_POPULATE_READ | MADV_POPULATE_WRITE if self.world.space.manages_any(addr, len) => {
+                unit(self.in_order(addr..end, Holes::Stop, unmanaged_only(kernel)))
+            }
+            // Huge pages and the kernel's own reclaim have no place in managed memory, and access hints
+            // would split mappings for nothing.
             libc::MADV_NORMAL
             | libc::MADV_SEQUENTIAL
             | libc::MADV_RANDOM
@@ -175,11 +179,9 @@ impl Live {
             | MADV_COLD
             | MADV_PAGEOUT
             | libc::MADV_WILLNEED
-            | MADV_POPULATE_READ
-            | MADV_POPULATE_WRITE
                 if self.world.space.manages_any(addr, len) =>
             {
-                0
+                unit(self.in_order(addr..end, Holes::Passed, unmanaged_only(kernel)))
             }
             libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
                 let wiped = advice == libc::MADV_WIPEONFORK;
@@ -356,6 +358,16 @@ impl Live {
         let mut word = [0; size_of::<usize>()];
         let read = self.world.door.read(address, &mut word);
         (read == Ok(word.len())).then(|| usize::from_ne_bytes(word))
+    }
+}
+
+/// For [`Live::in_order`]: `kernel` for what is not managed, nothing for what is.
+fn unmanaged_only(
+    kernel: impl Fn(usize, usize) -> Result<(), Errno>,
+) -> impl FnMut(&mut Live, Piece) -> Result<(), Errno> {
+    move |_, piece| match piece.region {
+        Some(_) => Ok(()),
+        None => kernel(piece.start, piece.end),
     }
 }
 

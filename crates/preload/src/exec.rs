@@ -12,6 +12,7 @@ use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use crate::checked::Reader;
 use crate::{raw, trace};
 
 /// An array of strings that ends with a null pointer.
@@ -113,11 +114,8 @@ struct Found {
     has_order: bool,
 }
 
-/// `None` where an entry cannot be read.
-///
-/// # Safety
-/// `envp` is null or an environment.
-unsafe fn search(envp: Strings, shim: &[u8]) -> Option<Found> {
+/// `None` where the array or an entry cannot be read to its end.
+fn search(envp: Strings, shim: &[u8]) -> Option<Found> {
     let mut found = Found {
         count: 0,
         preload: core::ptr::null(),
@@ -126,14 +124,16 @@ unsafe fn search(envp: Strings, shim: &[u8]) -> Option<Found> {
         asan: core::ptr::null(),
         has_order: false,
     };
-    // SAFETY: passed on from the caller.
-    for entry in unsafe { entries(envp) } {
-        // The word that it begins in, which lies within a page.
-        if !raw::is_readable(entry as usize & !(size_of::<usize>() - 1)) {
-            return None;
+    let (mut list, mut texts) = (Reader::default(), Reader::default());
+    let mut at = envp as usize;
+    while at != 0 {
+        let entry: *const c_char = list.value(at)?;
+        if entry.is_null() {
+            break;
         }
-        // SAFETY: an entry of the environment.
-        let text = unsafe { bytes(entry) };
+        at += size_of::<usize>();
+        // SAFETY: the program's own environment, which it leaves alone during its call.
+        let text = unsafe { texts.string(entry) }?;
         found.count += 1;
         found.has_limit |= text.starts_with(LIMIT);
         if text.starts_with(ASAN) && found.asan.is_null() {
@@ -175,14 +175,13 @@ unsafe fn room(found: &Found, own: &[u8]) -> (usize, usize) {
 pub fn with_environment(envp: Strings, call: impl Fn(Strings) -> isize) -> isize {
     trace::count(trace::Hook::Exec);
     let own = OWN_PRELOAD.load(Ordering::Acquire);
-    // A bad pointer fails in the kernel, with EFAULT.
-    if own.is_null() || !envp.is_null() && !raw::is_readable(envp as usize) {
+    // A bad pointer, here or in the list, fails in the kernel: EFAULT.
+    if own.is_null() {
         return call(envp);
     }
     // SAFETY: set by `remember`, and never freed.
     let own_text = unsafe { bytes(own) };
-    // SAFETY: the program's own environment.
-    let Some(found) = (unsafe { search(envp, &own_text[PRELOAD.len()..]) }) else {
+    let Some(found) = search(envp, &own_text[PRELOAD.len()..]) else {
         return call(envp);
     };
     if found.has_shim && found.has_limit && found.has_order {

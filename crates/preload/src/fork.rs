@@ -17,10 +17,12 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use outpage_core::units::PAGE_BYTES;
 use outpage_engine::call::Call;
 use outpage_engine::{Engine, Ticket};
 use outpage_sys::{own, process};
 
+use crate::checked::{self, Reader};
 use crate::mode::{self, Path};
 use crate::order::Order;
 use crate::raw::{self, SignalsBlocked, thread_pointer};
@@ -145,22 +147,28 @@ impl Copied {
         }
     }
 
-    /// By `clone3`; `None` where the kernel will refuse the structure, or knows more of it than is known here.
-    ///
-    /// # Safety
-    /// `size` bytes lie at `args`, as the program says.
-    pub unsafe fn by_clone3(args: usize, size: usize) -> Option<Self> {
-        if args == 0 || !(CLONE_ARGS_MIN..=size_of::<CloneArgs>()).contains(&size) {
+    /// By `clone3`; `None` where the kernel refuses the structure, or may know more of it than is known here.
+    pub fn by_clone3(args: usize, size: usize) -> Option<Self> {
+        const KNOWN: usize = size_of::<CloneArgs>();
+        let sizes = CLONE_ARGS_MIN..=PAGE_BYTES;
+        if !sizes.contains(&size) || !Reader::default().covers(args, size) {
+            return None;
+        }
+        // SAFETY: it can be read, and is the program's for its call.
+        let bytes = unsafe { core::slice::from_raw_parts(args as *const u8, size) };
+        let (known, newer) = bytes.split_at(size.min(KNOWN));
+        // What asks for nothing is taken by every kernel.
+        if newer.iter().any(|&byte| byte != 0) {
             return None;
         }
         let mut copy = CloneArgs::default();
         let to = (&raw mut copy).cast::<u8>();
-        // SAFETY: the caller's promise; the copy has room for `size` bytes.
-        unsafe { to.copy_from_nonoverlapping(args as *const u8, size) };
+        // SAFETY: the copy has room for what is known.
+        unsafe { to.copy_from_nonoverlapping(known.as_ptr(), known.len()) };
         Some(Self {
             number: libc::SYS_clone3,
             args: copy,
-            size,
+            size: known.len(),
         })
     }
 
@@ -175,9 +183,12 @@ impl Copied {
 
     /// Makes the child, which goes on with a copy of this stack. Returns as the kernel does.
     pub fn make(&self) -> isize {
-        let mut pidfd: c_int = -1;
         let mut set_tid = [0 as c_int; SET_TID_MAX];
-        let kernel = self.for_kernel(&raw mut pidfd, &mut set_tid);
+        if let Err(refused) = self.check(&mut set_tid) {
+            return -(refused as isize);
+        }
+        let mut pidfd: c_int = -1;
+        let kernel = self.for_kernel(&raw mut pidfd, &set_tid);
         let result = fork(|| kernel.call());
         if result == 0 {
             self.settle_child();
@@ -187,8 +198,40 @@ impl Copied {
         result
     }
 
+    /// Looks at what the kernel is not given to look at, and copies the list of numbers for the child. The errors are those of clone(2).
+    fn check(&self, set_tid: &mut [c_int; SET_TID_MAX]) -> Result<(), c_int> {
+        let a = &self.args;
+        let by_clone3 = self.number == libc::SYS_clone3;
+        if by_clone3 && (a.stack == 0) != (a.stack_size == 0) {
+            return Err(libc::EINVAL);
+        }
+        let both = self.wants(libc::CLONE_PIDFD) && self.wants(libc::CLONE_PARENT_SETTID);
+        if both && a.pidfd == a.parent_tid {
+            return Err(libc::EINVAL);
+        }
+        if self.wants(libc::CLONE_PIDFD) && !checked::is_writable(a.pidfd as usize) {
+            return Err(libc::EFAULT);
+        }
+        let mut list = Reader::default();
+        for (i, number) in set_tid[..self.numbered()].iter_mut().enumerate() {
+            let at = (a.set_tid as usize).wrapping_add(i * size_of::<c_int>());
+            *number = list.value(at).ok_or(libc::EFAULT)?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of the list for the child that the kernel will read; what is too long it refuses.
+    const fn numbered(&self) -> usize {
+        let count = self.args.set_tid_size as usize;
+        if self.args.set_tid == 0 || count > SET_TID_MAX {
+            0
+        } else {
+            count
+        }
+    }
+
     /// What the kernel is asked for: nothing that has it read or write the program's memory meanwhile.
-    fn for_kernel(&self, pidfd: *mut c_int, set_tid: &mut [c_int; SET_TID_MAX]) -> Self {
+    fn for_kernel(&self, pidfd: *mut c_int, set_tid: &[c_int; SET_TID_MAX]) -> Self {
         let ours = libc::CLONE_SETTLS
             | libc::CLONE_PARENT_SETTID
             | libc::CLONE_CHILD_SETTID
@@ -198,11 +241,7 @@ impl Copied {
         (args.stack, args.stack_size) = (0, 0);
         (args.tls, args.child_tid, args.parent_tid) = (0, 0, 0);
         args.pidfd = pidfd as u64;
-        let count = args.set_tid_size as usize;
-        if args.set_tid != 0 && (1..=SET_TID_MAX).contains(&count) {
-            // SAFETY: the program says that so many numbers lie there.
-            let list = unsafe { core::slice::from_raw_parts(args.set_tid as *const c_int, count) };
-            set_tid[..count].copy_from_slice(list);
+        if self.numbered() > 0 {
             args.set_tid = set_tid.as_ptr() as u64;
         }
         Self { args, ..*self }
@@ -222,10 +261,10 @@ impl Copied {
 
     fn settle_parent(&self, pid: c_int, pidfd: c_int) {
         if self.wants(libc::CLONE_PARENT_SETTID) {
-            store(self.args.parent_tid, pid);
+            checked::store(self.args.parent_tid as usize, pid);
         }
         if self.wants(libc::CLONE_PIDFD) {
-            store(self.args.pidfd, pidfd);
+            checked::store(self.args.pidfd as usize, pidfd);
         }
     }
 
@@ -233,7 +272,7 @@ impl Copied {
     fn settle_child(&self) {
         let word = self.args.child_tid;
         if self.wants(libc::CLONE_CHILD_SETTID) {
-            store(word, process::tid().0 as c_int);
+            checked::store(word as usize, process::tid().0 as c_int);
         }
         if self.wants(libc::CLONE_CHILD_CLEARTID) {
             if let Path::Managed(engine) = mode::enter() {
@@ -253,14 +292,6 @@ impl Copied {
 
 /// Of include/uapi/asm/prctl.h (arch_prctl(2)).
 const ARCH_SET_FS: usize = 0x1002;
-
-/// Writes where the program said, if it named a place.
-fn store(at: u64, value: c_int) {
-    if at != 0 {
-        // SAFETY: the program names the place of a number; the kernel would write it.
-        unsafe { (at as *mut c_int).write_unaligned(value) };
-    }
-}
 
 /// The child of libc's `clone`: calls the program's function on the program's stack, then ends the process with its
 /// result, the pager's threads included, as libc's own does.

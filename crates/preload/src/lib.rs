@@ -11,6 +11,7 @@
 //! | `budget`, `share` | what direct mode counts, and what the session lends |
 //! | `fork`, `exec` | processes that come from this one |
 //! | `threads` | threads that begin and end, and the CPUs that they may use |
+//! | `checked` | the program's pointers, before hooks follow them |
 //! | `target` | programs into which the shim cannot follow |
 //! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
@@ -24,6 +25,7 @@
 use outpage_sys::arena::Arena;
 
 mod budget;
+mod checked;
 mod decode;
 mod elf;
 mod exec;

@@ -20,6 +20,7 @@ use outpage_engine::Engine;
 use outpage_engine::call::Call;
 use outpage_sys::{fd as descriptor, process};
 
+use crate::checked::Reader;
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
 
@@ -159,14 +160,10 @@ pub fn write_process(args: [usize; 6]) -> isize {
 
 /// The `count` parts at `at`, as the program says. `None` where the kernel has an error for them.
 fn list_at<'a>(at: usize, count: usize) -> Option<&'a [libc::iovec]> {
-    const WORD: usize = size_of::<usize>();
-    if at == 0 || !at.is_multiple_of(WORD) || count > VECTOR_MAX {
+    if at == 0 || !at.is_multiple_of(size_of::<usize>()) || count > VECTOR_MAX {
         return None;
     }
-    // A word of each page.
-    let end = at.checked_add(count * size_of::<libc::iovec>())?;
-    let pages = (at & !(PAGE_BYTES - 1)..end).step_by(PAGE_BYTES);
-    let there = pages.map(|page| page.max(at)).all(raw::is_readable);
+    let there = Reader::default().covers(at, count * size_of::<libc::iovec>());
     // SAFETY: it can be read, and belongs to the program's call as long as that lasts.
     there.then(|| unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) })
 }

@@ -11,6 +11,7 @@
 
 use outpage_sys::fd as descriptor;
 
+use crate::checked::Reader;
 use crate::raw;
 
 /// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)).
@@ -70,9 +71,11 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
     if wait_writable(fd, 0) <= 0 {
         return -(libc::EAGAIN as isize);
     }
+    let mut list = Reader::default();
     for i in 0..count {
-        // SAFETY: the program says that `count` parts lie there.
-        let part = unsafe { parts.add(i).read() };
+        let Some(part) = list.value::<libc::iovec>(parts.wrapping_add(i) as usize) else {
+            return -(libc::EFAULT as isize);
+        };
         if part.iov_len > 0 {
             let args = [
                 fd as usize,
@@ -110,10 +113,9 @@ fn wait_writable(fd: i32, timeout_ms: i32) -> isize {
 
 /// setsockopt(2): `SO_ZEROCOPY` cannot be switched on, as on a socket type that lacks it.
 pub fn setsockopt(fd: i32, level: i32, name: i32, value: *const u8, len: u32) -> isize {
-    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && len >= 4 && !value.is_null() {
-        // SAFETY: the program says that `len` bytes lie there.
-        let on = unsafe { value.cast::<i32>().read_unaligned() } != 0;
-        if on {
+    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && len >= 4 {
+        let on = Reader::default().value::<i32>(value as usize);
+        if on.is_some_and(|on| on != 0) {
             return -(libc::EOPNOTSUPP as isize);
         }
     }

@@ -42,6 +42,10 @@ impl Bits {
         self.words.get(word as usize).copied().unwrap_or(0)
     }
 
+    pub(super) const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     pub(super) const fn available(&self) -> u32 {
         self.available
     }

@@ -15,6 +15,8 @@ pub struct Log {
     bits: Bits,
     /// Where the last run ended.
     cursor: u32,
+    /// Slots that are usable, free or not.
+    usable: u32,
 }
 
 impl Log {
@@ -24,6 +26,7 @@ impl Log {
         Self {
             bits: Bits::new(capacity),
             cursor: 0,
+            usable: 0,
         }
     }
 }
@@ -50,6 +53,7 @@ impl Slots for Log {
     }
 
     fn add(&mut self, range: SlotRange) {
+        self.usable += range.slots;
         self.bits.add(range);
     }
 
@@ -66,7 +70,10 @@ impl Slots for Log {
     }
 
     fn wants_room(&self, used: u32, chunk: u32) -> bool {
-        self.available() < used.max(2 * chunk)
+        // What is kept free for the log alone is no more than half of what all processes may have: another may need it.
+        let most = self.bits.capacity() / 2;
+        let spare = if self.usable < most { used } else { 0 };
+        self.available() < spare.max(2 * chunk)
     }
 }
 
@@ -92,6 +99,19 @@ mod tests {
         assert_eq!(log.alloc(33), None);
         assert_eq!(log.alloc(32).map(|r| r.start.0), Some(32));
         assert_eq!((log.alloc(1), log.available()), (None, 0));
+    }
+
+    #[test]
+    fn half_is_kept_free_while_half_is_left_to_others() {
+        let mut log = Log::new(400);
+        log.add(SlotRange::new(SlotNo(0), 150));
+        log.alloc(80).expect("room");
+        assert!(log.wants_room(80, 8) && !log.wants_room(70, 8));
+        log.add(SlotRange::new(SlotNo(150), 50));
+        log.alloc(100).expect("room");
+        assert!(!log.wants_room(180, 8), "20 are free, and 16 needed");
+        log.alloc(5).expect("room");
+        assert!(log.wants_room(185, 8));
     }
 
     #[test]

@@ -269,12 +269,10 @@ fn without_a_shim_to_carry_an_environment_is_left_alone() {
 /// Builds into exactly the room that `with_environment` makes, between marks.
 fn build_between_marks(envp: Strings) {
     const MARK: usize = 0x5a5a_5a5a_5a5a_5a5a;
-    // SAFETY: an environment, and what `remember` set.
-    let (found, (pointers, list_bytes)) = unsafe {
-        let found = search(envp, SHIM.to_bytes()).expect("readable");
-        let room = room(&found, bytes(OWN_PRELOAD.load(Ordering::Acquire)));
-        (found, room)
-    };
+    let found = search(envp, SHIM.to_bytes()).expect("readable");
+    // SAFETY: found in the environment, and what `remember` set.
+    let (pointers, list_bytes) =
+        unsafe { room(&found, bytes(OWN_PRELOAD.load(Ordering::Acquire))) };
     let mut array = vec![MARK; pointers + 1];
     let mut text = vec![0x5a_u8; list_bytes + 8];
     // SAFETY: both have the room that is asked for, and some behind it.

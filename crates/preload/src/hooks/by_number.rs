@@ -4,6 +4,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long};
 
 use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
+use crate::checked::Reader;
 use crate::threads::{self, Unbound};
 use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
 
@@ -31,13 +32,10 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         "test rsi, {vm}",
         "jnz 5f",
         "jmp {copying}",
-        // clone3: what the kernel refuses for its size or place is left to it.
+        // clone3: what the kernel refuses for its size or place is left to it, as what copies the memory can find out.
         "6:",
-        "test rsi, rsi",
-        "jz 2f",
-        "cmp rdx, {least}",
-        "jb 2f",
-        "test dword ptr [rsi], {vm}",
+        "call {shares}",
+        "test eax, eax",
         "jnz 5f",
         "jmp {copying}",
         // A child that shares the memory, or may.
@@ -63,13 +61,47 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         routed_bits = sym ROUTED,
         routed = sym routed,
         copying = sym copying,
-        least = const fork::CLONE_ARGS_MIN,
+        shares = sym clone3_shares_kept,
         vm = const CLONE_VM,
         vfork = const libc::SYS_vfork,
         clone3 = const libc::SYS_clone3,
         before = sym before_child_kept,
         failed = sym c_failed,
     )
+}
+
+/// [`clone3_shares`], with the registers of `syscall` as they were but for the result.
+#[unsafe(naked)]
+unsafe extern "C" fn clone3_shares_kept() {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "call {shares}",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "ret",
+        shares = sym clone3_shares,
+    )
+}
+
+/// Whether `clone3` with the structure at `args` makes a child that shares the memory; not so where that cannot be read.
+extern "C" fn clone3_shares(args: usize, size: usize) -> c_int {
+    if size < fork::CLONE_ARGS_MIN {
+        return 0;
+    }
+    // `struct clone_args` begins with the flags.
+    let flags = Reader::default().value::<u64>(args);
+    c_int::from(flags.is_some_and(|flags| flags & CLONE_VM as u64 != 0))
 }
 
 /// [`before_child`], with the registers of `syscall` as they were.
@@ -99,11 +131,10 @@ unsafe extern "C" fn before_child_kept() {
 extern "C" fn before_child(number: c_long, flags: usize, word: usize) {
     let (flags, word) = match number {
         libc::SYS_clone => (flags, word),
-        libc::SYS_clone3 if flags != 0 => {
-            // `struct clone_args` begins with flags, a descriptor's place and the child's word.
-            // SAFETY: the program says that the structure lies there.
-            let [flags, _, word] = unsafe { (flags as *const [usize; 3]).read_unaligned() };
-            (flags, word)
+        libc::SYS_clone3 => {
+            // It goes on with a descriptor's place and the child's word.
+            let asked = Reader::default().value::<[usize; 3]>(flags);
+            asked.map_or((0, 0), |[flags, _, word]| (flags, word))
         }
         libc::SYS_vfork => ((libc::CLONE_VM | libc::CLONE_VFORK) as usize, 0),
         _ => (0, 0),
@@ -151,11 +182,10 @@ extern "C" fn make_copy(number: c_long, a: usize, b: usize, c: usize, d: usize, 
     let copied = if number == libc::SYS_clone {
         Some(fork::Copied::by_clone(a, b, c, d, e))
     } else {
-        // SAFETY: the program says that the structure lies there.
-        unsafe { fork::Copied::by_clone3(a, b) }
+        fork::Copied::by_clone3(a, b)
     };
     let Some(copied) = copied else {
-        // A structure that is larger than any known: no memory is managed in such a child.
+        // The kernel refuses the structure, or it asks for more than is known: no memory is managed in such a child.
         // SAFETY: the program's own call.
         let result = unsafe { raw::call(number, [a, b, c, d, e, 0]) };
         return Made {
