@@ -1,4 +1,4 @@
 //! What libFuzzer makes up, to the target `maps`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| outpage_fuzz::maps(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| outpage_fuzz_targets::maps(data));

@@ -1,4 +1,4 @@
 //! What libFuzzer makes up, to the target `size`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| outpage_fuzz::size(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| outpage_fuzz_targets::size(data));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Has every system call of the pager fail, one at a time, and sees that no byte is wrong.
 
-  tests/programs/inject.py [--outpage PATH] [--where first,middle,last] [--only CALL] [--options "..."]
+  tests/programs/inject.py [--outpage PATH] [--where first,middle,last] [--only NAME] [--options "..."]
 
 Counts the calls that the pager of a paging program makes, by kind; then runs the program again for each kind, each error that
 the call can give (its man page's among ENOMEM, EAGAIN, EINTR and EIO, and half of what was asked for where it moves bytes) and each
@@ -125,7 +125,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--outpage", default=str(HERE.parent.parent / "target/debug/outpage"))
     parser.add_argument("--where", default="first,middle,last")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="calls whose names begin so, or a kind of call as it is counted")
     parser.add_argument("--options", default="")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
@@ -142,7 +142,7 @@ def enumerate_faults(bench, counts, args):
     for call, count in sorted(counts.items(), key=lambda item: tuple(item[0].split(":"))):
         number = int(call.split(":")[0])
         name, errors = CALLS.get(number, (f"call {number}", ""))
-        if args.only and args.only not in (name, call):
+        if args.only and args.only != call and not name.startswith(args.only):
             continue
         if call == PAGEMAP_SCAN:
             errors = "EINTR ENOMEM"

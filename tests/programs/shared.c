@@ -95,7 +95,7 @@ static void *lane(void *argument) {
     size_t me = (size_t)argument;
     uint64_t mine = 0x1234567 + me;
     uint32_t *last = calloc(pages, sizeof *last);
-    for (size_t n = 0; n < pages * 3; n++) {
+    for (size_t n = 0; n < pages; n++) {
         size_t i = draw(&mine) % pages;
         volatile uint64_t *at = (volatile uint64_t *)(memory + i * PAGE);
         for (size_t k = me; k < WORDS; k += THREADS)
@@ -124,7 +124,7 @@ static void advise(size_t i, size_t count, int advice) {
 
 static void advice(void) {
     fill_all(1);
-    for (size_t n = 0; n < 3000; n++) {
+    for (size_t n = 0; n < 1200; n++) {
         size_t i = draw(&state) % pages, count = 1 + draw(&state) % 64;
         if (i + count > pages) count = pages - i;
         char *at = memory + i * PAGE;

@@ -16,8 +16,13 @@ use outpage_sys::{fd, launch, libc};
 
 use crate::error::{CliError, code};
 
+mod stops;
+
 /// How often /proc is searched for processes that have not joined, once the launcher is gone.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Twice what a look takes.
+const STOPS_STACK_BYTES: usize = 128 << 10;
 
 /// Room for an environment; longer ones are read in pieces.
 const ENVIRONMENT_BYTES: usize = 64 << 10;
@@ -66,11 +71,14 @@ fn keep(file: i32, swap: i32, tells: PipeWriter) -> u8 {
     ended.map_or_else(|error| error.code, |()| 0)
 }
 
-/// Waits for the end on a thread, while this one, whose rights are the process's in /proc, gives up its capabilities.
+/// Waits for the end on a thread, and looks after stops on another, while this one, whose rights are the process's in /proc, gives up its capabilities.
 ///
 /// Who has given up its own, as a browser's processes do, may open descriptors of a process that has none, where the user is
-/// the same (`PTRACE_MODE_READ_FSCREDS`, ptrace(2)). The thread keeps them: it looks at processes that may have them.
+/// the same (`PTRACE_MODE_READ_FSCREDS`, ptrace(2)). The threads keep them: they look at processes that may have them.
 fn wait_beside(file: i32, tells: PipeWriter) -> Result<(), CliError> {
+    // Without it a program can mostly be stopped all the same.
+    let attends = std::thread::Builder::new().stack_size(STOPS_STACK_BYTES);
+    let _ = attends.spawn(move || Session::from_fd(file).map(|session| stops::attend(&session)));
     let Ok(thread) = std::thread::Builder::new().spawn(move || wait_for_end(file)) else {
         drop(tells);
         return wait_for_end(file);

@@ -47,6 +47,7 @@ pub mod pagemap;
 mod pagers;
 pub mod proc;
 pub mod process;
+pub mod ptrace;
 pub mod raw;
 pub mod say;
 pub mod secret;

@@ -347,6 +347,16 @@ fn stress_ng(case: &Case) {
 /// Every kind of system call of the pager fails once, in the middle of the run: no byte is wrong, and a program that cannot
 /// go on ends with one line.
 fn refused_calls(case: &Case) {
+    refuse(case, "");
+}
+
+/// What only this store calls.
+fn refused_rings(case: &Case) {
+    refuse(case, "io_uring");
+}
+
+/// Has each call of the pager whose name begins with `only` fail, one at a time.
+fn refuse(case: &Case, only: &str) {
     if !have("python3") {
         return;
     }
@@ -358,6 +368,8 @@ fn refused_calls(case: &Case) {
             "middle",
             "--outpage",
             common::OUTPAGE,
+            "--only",
+            only,
             "--options",
         ])
         .arg(case.how.join(" "))
@@ -452,7 +464,7 @@ suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 // Several choices go together here, each of which would take a suite of its own: what they have in common is little.
 suite!(pool, ["--store", "pool", "--encrypt", "off", "--reclaim", "fifo"], torture_alone torture_with_store_faults
     parent_exits_first refused_calls);
-suite!(uring, ["--store", "uring"], refused_calls);
+suite!(uring, ["--store", "uring"], refused_rings);
 // Encryption is the default where the CPU has instructions for it.
 suite!(unencrypted, ["--encrypt", "off"], both_page);
 suite!(encrypted, ["--encrypt", "on", "--store", "pool"], torture_with_children exec_keeps_the_limit

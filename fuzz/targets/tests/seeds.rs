@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use outpage_fuzz::TARGETS;
+use outpage_fuzz_targets::TARGETS;
 
 #[test]
 fn every_seed_passes() {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../seeds");
     for (name, target) in TARGETS {
         let files =
             fs::read_dir(seeds.join(name)).unwrap_or_else(|e| panic!("seeds of {name}: {e}"));
@@ -25,7 +25,7 @@ fn every_seed_passes() {
 
 #[test]
 fn every_directory_has_a_target() {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../seeds");
     for directory in fs::read_dir(seeds).expect("seeds") {
         let name = directory.expect("a directory").file_name();
         let known = TARGETS.iter().any(|(target, _)| name == *target);

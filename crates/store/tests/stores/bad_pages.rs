@@ -1,10 +1,8 @@
 //! A page that cannot be read costs no other, whatever a store is wrapped in.
 
-mod common;
-
 use std::cell::Cell;
 
-use common::*;
+use crate::common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
 

@@ -1,9 +1,8 @@
 //! What every store must do, run on each of them.
 
-mod common;
-
-use common::stores::*;
-use common::*;
+use crate::common::stores::*;
+use crate::common::*;
+use crate::{each_store, swap_stores};
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
 use proptest::prelude::*;

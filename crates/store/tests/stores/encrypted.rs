@@ -1,8 +1,6 @@
 //! What lies in the swap file when pages are encrypted, and what comes back from it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
 

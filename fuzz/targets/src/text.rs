@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use outpage_sys::maps::{self, Mapping};
 
-#[path = "../../crates/preload/src/decode.rs"]
+#[path = "../../../crates/preload/src/decode.rs"]
 mod decode;
 
 /// A list of mappings, handed out in pieces of any size.

@@ -1,8 +1,6 @@
 //! Faults strike as often as told, as the seed says, and nowhere else.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
 

@@ -1,7 +1,5 @@
 //! Swap files: where they may lie, what they are, and what they say when they cannot be.
 
-mod common;
-
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use outpage_core::units::PAGE_BYTES;
 use outpage_store::*;
 
