@@ -13,15 +13,19 @@ static int is_added_to(void) {
     return lseek(2, 0, SEEK_END) != sizeof OWN - 1;
 }
 
-// Executes a program that is statically linked, of which a line is said.
+// A program that is statically linked. Where ldconfig is a script it is the one behind it: a shell that runs the script has a standard
+// error of its own, the file that it was given as such.
+static char *statically_linked(void) { return access("/sbin/ldconfig.real", X_OK) ? "/sbin/ldconfig" : "/sbin/ldconfig.real"; }
+
+// Executes it, of which a line is said.
 static void execute_static(void) {
-    static char *const WORDS[] = {"/sbin/ldconfig", "--version", 0};
+    char *const words[] = {statically_linked(), "--version", 0};
     pid_t child = fork();
     NEED(child >= 0);
     if (!child) {
         int nowhere = open("/dev/null", O_WRONLY);
         if (!is("log")) dup2(nowhere, 1);
-        execv(WORDS[0], WORDS);
+        execv(words[0], words);
         _exit(9);
     }
     NEED(!await(child));
@@ -62,7 +66,7 @@ static void begin_anew(char **arguments) {
 
 int main(int count, char **arguments) {
     begin(count, arguments);
-    if (access("/sbin/ldconfig", X_OK)) end(77, "no /sbin/ldconfig");
+    if (access(statically_linked(), X_OK)) end(77, "no /sbin/ldconfig");
     if (is("unread") || is("full")) begin_anew(arguments);
     NEED(signal(SIGPIPE, SIG_DFL) == SIG_DFL);
     arena(arguments);

@@ -37,7 +37,7 @@ struct Process {
     pager: Option<u32>,
     /// Its threads that go on. One within a call that nothing interrupts is not let go at once.
     traced: Vec<Traced>,
-    /// It may not be traced.
+    /// It may not be traced, as far as this stop goes.
     refused: bool,
 }
 
@@ -64,10 +64,7 @@ fn look(session: &Session, known: &mut HashMap<u32, Process>) -> Vec<u32> {
         .filter(|member| member.state == State::Live && member.pid != 0);
     let pids: Vec<u32> = live.map(|member| member.pid).collect();
     known.retain(|pid, _| pids.contains(pid));
-    let is_stuck = |pid: &u32| {
-        let process = known.entry(*pid).or_default();
-        !process.refused && process.is_stuck(*pid)
-    };
+    let is_stuck = |pid: &u32| known.entry(*pid).or_default().is_stuck(*pid);
     pids.into_iter().filter(is_stuck).collect()
 }
 
@@ -81,7 +78,9 @@ impl Process {
         let pager = pager.filter(Task::is_pagers).or_else(|| pager_of(pid));
         self.pager = pager.as_ref().map(|pager| pager.tid);
         let stopped = pager.is_some_and(|pager| pager.state == 'T');
-        stopped && {
+        // A debugger may be gone by the next stop.
+        self.refused &= stopped;
+        stopped && !self.refused && {
             let (pagers, others) = tasks(pid);
             !pagers.iter().chain(&others).all(Task::is_done)
         }
