@@ -5,7 +5,6 @@
 //! What another thread unmaps between the question and the look is lost natively as well, to one side or the other.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::AtomicU32;
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -68,26 +67,18 @@ impl Reader {
     }
 }
 
-/// Whether the number at `at` can be written. Nothing is changed there.
+/// Whether a number can be written at `at`, as the kernel finds: it writes one there, of a CPU (getcpu(2), `EFAULT`).
 ///
-/// A number that no word boundary begins is taken to be writable if it can be read.
-pub fn is_writable(at: usize) -> bool {
-    /// Adds 0, and would wake somebody were the number -1, which no process has (`FUTEX_OP` of include/uapi/linux/futex.h).
-    const ADD_NOTHING: usize = 1 << 28 | 0xfff;
-    if !at.is_multiple_of(size_of::<u32>()) {
-        return Reader::default().covers(at, size_of::<u32>());
-    }
-    let nobody = AtomicU32::new(0);
-    let op = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
-    let args = [nobody.as_ptr() as usize, op, 0, 0, at, ADD_NOTHING];
-    // SAFETY: the kernel adds nothing to the number, or says that it cannot; nobody waits for a word of this stack.
-    let result = unsafe { raw::call(libc::SYS_futex, args) };
-    result != -(libc::EFAULT as isize)
+/// Not by a futex's operations, which change nothing: they do not wait for a page that is out, and fail (`fault_in_user_writeable` in
+/// kernel/futex/core.c, Linux 6.18).
+pub fn takes_number(at: usize) -> bool {
+    // SAFETY: the kernel writes one number where the program has named a place for one, or says that it cannot.
+    at != 0 && unsafe { raw::call(libc::SYS_getcpu, [at, 0, 0, 0, 0, 0]) } == 0
 }
 
 /// Writes a number where the program said, as the kernel does: not at all where it cannot be.
 pub fn store(at: usize, value: i32) {
-    if at != 0 && is_writable(at) {
+    if takes_number(at) {
         // SAFETY: it can be written, and the program named it for this.
         unsafe { (at as *mut i32).write_unaligned(value) };
     }
@@ -162,7 +153,7 @@ mod tests {
                 0
             );
         }
-        assert!(Reader::default().covers(at, 4) && !is_writable(at));
+        assert!(Reader::default().covers(at, 4) && !takes_number(at));
         store(at, 2);
     }
 }

@@ -209,7 +209,7 @@ impl Copied {
         if both && a.pidfd == a.parent_tid {
             return Err(libc::EINVAL);
         }
-        if self.wants(libc::CLONE_PIDFD) && !checked::is_writable(a.pidfd as usize) {
+        if self.wants(libc::CLONE_PIDFD) && !checked::takes_number(a.pidfd as usize) {
             return Err(libc::EFAULT);
         }
         let mut list = Reader::default();

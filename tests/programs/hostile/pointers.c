@@ -38,7 +38,26 @@ static void refused(struct clone_args *asked, int number) {
     REFUSED(make(asked), number);
 }
 
+// Places in pages that are out, or shall be: each is written.
+static void places(void) {
+    for (size_t i = 7; i < pages; i += 401) {
+        pid_t *number = (pid_t *)at(i), *own = (pid_t *)(at(i * 7 % pages) + 128), *fd = (pid_t *)(at(i * 13 % pages) + 256);
+        struct clone_args asked = {.flags = CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_PIDFD,
+                                   .parent_tid = (uint64_t)number,
+                                   .child_tid = (uint64_t)own,
+                                   .pidfd = (uint64_t)fd,
+                                   .exit_signal = SIGCHLD};
+        long child = syscall(SYS_clone3, &asked, sizeof asked);
+        if (!child) _exit(*own != getpid());
+        NEED(child > 0);
+        NEED(!await(child));
+        NEED(*number == child && *fd > 2 && !close(*fd));
+        put(i), put(i * 7 % pages), put(i * 13 % pages);
+    }
+}
+
 static void clones(void) {
+    places();
     uint64_t bad[] = {(uint64_t)edge, 8, (uint64_t)edge - 2};
     for (int i = 0; i < 3; i++) {
         REFUSED(syscall(SYS_clone3, bad[i], sizeof(struct clone_args)), EFAULT);

@@ -34,9 +34,9 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         "jmp {copying}",
         // clone3: what the kernel refuses for its size or place is left to it, as what copies the memory can find out.
         "6:",
-        "call {shares}",
+        "call {before}",
         "test eax, eax",
-        "jnz 5f",
+        "jnz 2f",
         "jmp {copying}",
         // A child that shares the memory, or may.
         "5:",
@@ -61,7 +61,6 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
         routed_bits = sym ROUTED,
         routed = sym routed,
         copying = sym copying,
-        shares = sym clone3_shares_kept,
         vm = const CLONE_VM,
         vfork = const libc::SYS_vfork,
         clone3 = const libc::SYS_clone3,
@@ -70,41 +69,7 @@ pub(super) unsafe extern "C" fn syscall() -> c_long {
     )
 }
 
-/// [`clone3_shares`], with the registers of `syscall` as they were but for the result.
-#[unsafe(naked)]
-unsafe extern "C" fn clone3_shares_kept() {
-    naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "call {shares}",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "ret",
-        shares = sym clone3_shares,
-    )
-}
-
-/// Whether `clone3` with the structure at `args` makes a child that shares the memory; not so where that cannot be read.
-extern "C" fn clone3_shares(args: usize, size: usize) -> c_int {
-    if size < fork::CLONE_ARGS_MIN {
-        return 0;
-    }
-    // `struct clone_args` begins with the flags.
-    let flags = Reader::default().value::<u64>(args);
-    c_int::from(flags.is_some_and(|flags| flags & CLONE_VM as u64 != 0))
-}
-
-/// [`before_child`], with the registers of `syscall` as they were.
+/// [`before_child`], with the registers of `syscall` as they were but for the result.
 #[unsafe(naked)]
 unsafe extern "C" fn before_child_kept() {
     naked_asm!(
@@ -114,6 +79,7 @@ unsafe extern "C" fn before_child_kept() {
         "push rcx",
         "push r8",
         "push r9",
+        "mov rcx, rdx",
         "mov rdx, r8",
         "call {before}",
         "pop r9",
@@ -127,20 +93,25 @@ unsafe extern "C" fn before_child_kept() {
     )
 }
 
-/// Before a child that may share the memory is made by number: `flags` and `word` as `clone` takes them.
-extern "C" fn before_child(number: c_long, flags: usize, word: usize) {
+/// Before a child that may share the memory is made by number: `flags` and `word` as `clone` takes them, `size` as `clone3` does. Returns
+/// whether it shares the memory; not so where a structure cannot be read.
+extern "C" fn before_child(number: c_long, flags: usize, word: usize, size: usize) -> c_int {
     let (flags, word) = match number {
         libc::SYS_clone => (flags, word),
-        libc::SYS_clone3 => {
-            // It goes on with a descriptor's place and the child's word.
+        // `struct clone_args` begins with flags, a descriptor's place and the child's word.
+        libc::SYS_clone3 if size >= fork::CLONE_ARGS_MIN => {
             let asked = Reader::default().value::<[usize; 3]>(flags);
             asked.map_or((0, 0), |[flags, _, word]| (flags, word))
         }
         libc::SYS_vfork => ((libc::CLONE_VM | libc::CLONE_VFORK) as usize, 0),
         _ => (0, 0),
     };
+    if flags & CLONE_VM as usize == 0 {
+        return 0;
+    }
     let clears = flags & CLEARS_WORD as usize != 0;
     threads::before_sharing_child(if clears { word } else { 0 }, flags as c_int);
+    1
 }
 
 /// A child with a copy of the memory, by number. One that has a stack of its own returns there, with the caller's registers.
