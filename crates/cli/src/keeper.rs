@@ -21,7 +21,7 @@ mod stops;
 /// How often /proc is searched for processes that have not joined, once the launcher is gone.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Twice what a look takes.
+/// A look takes 8 KiB of it in a release build (/proc/PID/smaps); a choice, with room for one that is built for tests.
 const STOPS_STACK_BYTES: usize = 128 << 10;
 
 /// Room for an environment; longer ones are read in pieces.

@@ -57,27 +57,65 @@ pub fn any_goes_on() -> bool {
     any || seen.is_err()
 }
 
-/// Whether a thread is one of the pager's or a worker of the kernel's (io_uring), by its name and by having all signals blocked, as no thread that
-/// libc made can.
+/// Whether a thread is one of the pager's or the kernel's.
 fn is_bare(tid: Tid) -> bool {
-    const ALL: u64 = !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
-    /// Of io_uring/io-wq.c, Linux 5.12.
-    const WORKER: &[u8] = b"iou-wrk-";
-    let (mut name, mut status) = ([0; 16], [0; 2048]);
-    let blocked = read(tid.0, b"/status", &mut status).and_then(blocked);
-    let name = read(tid.0, b"/comm", &mut name).unwrap_or(b"");
-    (name.starts_with(thread::NAME_PREFIX) || name.starts_with(WORKER)) && blocked == Some(ALL)
+    let mut text = [0; 2048];
+    let status = read(tid.0, b"/status", &mut text).and_then(Status::parse);
+    status.is_some_and(|status| status.is_pagers() || status.is_kernels())
 }
 
-/// The mask in proc_pid_status(5).
-fn blocked(status: &[u8]) -> Option<u64> {
-    let mut lines = status.split(|&byte| byte == b'\n');
-    let mask = lines.find_map(|line| line.strip_prefix(b"SigBlk:"))?;
-    u64::from_str_radix(core::str::from_utf8(mask).ok()?.trim(), 16).ok()
+/// What proc_pid_status(5) says of a thread.
+#[derive(Debug)]
+pub struct Status<'a> {
+    name: &'a [u8],
+    /// `T`: stopped, `t`: stopped by a tracer, and so on.
+    pub state: u8,
+    /// Every signal that can be blocked is, as in no thread that libc made.
+    blocks_all: bool,
+}
+
+impl<'a> Status<'a> {
+    /// From the file's text; `None` where that lacks a line.
+    #[must_use]
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
+        const ALL: u64 = !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+        let field = |name: &[u8]| {
+            let mut lines = text.split(|&byte| byte == b'\n');
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .map(<[u8]>::trim_ascii)
+        };
+        let blocked = core::str::from_utf8(field(b"SigBlk:")?).ok()?;
+        Some(Self {
+            name: field(b"Name:")?,
+            state: *field(b"State:")?.first()?,
+            blocks_all: u64::from_str_radix(blocked, 16).ok()? == ALL,
+        })
+    }
+
+    /// Whether it is one of a pager's threads.
+    #[must_use]
+    pub fn is_pagers(&self) -> bool {
+        self.blocks_all && self.name.starts_with(thread::NAME_PREFIX)
+    }
+
+    /// Whether it is the thread that serves.
+    #[must_use]
+    pub fn is_pager(&self) -> bool {
+        self.blocks_all && self.name == thread::NAME_PREFIX
+    }
+
+    /// Whether it is one of the kernel's for an io_uring (io_uring/io-wq.c and sqpoll.c, Linux 5.12).
+    #[must_use]
+    pub fn is_kernels(&self) -> bool {
+        self.blocks_all && self.name.starts_with(b"iou-")
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+
     use super::*;
 
     #[test]
@@ -90,8 +128,21 @@ mod tests {
 
     #[test]
     fn threads_of_the_program_are_none_of_the_pagers() {
-        let text = b"Name:\tsh\nSigBlk:\tfffffffffffbfeff\nSigIgn:\t0\n";
-        assert_eq!(blocked(text), Some(0xffff_ffff_fffb_feff));
+        let told = |name: &str, blocked: &str| {
+            let text =
+                format!("Name:\t{name}\nState:\tT (stopped)\nSigBlk:\t{blocked}\nSigIgn:\t0\n");
+            let status = Status::parse(text.as_bytes()).expect("all lines");
+            assert_eq!(status.state, b'T');
+            [status.is_pager(), status.is_pagers(), status.is_kernels()]
+        };
+        const ALL: &str = "fffffffffffbfeff";
+        assert_eq!(told("outpage", ALL), [true, true, false]);
+        assert_eq!(told("outpage-drop", ALL), [false, true, false]);
+        assert_eq!(told("iou-wrk-7", ALL), [false, false, true]);
+        assert_eq!(told("sh", ALL), [false; 3]);
+        // A name can be anybody's.
+        assert_eq!(told("outpage", "0000000000000000"), [false; 3]);
+        assert!(Status::parse(b"Name:\tsh\n").is_none());
         // The thread of the test is no first one.
         assert!(any_goes_on());
     }

@@ -12,22 +12,23 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use outpage_engine::session::{Session, State};
+use outpage_sys::libc;
 use outpage_sys::process::Tid;
 use outpage_sys::ptrace::{self, News, Traced};
 use outpage_sys::raw::Errno;
-use outpage_sys::{libc, thread};
+use outpage_sys::tasks::Status;
 
 /// How often: a look at one process costs 0.2 ms, and whoever stops a program waits so long at most. A choice.
 const LOOK: Duration = Duration::from_millis(200);
 /// With many processes, or threads that are stopped, a look takes longer; no more than a fiftieth of a CPU goes to it.
 const PART: u32 = 50;
-/// But so often it is made.
+/// But so often it is made, with however many. A choice.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(1);
 /// A pager that is stopped this long beside a thread that is not will not see it stop: threads stop within microseconds.
 const STUCK: Duration = Duration::from_millis(5);
-/// Between two looks while a pager is traced.
+/// Between two looks while a pager is traced. A choice.
 const STEP: Duration = Duration::from_millis(1);
-/// How long one process is helped at once, for others may wait.
+/// How long one process is helped at once, and its pager then let go, for others may wait. A choice.
 const HELP: Duration = Duration::from_secs(2);
 
 /// What is known of a process.
@@ -63,9 +64,15 @@ fn look(session: &Session, known: &mut HashMap<u32, Process>) -> Vec<u32> {
         .members()
         .filter(|member| member.state == State::Live && member.pid != 0);
     let pids: Vec<u32> = live.map(|member| member.pid).collect();
-    known.retain(|pid, _| pids.contains(pid));
-    let is_stuck = |pid: &u32| known.entry(*pid).or_default().is_stuck(*pid);
-    pids.into_iter().filter(is_stuck).collect()
+    // A traced thread that has ended stays, and with it what its process's parent waits for, until its tracer has seen it.
+    known.retain(|pid, process| pids.contains(pid) || !process.traced.is_empty());
+    for pid in pids {
+        known.entry(pid).or_default();
+    }
+    let stuck = known.iter_mut();
+    stuck
+        .filter_map(|(pid, process)| process.is_stuck(*pid).then_some(*pid))
+        .collect()
 }
 
 impl Process {
@@ -75,9 +82,11 @@ impl Process {
             return true;
         }
         let pager = self.pager.and_then(|tid| Task::read(pid, tid));
-        let pager = pager.filter(Task::is_pagers).or_else(|| pager_of(pid));
+        let pager = pager
+            .filter(|pager| pager.is_pager)
+            .or_else(|| pager_of(pid));
         self.pager = pager.as_ref().map(|pager| pager.tid);
-        let stopped = pager.is_some_and(|pager| pager.state == 'T');
+        let stopped = pager.is_some_and(|pager| pager.state == b'T');
         // A debugger may be gone by the next stop.
         self.refused &= stopped;
         stopped && !self.refused && {
@@ -178,35 +187,29 @@ fn interrupt(threads: &mut Vec<Traced>, others: &mut [Traced], until: Instant) {
 /// A thread, as /proc shows it.
 struct Task {
     tid: u32,
-    /// As proc_pid_status(5) has it: `T` is stopped, `t` by a tracer.
-    state: char,
-    name: String,
-    /// Every signal but SIGKILL and SIGSTOP is blocked, as with no thread that libc made.
-    bare: bool,
+    state: u8,
+    is_pagers: bool,
+    /// The thread that serves.
+    is_pager: bool,
+    is_kernels: bool,
 }
 
 impl Task {
     fn read(pid: u32, tid: u32) -> Option<Self> {
-        const ALL: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
-        let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-        let status = String::from_utf8_lossy(&status);
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        let blocked = u64::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
+        let text = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        let status = Status::parse(&text)?;
         Some(Self {
             tid,
-            state: field("State:")?.trim().chars().next()?,
-            name: field("Name:")?.trim().to_owned(),
-            bare: blocked == ALL,
+            state: status.state,
+            is_pagers: status.is_pagers(),
+            is_pager: status.is_pager(),
+            is_kernels: status.is_kernels(),
         })
     }
 
-    fn is_pagers(&self) -> bool {
-        self.bare && self.name.as_bytes().starts_with(thread::NAME_PREFIX)
-    }
-
-    /// Whether nothing is to be waited for: it is stopped, or ended. Those of the kernel's io_uring are not the program's.
+    /// Whether nothing is to be waited for: it is stopped, or ended. Those of the kernel are not the program's.
     fn is_done(&self) -> bool {
-        matches!(self.state, 'T' | 't' | 'Z' | 'X') || self.name.starts_with("iou-")
+        matches!(self.state, b'T' | b't' | b'Z' | b'X') || self.is_kernels
     }
 }
 
@@ -219,12 +222,12 @@ fn tasks(pid: u32) -> (Vec<Task>, Vec<Task>) {
     });
     numbers
         .filter_map(|tid| Task::read(pid, tid))
-        .partition(Task::is_pagers)
+        .partition(|task| task.is_pagers)
 }
 
 fn pager_of(pid: u32) -> Option<Task> {
     let (pagers, _) = tasks(pid);
-    pagers.into_iter().find(|task| task.name == "outpage")
+    pagers.into_iter().find(|task| task.is_pager)
 }
 
 /// Whether no thread of the program is to be waited for.
