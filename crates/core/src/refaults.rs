@@ -14,6 +14,11 @@ pub const SPANS: usize = 8;
 
 /// Places, 8 bytes each, made at the start. A choice: half of them stand for all frames that there can be, and each refault looks at them all, 0.2 us.
 const PLACES: usize = 2048;
+/// Places for distances beyond: one for so many frames, a thousandth of them in bytes, between these bounds. Each refault that is remembered looks at them all,
+/// 4 us at most, and one in 31 is so where these are as many as can be. With a quarter as many, 33 refaults stood for the last 4,000, and chance moved the pool.
+const FRAMES_PER_PLACE: usize = 2;
+const BEYOND_MIN: usize = 2 * PLACES;
+const BEYOND_MAX: usize = 8 * PLACES;
 
 /// Refaults since the pager began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,8 +74,9 @@ impl Departed {
 
     /// As [`Self::new`], and up to `times` as many in spans of their own, which are right however many are out.
     pub fn and_beyond(frames: usize, times: usize) -> Self {
+        let places = (frames / FRAMES_PER_PLACE).clamp(BEYOND_MIN, BEYOND_MAX);
         Self {
-            beyond: Some(Box::new(Self::with(2 * PLACES, frames * times))),
+            beyond: Some(Box::new(Self::with(places, frames * times))),
             ..Self::new(frames)
         }
     }
@@ -202,6 +208,19 @@ mod tests {
         departed.read(page(0));
         departed.read(page(1));
         assert_eq!(departed.counts.read, [0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn where_more_can_be_out_more_are_remembered() {
+        for (frames, places, share) in [
+            (2_048, 4_096, 8),
+            (16_384, 8_192, 32),
+            (1 << 20, 16_384, 1024),
+        ] {
+            let departed = Departed::and_beyond(frames, 8);
+            let beyond = departed.beyond.expect("it was asked for");
+            assert_eq!((beyond.places.len(), beyond.share), (places, share));
+        }
     }
 
     #[test]

@@ -119,14 +119,16 @@ impl Ledger {
 
     /// Lets everybody who waits for `page` go on, after what is to be done already.
     pub fn wake(&mut self, page: PageNo) {
-        while let Some(waiter) = self.waits.take(page) {
+        while let Some(wait) = self.waits.take(page) {
+            let waiter = self.tier.ended(&wait, self.now);
             self.actions.push_back(Action::Wake { waiter, page });
         }
     }
 
     /// Lets everybody who waits for `page`, which is mapped, go on before anything else is done.
     pub fn wake_first(&mut self, page: PageNo) {
-        while let Some(waiter) = self.waits.take(page) {
+        while let Some(wait) = self.waits.take(page) {
+            let waiter = self.tier.ended(&wait, self.now);
             self.actions.push_front(Action::Wake { waiter, page });
         }
     }

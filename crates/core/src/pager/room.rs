@@ -56,6 +56,7 @@ pub(super) fn waited(ledger: &mut Ledger) {
         pool: ledger.tier.frames(),
         staged: ledger.pages.count(State::Staged),
         rescued: ledger.tier.rescued,
+        costs: ledger.tier.costs,
         near: &ledger.departed.counts,
         far: &beyond.counts,
     };

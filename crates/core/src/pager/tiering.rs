@@ -3,9 +3,12 @@
 use alloc::boxed::Box;
 
 use super::streams::Streams;
+use super::waits::Wait;
+use crate::contract::Waiter;
 use crate::limits::FRAMES_MIN;
 use crate::page::PageId;
-use crate::tier::Tier;
+use crate::tier::{Costs, Tier};
+use crate::units::Nanos;
 
 /// Pages of one compression. A touch of one of them waits for all, at 2 to 4 us each; with fewer an action is asked for too often.
 pub(super) const COMPRESS_PAGES: usize = 8;
@@ -45,6 +48,8 @@ pub(super) struct Tiering {
     compressions: usize,
     /// Refaults that were waited for since the pool's part was weighed.
     waited: usize,
+    /// What touches of pages that are out cost.
+    pub costs: Costs,
     /// Touches of staged pages that were in use before.
     pub rescued: u64,
     /// Pages that are taken out of the pool to be written to the store.
@@ -66,6 +71,7 @@ impl Tiering {
             ceiling: usize::MAX,
             compressions: 0,
             waited: 0,
+            costs: Costs::default(),
             rescued: 0,
             demoting: 0,
             streams: Streams::default(),
@@ -119,6 +125,15 @@ impl Tiering {
         let back = most.saturating_sub(used).min(self.lent);
         self.lent -= back;
         self.ceiling = most.min(used + back).max(frames);
+    }
+
+    /// A wait for a page is over; whose it was.
+    pub fn ended(&mut self, wait: &Wait, now: Nanos) -> Waiter {
+        if let Some((whence, since)) = wait.brings {
+            let took = Nanos(now.0.saturating_sub(since.0));
+            self.costs.waited(whence, took);
+        }
+        wait.waiter
     }
 
     /// Whether one more compression may be under way.

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::contract::{Access, Event, Source, Waiter};
-use crate::units::{PageNo, PageRange};
+use crate::tier::Whence;
+use crate::units::{Nanos, PageNo, PageRange};
 
 /// A fault that wants its page.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +46,19 @@ impl Demand {
     }
 }
 
+/// Who waits for a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    page: PageNo,
+    pub waiter: Waiter,
+    /// Where the page was and when it was touched, if the touch is what brings it.
+    pub brings: Option<(Whence, Nanos)>,
+}
+
 /// All who wait, each in one place only.
 pub(super) struct Waits {
     /// For a page that an action brings or holds.
-    pages: Vec<(PageNo, Waiter)>,
+    pages: Vec<Wait>,
     /// For a frame, the first come first.
     frames: VecDeque<Demand>,
     /// Under a daemon: their faults start again when the page is not busy any more.
@@ -67,18 +77,31 @@ impl Waits {
 
     /// `waiter` waits for `page`.
     pub(super) fn for_page(&mut self, page: PageNo, waiter: Waiter) {
-        self.pages.push((page, waiter));
+        self.pages.push(Wait {
+            page,
+            waiter,
+            brings: None,
+        });
+    }
+
+    /// `waiter` waits for `page` from `now` on, which was there and is brought for it.
+    pub(super) fn for_page_of(&mut self, page: PageNo, waiter: Waiter, whence: Whence, now: Nanos) {
+        self.pages.push(Wait {
+            page,
+            waiter,
+            brings: Some((whence, now)),
+        });
     }
 
     /// Whether somebody waits for `page`.
     pub(super) fn is_awaited(&self, page: PageNo) -> bool {
-        self.pages.iter().any(|w| w.0 == page)
+        self.pages.iter().any(|w| w.page == page)
     }
 
     /// One who waited for `page`, and does not any more.
-    pub(super) fn take(&mut self, page: PageNo) -> Option<Waiter> {
-        let at = self.pages.iter().position(|w| w.0 == page)?;
-        Some(self.pages.swap_remove(at).1)
+    pub(super) fn take(&mut self, page: PageNo) -> Option<Wait> {
+        let at = self.pages.iter().position(|w| w.page == page)?;
+        Some(self.pages.swap_remove(at))
     }
 
     /// The fault waits for a frame, behind those who wait already.
@@ -156,10 +179,10 @@ mod tests {
         for (index, waiter) in [(5, 1), (6, 2), (5, 3)] {
             waits.for_page(page(index), Waiter(waiter));
         }
-        let mut woken = [waits.take(page(5)), waits.take(page(5))].map(|w| w.map(|w| w.0));
+        let mut woken = [waits.take(page(5)), waits.take(page(5))].map(|w| w.map(|w| w.waiter.0));
         woken.sort_unstable();
         assert_eq!(woken, [Some(1), Some(3)]);
-        assert_eq!(waits.take(page(5)), None);
+        assert!(waits.take(page(5)).is_none());
         assert!(waits.is_awaited(page(6)) && !waits.is_awaited(page(5)));
         waits.forget();
         assert!(!waits.is_awaited(page(6)));

@@ -14,8 +14,10 @@ use crate::units::PageNo;
 mod always;
 mod auto;
 mod cervera;
+mod costs;
 
 pub use auto::{BEYOND, Sight};
+pub use costs::{Costs, Whence};
 
 /// What led to a page in the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

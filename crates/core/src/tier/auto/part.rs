@@ -7,6 +7,7 @@
 //! Of pages that did not leave no distance is known. Touches of staged pages tell how dense they are at the border.
 
 use crate::refaults::{Refaults, SPANS};
+use crate::tier::Costs;
 
 /// What is seen of a pager when the part is weighed.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub struct Sight<'a> {
     pub staged: usize,
     /// Touches of staged pages that were in use before, since the pager began.
     pub rescued: u64,
+    /// What touches of pages that are out cost.
+    pub costs: Costs,
     /// What was waited for by distance, up to all frames.
     pub near: &'a Refaults,
     /// The same up to [`BEYOND`] times as many.
@@ -36,17 +39,13 @@ const BINS: usize = NEAR + SPANS - FAR;
 /// Each span is looked at in so many places, as if it were even between its bounds. A choice.
 const CELLS: usize = 8;
 
-/// Nanoseconds of a touch in the pool from one to the next: the fault, taking the page out, detaching it and putting it in again. 57 s for 3.0 million of them
-/// in a Python sort of 60 MiB under 32 MiB.
-const HIT_NS: u64 = 19_000;
-/// The same of a read that is waited for (docs/performance.md, and a fault).
-const READ_NS: u64 = 85_000;
-
 /// The part is counted in so many.
 const WHOLE: usize = 1024;
-/// A step: a 32nd of all frames; twice as many as the last one where it goes on, up to four times.
+/// A step: a 32nd of all frames to the pool, which takes of them what it fills, and a 128th from it, whose pages leave at once, each for a read: to come back it
+/// takes the pool a step's refaults. Twice as many as the last one where it goes on, up to an eighth. Choices.
 const STEP: usize = WHOLE / 32;
-const STEP_MAX: usize = 4 * STEP;
+const STEP_BACK: usize = WHOLE / 128;
+const STEP_MAX: usize = WHOLE / 8;
 /// Where it begins, and the least: what is kept there tells whether more would be worth it.
 const BEGIN: usize = WHOLE / 4;
 const LEAST: usize = WHOLE / 32;
@@ -138,8 +137,10 @@ impl Part {
         let has = sight.pool * WHOLE / sight.frames.max(1);
         let size = if to_pool == (self.step > 0) && self.step != 0 {
             (self.step.unsigned_abs() * 2).min(STEP_MAX)
-        } else {
+        } else if to_pool {
             STEP
+        } else {
+            STEP_BACK
         };
         if to_pool {
             // What it does not fill already is of no use to it.
@@ -177,6 +178,9 @@ impl Part {
 /// What would have been waited for with other frames.
 struct Model<'a> {
     bins: &'a [Bin; BINS],
+    /// Nanoseconds of a touch in the pool, and of one that is a read.
+    hit_ns: u64,
+    read_ns: u64,
     frames: usize,
     pool: usize,
     /// The distance up to which pages are in the pool.
@@ -191,6 +195,8 @@ impl<'a> Model<'a> {
     fn new(bins: &'a [Bin; BINS], sight: &Sight<'_>, victims: Victims, rescued: u64) -> Self {
         let mut model = Self {
             bins,
+            hit_ns: sight.costs.hit_ns(),
+            read_ns: sight.costs.read_ns(),
             frames: sight.frames,
             pool: sight.pool.max(sight.frames * LEAST / WHOLE).max(1),
             reach: 0,
@@ -242,16 +248,16 @@ impl<'a> Model<'a> {
             for cell in 0..CELLS {
                 let distance = (from + (to - from) * (2 * cell + 1) / (2 * CELLS)) as isize;
                 if distance >= reach {
-                    sum += (bin.hits + bin.reads) * READ_NS;
+                    sum += (bin.hits + bin.reads) * self.read_ns;
                 } else if distance >= more {
-                    let saved = (READ_NS - HIT_NS) * self.found / 1000;
-                    sum += (bin.hits + bin.reads) * (READ_NS - saved);
+                    let saved = self.read_ns.saturating_sub(self.hit_ns) * self.found / 1000;
+                    sum += (bin.hits + bin.reads) * (self.read_ns - saved);
                 }
             }
         }
         let (touches, staged) = self.density;
         let fewer = more.min(0).unsigned_abs() as u64;
-        sum / CELLS as u64 + fewer * touches * HIT_NS / staged
+        sum / CELLS as u64 + fewer * touches * self.hit_ns / staged
     }
 
     /// Where span `n` begins.

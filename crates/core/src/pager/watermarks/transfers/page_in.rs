@@ -15,6 +15,7 @@ use crate::pager::watermarks::advice::{advised_behind, advised_window};
 use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::{Rescue, map_staged};
 use crate::readahead::{Arrival, clip};
+use crate::tier::Whence;
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 impl Transfers {
@@ -49,7 +50,8 @@ impl Transfers {
         };
         let frames = eviction.room_to_spare(ledger, window.now.slots as usize);
         let frames = frames.max(1) as u32;
-        ledger.waits.for_page(demand.page, demand.waiter);
+        let now = ledger.now;
+        (ledger.waits).for_page_of(demand.page, demand.waiter, Whence::Store, now);
         let run = clip(window.now, slot, frames, window.downward);
         self.read_demanded(ledger, eviction, run, slot, id);
         for &run in window.rest.as_slice() {

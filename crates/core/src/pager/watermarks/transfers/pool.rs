@@ -12,7 +12,7 @@ use crate::pager::tiering::{Batch, DEMOTIONS_MAX, grant};
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::Rescue;
-use crate::tier::Touched;
+use crate::tier::{Touched, Whence};
 use crate::units::{PageNo, PageRange, SlotNo, SlotRange};
 
 const NOWHERE: PageRange = PageRange::new(PageNo::from_raw(0), 0);
@@ -112,7 +112,8 @@ impl Transfers {
             };
             policy.hit(demand.page, how);
         }
-        ledger.waits.for_page(demand.page, demand.waiter);
+        let now = ledger.now;
+        (ledger.waits).for_page_of(demand.page, demand.waiter, Whence::Pool, now);
         let along = self.decompress_along(ledger, eviction, demand.page, ahead);
         let slots = SlotRange::new(ledger.pages.slot(id), 1);
         take_out(ledger, Kind::Decompress, slots);

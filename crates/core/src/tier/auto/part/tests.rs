@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::refaults::Departed;
-use crate::units::{ObjectId, PageNo};
+use crate::tier::Whence;
+use crate::units::{Nanos, ObjectId, PageNo};
 
 const FRAMES: usize = 1024;
 
@@ -51,10 +52,10 @@ impl Machine {
             self.waited += 1;
             if at < resident + self.pool * ratio {
                 self.departed.unpacked(number(page));
-                self.cost += HIT_NS;
+                self.cost += Costs::default().hit_ns();
             } else {
                 self.departed.read(number(page));
-                self.cost += READ_NS;
+                self.cost += Costs::default().read_ns();
             }
             self.departed.left(number(self.order[resident - 1]));
         } else if at >= resident - staged {
@@ -105,6 +106,7 @@ fn run(
                     pool: machine.pool,
                     staged: machine.staged(),
                     rescued: machine.rescued,
+                    costs: Costs::default(),
                     near: &machine.departed.counts,
                     far: &beyond.counts,
                 },
@@ -162,4 +164,69 @@ fn where_few_frames_less_would_be_far_worse_they_stay() {
         let (weighed, best) = compared(3000, ratio, next);
         assert!(weighed <= best * 3 / 2, "{ratio}");
     }
+}
+
+#[test]
+fn the_first_step_from_the_pool_is_small_and_each_after_it_twice_as_large() {
+    let counts = Refaults::default();
+    let sight = |pool: usize| Sight {
+        frames: FRAMES,
+        pool,
+        staged: 0,
+        rescued: 0,
+        costs: Costs::default(),
+        near: &counts,
+        far: &counts,
+    };
+    let mut part = Part::new(75);
+    part.now = FRAMES / 2;
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        let had = part.now;
+        part.go(false, &sight(had));
+        taken.push(had - part.now);
+    }
+    assert_eq!(taken, [8, 16, 32, 64, 128, 128]);
+    let had = part.now;
+    part.go(true, &sight(had));
+    assert_eq!(part.now - had, 32, "what is not filled costs nothing");
+}
+
+#[test]
+fn what_a_touch_costs_decides_whether_a_pool_is_worth_its_frames() {
+    // Half of what is touched at random is out; a page comes to half of one.
+    let end = |read: u64| {
+        let mut machine = Machine::new(2 * FRAMES as u32);
+        let mut part = Part::new(75);
+        let (mut seed, mut seen, mut costs) = (7_u64, 0, Costs::default());
+        (0..2000).for_each(|_| costs.waited(Whence::Store, Nanos(read)));
+        machine.has(part.frames(FRAMES));
+        for _ in 0..30_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            machine.touch(((seed >> 33) % (2 * FRAMES as u64)) as u32, 2);
+            if machine.waited >= seen + 1024 {
+                seen = machine.waited;
+                let beyond = machine.departed.beyond.as_ref().expect("it was asked for");
+                let sight = Sight {
+                    frames: FRAMES,
+                    pool: machine.pool,
+                    staged: machine.staged(),
+                    rescued: machine.rescued,
+                    costs,
+                    near: &machine.departed.counts,
+                    far: &beyond.counts,
+                };
+                let victims = Victims {
+                    size: 500,
+                    pooled: 1000,
+                };
+                part.weigh(&sight, victims);
+                machine.has(part.frames(FRAMES));
+            }
+        }
+        machine.pool
+    };
+    let (fast, slow) = (end(15_000), end(8_000_000));
+    assert!(fast < FRAMES / 8, "a read costs less than a touch: {fast}");
+    assert!(slow > FRAMES / 2, "a disk of 8 ms: {slow}");
 }
