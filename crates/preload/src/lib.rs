@@ -48,6 +48,7 @@ mod target;
 mod tasks;
 mod threads;
 mod trace;
+mod words;
 mod zero;
 
 /// Memory of the shim and the pager, which the pager never manages.

@@ -3,7 +3,8 @@
 // vm: process_vm_readv and process_vm_writev of oneself and from a child. names: prctl(PR_SET_VMA) over parts of it.
 // thp: PR_SET_THP_DISABLE. merge: PR_SET_MEMORY_MERGE and MADV_MERGEABLE. personality: READ_IMPLIES_EXEC, then new
 // memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
-// altstack: signals on a stack that is paged. futex: a futex in a page that is paged. soft-dirty: clear_refs.
+// altstack: signals on a stack that is paged. futex: a futex in a page that is paged.
+// futex-changes: operations by which the kernel changes words of pages that are out. soft-dirty: clear_refs.
 // tasks: the number of threads by the links of /proc/self/task.
 #include "hostile.h"
 #include <linux/futex.h>
@@ -119,6 +120,30 @@ static void wait_in_page(void) {
     NEED(!pthread_join(waker, 0));
 }
 
+// A sum that changes nothing in words of the pattern, and locks with priority inheritance in pages of their own.
+static void change_words(void) {
+    enum { LOCKS = 4000, APART = 101 };
+    for (size_t i = 7; i < pages; i += APART) {
+        uint32_t mine = 0, *word = (uint32_t *)(at(i) + 64);
+        int operation = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, -1);
+        NEED(syscall(SYS_futex, &mine, FUTEX_WAKE_OP_PRIVATE, 1, 1, word, operation) == 0);
+    }
+    char *locks = map(LOCKS);
+    for (size_t i = 0; i < LOCKS; i++) fill_at(locks + i * PAGE, i, 3), *(uint32_t *)(locks + i * PAGE) = 0;
+    verify_all("while the locks leave");
+    for (size_t i = 7; i < LOCKS; i += APART)
+        NEED(!syscall(SYS_futex, locks + i * PAGE, FUTEX_LOCK_PI_PRIVATE, 0, 0, 0, 0));
+    verify_all("while they leave, held");
+    for (size_t i = 7; i < LOCKS; i += APART) {
+        NEED(!syscall(SYS_futex, locks + i * PAGE, FUTEX_UNLOCK_PI_PRIVATE, 0, 0, 0, 0));
+        NEED(*(uint32_t *)(locks + i * PAGE) == 0);
+    }
+    REFUSED(syscall(SYS_futex, 8, FUTEX_LOCK_PI_PRIVATE, 0, 0, 0, 0), EFAULT);
+    NEED(!mprotect(locks, PAGE, PROT_READ));
+    REFUSED(syscall(SYS_futex, locks, FUTEX_LOCK_PI_PRIVATE, 0, 0, 0, 0), EFAULT);
+    NEED(!munmap(locks, LOCKS * PAGE));
+}
+
 static void clear_references(void) {
     int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (file < 0 || write(file, "4", 1) != 1) missing("clear_refs");
@@ -172,6 +197,7 @@ static void act(void) {
     else if (is("splice")) give_to_pipe();
     else if (is("altstack")) signal_on_stack();
     else if (is("futex")) wait_in_page();
+    else if (is("futex-changes")) change_words();
     else if (is("soft-dirty")) clear_references();
     else if (is("tasks")) count_threads();
     else end(2, "no such variant");

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_long};
 use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
 use crate::checked::Reader;
 use crate::threads::{self, Unbound};
-use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
+use crate::{exec, fork, memory, pins, raw, refs, target, tasks, words};
 
 /// libc's `syscall`: calls that concern the shim go to [`routed`], the others are made here.
 ///
@@ -212,6 +212,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_preadv,
         libc::SYS_preadv2,
         libc::SYS_process_vm_writev,
+        libc::SYS_futex,
         libc::SYS_set_tid_address,
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_getaffinity,
@@ -242,6 +243,29 @@ fn look_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
         ),
         _ => tasks::fstatat(a as c_int, b as *const u8, c as *mut libc::stat, d as c_int),
     }
+}
+
+/// Another program, by a call through `syscall(2)`.
+fn exec_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
+    let s = |value: usize| value as c_int;
+    let at = number == libc::SYS_execveat;
+    if at {
+        target::tell(s(a), b as *const c_char, s(e));
+    } else {
+        target::tell(libc::AT_FDCWD, a as *const c_char, 0);
+    }
+    let _unbound = Unbound::caller();
+    let environment = if at { d } else { c };
+    exec::with_environment(environment as exec::Strings, |envp| {
+        let envp = envp as usize;
+        let args = if at {
+            [a, b, c, envp, e, 0]
+        } else {
+            [a, b, envp, 0, 0, 0]
+        };
+        // SAFETY: the program's own call with an environment that has what the shim needs.
+        unsafe { raw::call(number, args) }
+    })
 }
 
 /// A call through `syscall(2)` that concerns the shim.
@@ -277,28 +301,15 @@ unsafe extern "C" fn routed(
         | libc::SYS_fstat
         | libc::SYS_lstat
         | libc::SYS_statx => look_by_number(number, [a, b, c, d, e]),
-        libc::SYS_execve => {
-            target::tell(libc::AT_FDCWD, a as *const c_char, 0);
-            let _unbound = Unbound::caller();
-            exec::with_environment(c as exec::Strings, |envp| {
-                // SAFETY: the program's own call with an environment that has what the shim needs.
-                unsafe { raw::call(number, [a, b, envp as usize, 0, 0, 0]) }
-            })
-        }
-        libc::SYS_execveat => {
-            target::tell(s(a), b as *const c_char, s(e));
-            let _unbound = Unbound::caller();
-            exec::with_environment(d as exec::Strings, |envp| {
-                // SAFETY: as above.
-                unsafe { raw::call(number, [a, b, c, envp as usize, e, 0]) }
-            })
-        }
+        libc::SYS_execve | libc::SYS_execveat => exec_by_number(number, [a, b, c, d, e]),
         libc::SYS_read
         | libc::SYS_pread64
         | libc::SYS_readv
         | libc::SYS_preadv
         | libc::SYS_preadv2 => read_by_number(number, [a, b, c, d, e, f]),
         libc::SYS_process_vm_writev => pins::write_process([a, b, c, d, e, f]),
+        // SAFETY: the program's own call.
+        libc::SYS_futex => unsafe { words::futex([a, b, c, d, e, f]) },
         libc::SYS_set_tid_address => {
             threads::before_sharing_child(a, libc::CLONE_THREAD);
             // SAFETY: the program's own call.
