@@ -10,9 +10,10 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::leaving::Topic;
-use crate::live::Live;
+use crate::live::{Live, STUCK_MAX};
 use crate::notify::{Notifier, Pages, SUBSCRIPTIONS_MAX};
 use crate::regions::Region;
+use crate::scope::Failure;
 use crate::start::{StartError, os};
 
 /// Room for a piece of /proc/self/maps: any path fits (`PATH_MAX` is 4096).
@@ -263,14 +264,19 @@ impl Live {
     }
 
     /// Waits until no more pages have frames than there are: what was mapped unseen may be more, and it leaves through the staging
-    /// area, which has room for as many again.
+    /// area, which has room for as many again. Where none can ever leave (`mlockall` with `MCL_FUTURE`, before the pager began), that is the end.
     fn make_room(&mut self) {
-        let give_up = clock::now().0 + ROOM_WITHIN.0;
+        let begun = clock::now().0;
         self.trim();
-        while self.pager.frames_used() > self.pager.limits().frames
-            && !self.pager.rests()
-            && clock::now().0 < give_up
-        {
+        while self.pager.frames_used() > self.pager.limits().frames && !self.pager.rests() {
+            let waited = clock::now().0 - begun;
+            let leave = self.pager.in_flight() > 0 || self.pager.count(State::Staged) > 0;
+            if leave && waited >= ROOM_WITHIN.0 {
+                return;
+            }
+            if waited >= STUCK_MAX.0 || waited >= ROOM_WITHIN.0 && map::is_future_locked() {
+                return self.world.failing.fail(Failure::NoVictims);
+            }
             self.go_on(ROOM_LOOK);
             self.pager.handle(clock::now(), Event::Tick);
             self.drive();

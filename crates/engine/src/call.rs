@@ -348,14 +348,23 @@ impl Calls {
             std::hint::black_box(self.bells.bytes(index * PAGE_BYTES, 1)[0]);
             if slot.state.load(Ordering::Acquire) != ANSWERED {
                 // A late answer to an earlier fault left the bell mapped: it must be empty to ring.
-                let _ = map::release(self.bells.start() + index * PAGE_BYTES, PAGE_BYTES);
+                self.empty(index);
             }
         }
         let result = slot.result.load(Ordering::Relaxed);
-        // Empties the bell for its next ring.
-        let _ = map::release(self.bells.start() + index * PAGE_BYTES, PAGE_BYTES);
+        self.empty(index);
         slot.state.store(IDLE, Ordering::Release);
         result
+    }
+
+    /// Empties the bell for its next ring.
+    fn empty(&self, index: usize) {
+        let bell = self.bells.start() + index * PAGE_BYTES;
+        if map::release(bell, PAGE_BYTES) == Err(Errno::EINVAL) {
+            // Locked, as all that is mapped is after a `mlockall` that no hook saw. It would never ring again.
+            let _ = map::unlock(bell, PAGE_BYTES);
+            let _ = map::release(bell, PAGE_BYTES);
+        }
     }
 
     fn claim(&self) -> usize {

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
+use outpage_sys::map;
 
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
@@ -392,8 +393,14 @@ pub fn munlock(addr: usize, len: usize) -> isize {
 /// it would with `RLIMIT_MEMLOCK`.
 pub fn mlockall(flags: i32) -> isize {
     let _trace = trace::begin(trace::Hook::Mlock);
-    // SAFETY: the program's own call, unchanged.
-    let direct = || unsafe { raw::call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) };
+    let direct = || {
+        // SAFETY: the program's own call, unchanged.
+        let result = unsafe { raw::call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) };
+        if result == 0 {
+            map::locks_future(flags & libc::MCL_FUTURE != 0);
+        }
+        result
+    };
     run(none, direct, |_| -(libc::ENOMEM as isize))
 }
 
@@ -402,6 +409,7 @@ pub fn munlockall() -> isize {
     let _trace = trace::begin(trace::Hook::Mlock);
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_munlockall, [0; 6]) };
+    map::locks_future(false);
     run(none, direct, |engine| {
         let result = direct();
         engine.call(Call::Munlock {

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -171,13 +171,49 @@ pub fn reserve(len: usize) -> Result<usize, Errno> {
     mmap(0, len, libc::PROT_NONE, flags, -1, 0)
 }
 
-/// A readable and writable private anonymous mapping, zero-filled.
+/// Whether the kernel locks what is mapped from now on ([`locks_future`]).
+static LOCKS_FUTURE: AtomicBool = AtomicBool::new(false);
+
+/// The kernel locks what is mapped from now on (`MCL_FUTURE` of mlockall(2)), or does not any more: mappings of the pager's own are let go.
+pub fn locks_future(does: bool) {
+    LOCKS_FUTURE.store(does, Ordering::Relaxed);
+}
+
+/// Whether the kernel locks what is mapped, as far as was told ([`locks_future`]).
+pub fn is_future_locked() -> bool {
+    LOCKS_FUTURE.load(Ordering::Relaxed)
+}
+
+/// A readable and writable private anonymous mapping, zero-filled and without frames yet.
 ///
 /// # Errors
-/// Those of mmap(2).
+/// Those of mmap(2), and where it has to be let go ([`locks_future`]) those of mprotect(2).
 pub fn anonymous(len: usize) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    mmap(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    if !is_future_locked() {
+        return mmap(0, len, access, flags, -1, 0);
+    }
+    // The kernel fills what it locks, but for what has no access.
+    let start = mmap(0, len, libc::PROT_NONE, flags, -1, 0)?;
+    // SAFETY: a fresh range that nobody else knows of.
+    let opened = unlock(start, len).and_then(|()| unsafe {
+        syscall3(libc::SYS_mprotect, start, len, access as usize).map(drop)
+    });
+    if let Err(error) = opened {
+        munmap(start, len)?;
+        return Err(error);
+    }
+    Ok(start)
+}
+
+/// Lets a range go that is locked (munlock(2)).
+///
+/// # Errors
+/// Those of munlock(2).
+pub fn unlock(address: usize, len: usize) -> Result<(), Errno> {
+    // SAFETY: changes no contents.
+    unsafe { syscall3(libc::SYS_munlock, address, len, 0) }.map(drop)
 }
 
 /// Unmaps what lies between two addresses, if anything does.

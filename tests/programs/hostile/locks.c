@@ -1,6 +1,7 @@
 // Locks, protection keys and descriptors.
 //
-// mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done. pkey: pkey_mprotect with a key.
+// mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done.
+// future, future-raw: what is mapped was locked at once until more was needed. future-held: and still is. pkey: pkey_mprotect with a key.
 // close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
@@ -43,6 +44,15 @@ static void sleep_while_a_child_works(void) {
     NEED(!close(ends[0]) && !close(ends[1]) && !munlock(at(FROM), LOCKED * PAGE));
 }
 
+static void lock_future(void) {
+    int unseen = is("future-raw");
+    if (unseen ? raw(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) : mlockall(MCL_CURRENT | MCL_FUTURE)) missing("mlockall");
+    char *locked = map(MIB);
+    for (size_t i = 0; i < MIB; i++) fill_at(locked + i * PAGE, i, 3);
+    if (is("future-held")) return;
+    NEED(!(unseen ? raw(SYS_munlockall, 0, 0, 0, 0, 0, 0) : munlockall()));
+}
+
 static void use_key(void) {
     int key = pkey_alloc(0, 0);
     if (key < 0) missing("pkey_alloc");
@@ -70,6 +80,7 @@ static void close_all(void) {
 
 int main(int count, char **arguments) {
     begin(count, arguments);
+    if (!strncmp(variant, "future", 6)) lock_future();
     arena(arguments);
     if (!strncmp(variant, "mlock", 5) && !is("mlockall")) lock();
     else if (is("asleep")) sleep_while_a_child_works();
@@ -77,7 +88,7 @@ int main(int count, char **arguments) {
         // More than may be locked; what is refused costs nothing.
         if (!mlockall(MCL_CURRENT)) NEED(!munlockall());
     } else if (is("pkey")) use_key();
-    else close_all();
+    else if (strncmp(variant, "future", 6)) close_all();
     for (size_t i = 0; i < pages; i += 7) put(i);
     verify_all("later");
     fork_and_verify();
