@@ -197,6 +197,17 @@ impl Frames {
         self.empty.has(place.0)
     }
 
+    /// The first neighbouring places from `at` on that are thought to be empty; `None` if there are no more.
+    pub fn empty_run(&self, at: u32) -> Option<FrameRange> {
+        let places = (self.area.len() / PAGE_BYTES) as u32;
+        let start = (at..places).find(|&place| self.empty.has(place))?;
+        let end = (start..places).find(|&place| !self.empty.has(place));
+        Some(FrameRange {
+            start: FrameNo(start),
+            count: end.unwrap_or(places) - start,
+        })
+    }
+
     /// The frame at `place`, which was in use, is free.
     pub fn set_free(&mut self, place: FrameNo) {
         self.free.put(place.0);

@@ -187,12 +187,18 @@ pub fn is_future_locked() -> bool {
 /// A readable and writable private anonymous mapping, zero-filled and without frames yet.
 ///
 /// # Errors
-/// Those of mmap(2), and where it has to be let go ([`locks_future`]) those of mprotect(2).
+/// Those of mmap(2), and where it has to be let go ([`locks_future`]) those of munlock(2) and mprotect(2).
 pub fn anonymous(len: usize) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     if !is_future_locked() {
-        return mmap(0, len, access, flags, -1, 0);
+        let start = mmap(0, len, access, flags, -1, 0)?;
+        // Refused where it is locked, and filled, after all: nobody told of a `mlockall` that no hook saw.
+        if release(start, len) == Err(Errno::EINVAL) {
+            locks_future(true);
+            unlock(start, len).and_then(|()| release(start, len))?;
+        }
+        return Ok(start);
     }
     // The kernel fills what it locks, but for what has no access.
     let start = mmap(0, len, libc::PROT_NONE, flags, -1, 0)?;

@@ -1,7 +1,7 @@
 // Locks, protection keys and descriptors.
 //
 // mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done.
-// future, future-raw: what is mapped was locked at once until more was needed. future-held: and still is. pkey: pkey_mprotect with a key.
+// future, future-raw: what is mapped was locked at once until more was needed. future-held: and still is. all-raw: everything is locked while paging, unseen. pkey: pkey_mprotect with a key.
 // close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
@@ -87,6 +87,11 @@ int main(int count, char **arguments) {
     else if (is("mlockall")) {
         // More than may be locked; what is refused costs nothing.
         if (!mlockall(MCL_CURRENT)) NEED(!munlockall());
+    } else if (is("all-raw")) {
+        // What is locked need not leave, so it may be the end; no byte may be wrong.
+        if (raw(SYS_mlockall, MCL_CURRENT, 0, 0, 0, 0, 0)) missing("mlockall");
+        verify_all("all locked");
+        NEED(!raw(SYS_munlockall, 0, 0, 0, 0, 0, 0));
     } else if (is("pkey")) use_key();
     else if (strncmp(variant, "future", 6)) close_all();
     for (size_t i = 0; i < pages; i += 7) put(i);

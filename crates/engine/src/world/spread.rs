@@ -2,7 +2,8 @@
 //!
 //! Where a program skips pages, a call for each of its runs costs 1.0 us for one page and most of that on the way in and out of
 //! the kernel; a hole that a call passes over costs 0.16 us (Linux 6.18). Nothing but the pages asked for may come along: on
-//! the way out the page tables tell what came, on the way in holes are places known to be empty.
+//! the way out the page tables tell what came, on the way in holes are places known to be empty. Before either they tell that
+//! places which are thought to be empty are: a `mlockall` that no hook sees fills them.
 
 use core::ops::Range;
 
@@ -14,6 +15,7 @@ use outpage_sys::uffd::{CopyMode, MoveMode, MoveOutcome, Stop};
 
 use super::{RUN_PAGES, Segment, World};
 use crate::frames::{FrameNo, FrameRange};
+use crate::scope::Failure;
 
 /// Pages between two runs, at most, that one call passes over. Moving single pages with 1, 2, 3, 4 and 6 pages between took 0.61
 /// [0.57-0.63], 0.77, 0.93, 1.08 and 1.37 us each together, and 1.03 to 1.06 us apart (medians of 5, quiet machine).
@@ -52,7 +54,12 @@ impl World {
             && let Some(segment) = self.movable(span(runs))
             && let Some(places) = self.frames.take_empty_run(segment.pages as u32)
         {
-            return self.detach_at_once(segment, places, runs, out);
+            let to = self.frames.address(places.start);
+            if !self.there(to, segment.pages).contains(&true) {
+                return self.detach_at_once(segment, places, runs, out);
+            }
+            places.iter().for_each(|place| self.frames.set_empty(place));
+            self.empty_places();
         }
         for &run in runs {
             self.detach_run(run, out);
@@ -125,7 +132,16 @@ impl World {
         came: &[bool],
     ) {
         for i in pages {
-            if came[i] {
+            if came[i]
+                && self
+                    .frames
+                    .content(places.at(i))
+                    .iter()
+                    .all(|&byte| byte == 0)
+            {
+                // Filled at this moment, for all that can be told; what is not there reads the same.
+                self.frames.set_free(places.at(i));
+            } else if came[i] {
                 self.put_back(segment.at(i), places.at(i));
             } else {
                 self.frames.set_empty(places.at(i));
@@ -224,6 +240,22 @@ impl World {
         }
     }
 
+    /// A page of zeroes between `runs` that the program has, if there is one: it had none before they were mapped.
+    fn came_along(&self, segment: Segment, runs: &[PageRange]) -> Option<usize> {
+        let there = self.there(segment.address, segment.pages);
+        let at = |page: PageNo| (page.raw() - segment.first.raw()) as usize;
+        let mut gaps = runs.windows(2).flat_map(|pair| {
+            let end = at(pair[0].start) + pair[0].pages as usize;
+            end..at(pair[1].start)
+        });
+        let zeroes = |address: usize| {
+            let mut content = [1; PAGE_BYTES];
+            self.door.read(address, &mut content) == Ok(PAGE_BYTES) && content == [0; PAGE_BYTES]
+        };
+        gaps.find(|&gap| there[gap] && zeroes(segment.at(gap)))
+            .map(|gap| segment.at(gap))
+    }
+
     /// Maps `runs`, which are in step. False if nothing was done.
     fn map_at_once(
         &mut self,
@@ -239,9 +271,20 @@ impl World {
         };
         let from = self.frames.address(first);
         let bytes = segment.pages * PAGE_BYTES;
+        // What lies in a hole would come along.
+        let asked: u64 = runs.iter().map(|run| run.pages).sum();
+        let there = self.there(from, segment.pages);
+        if there.iter().filter(|&&there| there).count() as u64 != asked {
+            self.empty_places();
+            return false;
+        }
         let moved = self
             .door
             .move_pages(segment.address, from, bytes, with_holes(awaited));
+        if let Some(address) = self.came_along(segment, runs) {
+            let why = "was filled by the kernel while another thread locked all memory";
+            self.failing.fail(Failure::Page(address, why));
+        }
         let whole = moved.stop.is_none() && moved.bytes == bytes;
         let left = if whole {
             [false; RUN_PAGES]

@@ -31,6 +31,25 @@ impl World {
         }
     }
 
+    /// Empties the places of the staging area that are thought to be empty: the kernel fills them where the program locks all that it has
+    /// (`mlockall`) and no hook sees it. They are let go for it, and what is locked in the program does not leave from then on.
+    pub fn empty_places(&mut self) {
+        let watched = self.mechanism.moves();
+        let mut at = 0;
+        while let Some(run) = self.frames.empty_run(at) {
+            at = run.start.0 + run.count;
+            let (start, len) = (
+                self.frames.address(run.start),
+                run.count as usize * PAGE_BYTES,
+            );
+            if watched && self.door.unregister(start, len).is_err() {
+                continue;
+            }
+            let _ = map::unlock(start, len);
+            self.release_frames(start, len, watched);
+        }
+    }
+
     /// Whether the kernel took them: what the program locked with `mlockall(2)` stays.
     fn release_frames(&self, start: usize, len: usize, watched: bool) -> bool {
         let released = map::release(start, len).is_ok();

@@ -68,6 +68,9 @@ impl Mover for Moving {
                     MoveOutcome::Moved => world.moved_out(segment.page(i + k), place),
                     other => {
                         world.frames.set_empty(place);
+                        if other == MoveOutcome::Exists {
+                            world.empty_places();
+                        }
                         if other == MoveOutcome::Absent {
                             world.absent(segment.at(i + k))
                         } else {
