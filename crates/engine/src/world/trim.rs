@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Empties the places of the staging area that are thought to be empty: the kernel fills them where the program locks all that it has
-    /// (`mlockall`) and no hook sees it. They are let go for it, and what is locked in the program does not leave from then on.
+    /// (`mlockall`) and no hook sees it. They are let go for it: what is locked in the program cannot move there from then on.
     pub fn empty_places(&mut self) {
         let watched = self.mechanism.moves();
         let mut at = 0;
