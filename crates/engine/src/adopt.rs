@@ -274,7 +274,7 @@ impl Live {
             if leave && waited >= ROOM_WITHIN.0 {
                 return;
             }
-            if waited >= STUCK_MAX.0 || waited >= ROOM_WITHIN.0 && map::is_future_locked() {
+            if waited >= STUCK_MAX.0 || waited >= ROOM_WITHIN.0 && own::is_future_locked() {
                 return self.world.failing.fail(Failure::NoVictims);
             }
             self.go_on(ROOM_LOOK);

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
-use outpage_sys::map;
+use outpage_sys::own;
 
 use crate::budget;
 use crate::mode::{self, AtWork, Path};
@@ -397,7 +397,7 @@ pub fn mlockall(flags: i32) -> isize {
         // SAFETY: the program's own call, unchanged.
         let result = unsafe { raw::call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) };
         if result == 0 {
-            map::locks_future(flags & libc::MCL_FUTURE != 0);
+            own::locks_future(flags & libc::MCL_FUTURE != 0);
         }
         result
     };
@@ -409,7 +409,7 @@ pub fn munlockall() -> isize {
     let _trace = trace::begin(trace::Hook::Mlock);
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_munlockall, [0; 6]) };
-    map::locks_future(false);
+    own::locks_future(false);
     run(none, direct, |engine| {
         let result = direct();
         engine.call(Call::Munlock {

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use outpage_core::units::PAGE_BYTES;
 
@@ -171,34 +171,21 @@ pub fn reserve(len: usize) -> Result<usize, Errno> {
     mmap(0, len, libc::PROT_NONE, flags, -1, 0)
 }
 
-/// Whether the kernel locks what is mapped from now on ([`locks_future`]).
-static LOCKS_FUTURE: AtomicBool = AtomicBool::new(false);
-
-/// The kernel locks what is mapped from now on (`MCL_FUTURE` of mlockall(2)), or does not any more: mappings of the pager's own are let go.
-pub fn locks_future(does: bool) {
-    LOCKS_FUTURE.store(does, Ordering::Relaxed);
-}
-
-/// Whether the kernel locks what is mapped, as far as was told ([`locks_future`]).
-pub fn is_future_locked() -> bool {
-    LOCKS_FUTURE.load(Ordering::Relaxed)
-}
-
 /// A readable and writable private anonymous mapping, zero-filled and without frames yet.
 ///
 /// # Errors
-/// Those of mmap(2), and where it has to be let go ([`locks_future`]) those of munlock(2) and mprotect(2).
+/// Those of mmap(2), and where it has to be let go ([`own::locks_future`]) those of munlock(2) and mprotect(2).
 pub fn anonymous(len: usize) -> Result<usize, Errno> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    if !is_future_locked() {
+    if !own::is_future_locked() {
         let start = mmap(0, len, access, flags, -1, 0)?;
         // Refused where it is locked, and filled, after all: nobody told of a `mlockall` that no hook saw.
-        if release(start, len) == Err(Errno::EINVAL) {
-            locks_future(true);
-            unlock(start, len).and_then(|()| release(start, len))?;
+        if release(start, len) != Err(Errno::EINVAL) {
+            return Ok(start);
         }
-        return Ok(start);
+        munmap(start, len)?;
+        own::locks_future(true);
     }
     // The kernel fills what it locks, but for what has no access.
     let start = mmap(0, len, libc::PROT_NONE, flags, -1, 0)?;

@@ -97,9 +97,24 @@ pub fn for_each(mut visit: impl FnMut(usize, usize)) {
     }
 }
 
+/// Whether the kernel locks what is mapped from now on ([`locks_future`]).
+static LOCKS_FUTURE: AtomicBool = AtomicBool::new(false);
+
+/// The kernel locks what is mapped from now on (`MCL_FUTURE` of mlockall(2)), or does not any more: mappings of the pager's own are let go.
+pub fn locks_future(does: bool) {
+    LOCKS_FUTURE.store(does, Ordering::Relaxed);
+}
+
+/// Whether the kernel locks what is mapped, as far as was told ([`locks_future`]).
+pub fn is_future_locked() -> bool {
+    LOCKS_FUTURE.load(Ordering::Relaxed)
+}
+
 /// Forgets the ranges that a forked child does not have. To be called first thing in the child,
 /// which has one thread then; it also frees the table's lock which another thread may have held.
 pub fn after_fork_in_child() {
+    // Nor are locks (mlockall(2)).
+    locks_future(false);
     LOCKED.store(false, Ordering::Release);
     for slot in &SLOTS[..USED.load(Ordering::Acquire)] {
         if slot.start.load(Ordering::Relaxed) & PARENT_ONLY != 0 {

@@ -1,7 +1,7 @@
 // Locks, protection keys and descriptors.
 //
 // mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done.
-// future, future-raw: what is mapped was locked at once until more was needed. future-held: and still is. all-raw: everything is locked while paging, unseen. pkey: pkey_mprotect with a key.
+// future, future-raw: what is mapped was locked at once until more was needed. future-held, future-held-raw: and still is. all-raw: everything is locked while paging, unseen. pkey: pkey_mprotect with a key.
 // close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
@@ -45,11 +45,11 @@ static void sleep_while_a_child_works(void) {
 }
 
 static void lock_future(void) {
-    int unseen = is("future-raw");
+    int unseen = is("future-raw") || is("future-held-raw");
     if (unseen ? raw(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) : mlockall(MCL_CURRENT | MCL_FUTURE)) missing("mlockall");
     char *locked = map(MIB);
     for (size_t i = 0; i < MIB; i++) fill_at(locked + i * PAGE, i, 3);
-    if (is("future-held")) return;
+    if (!strncmp(variant, "future-held", 11)) return;
     NEED(!(unseen ? raw(SYS_munlockall, 0, 0, 0, 0, 0, 0) : munlockall()));
 }
 

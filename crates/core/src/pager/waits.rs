@@ -84,7 +84,7 @@ impl Waits {
         });
     }
 
-    /// `waiter` waits for `page` from `now` on, which was there and is brought for it.
+    /// `waiter` waits from `now` on for `page`, which is brought from `whence` for it.
     pub(super) fn for_page_of(&mut self, page: PageNo, waiter: Waiter, whence: Whence, now: Nanos) {
         self.pages.push(Wait {
             page,

@@ -20,8 +20,9 @@ const WEIGHT: u64 = 64;
 /// No wait counts as more than so many times the mean: a process that was stopped did not wait for its page, and a disk that became slower is followed all
 /// the same. A choice.
 const AT_MOST: u64 = 8;
-/// Beside the wait, a touch takes the CPU for the page that leaves in exchange: nine tenths of a wait for the pool, 10.3 us beside 11.3 on one day and 18 beside 22
-/// on another, when everything took twice as long (docs/performance.md).
+/// Beside the wait, a touch takes the CPU for the page that leaves in exchange, in parts of a wait for the pool: nine tenths with a Perl hash, a third with a Python
+/// dictionary (docs/performance.md). A choice between them: with a third, by turns, four rounds, a dictionary took 22.6 s [19.6-26.3] for 24.1 [21.5-26.0], and a
+/// table of LuaJIT's 31.3 [28.0-33.1] for 28.2 [25.7-31.2].
 const LEAVES: (u64, u64) = (9, 10);
 
 /// Means of what was waited for.

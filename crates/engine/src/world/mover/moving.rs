@@ -59,6 +59,7 @@ impl Mover for Moving {
             let to = world.frames.address(places.start);
             let report = &mut world.moves[..count];
             world.door.move_run(to, segment.at(i), NOBODY_WAITS, report);
+            let mut filled = false;
             for (k, place) in places.iter().enumerate() {
                 let mut outcome = world.moves[k];
                 if outcome == MoveOutcome::Busy {
@@ -68,9 +69,7 @@ impl Mover for Moving {
                     MoveOutcome::Moved => world.moved_out(segment.page(i + k), place),
                     other => {
                         world.frames.set_empty(place);
-                        if other == MoveOutcome::Exists {
-                            world.empty_places();
-                        }
+                        filled |= other == MoveOutcome::Exists;
                         if other == MoveOutcome::Absent {
                             world.absent(segment.at(i + k))
                         } else {
@@ -78,6 +77,9 @@ impl Mover for Moving {
                         }
                     }
                 });
+            }
+            if filled {
+                world.empty_places();
             }
             i += count;
         }
