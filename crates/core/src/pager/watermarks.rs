@@ -142,6 +142,7 @@ impl Watermarks {
 
     /// All but faults and answers.
     fn handle_other(&mut self, ledger: &mut Ledger, event: Event<'_>) {
+        self.eviction.begin_exchange(ledger);
         match event {
             Event::Fault { .. } | Event::Done { .. } => unreachable!("handled before"),
             Event::Adopt(range) => self.ranges.adopt(ledger, &mut self.eviction, range),
@@ -159,7 +160,6 @@ impl Watermarks {
             Event::Grown(range) => ledger.grown(range),
             Event::Full => ledger.full(),
             Event::Limit(frames) => {
-                self.eviction.begin_exchange(ledger);
                 ledger.limit(frames, self.transfers.chunk_pages());
                 ledger.ahead.resize(frames);
             }

@@ -6,7 +6,7 @@ use outpage_core::page::State;
 use outpage_core::slots;
 use outpage_core::units::PageRange;
 
-use crate::body::{Body, page};
+use crate::body::{Body, THREADS, page};
 use crate::plan::{Answers, Plan, Random};
 
 const FRAMES: u64 = FRAMES_MIN as u64;
@@ -268,6 +268,30 @@ fn a_limit_that_falls_is_reached() {
             assert!(used <= FRAMES_MIN, "{used} frames, {write_failures}");
             body.read_all();
         }
+    }
+}
+
+/// What left because the limit fell is not exchanged for pages that come once it was reached.
+#[test]
+fn what_exceeds_a_limit_that_was_reached_comes_down_at_once() {
+    let high = 2 * FRAMES_MIN;
+    let mut body = body(&Plan {
+        answers: Answers::AtOnce,
+        frames: high,
+        ..calm()
+    });
+    body.object_pages = 4 * high as u64;
+    assert_eq!(sweep(&mut body, high as u64, true), high as u64);
+    body.limit(FRAMES_MIN);
+    body.settle();
+    assert!(body.pager.frames_used() <= FRAMES_MIN);
+    body.plan.write_failures = 1000;
+    body.adopt(PageRange::new(page(0, high as u64), FRAMES / 2));
+    let used = body.pager.frames_used();
+    assert!(used > FRAMES_MIN, "{used} frames");
+    for thread in 0..THREADS {
+        body.touch(thread, page(1, thread as u64), true);
+        assert!(body.pager.frames_used() <= used);
     }
 }
 

@@ -98,7 +98,8 @@ impl Eviction {
         exceeds_limit(ledger) && self.exchange.grants(ledger.frames_used())
     }
 
-    /// To be said before the limit is lowered: what left until then is not exchanged. Nothing where it is exceeded already.
+    /// To be said before the limit is lowered, or pages come that it does not hold back: what left until then is not exchanged. Nothing where it is exceeded
+    /// already.
     pub fn begin_exchange(&mut self, ledger: &Ledger) {
         if !exceeds_limit(ledger) {
             let at_once = if self.rests(ledger) { FRAMES_MIN } else { 0 };
