@@ -413,6 +413,13 @@ impl Body {
                     self.truth(page).discardable = false;
                     false
                 }
+                // A page that got no zeroes is not known any more.
+                PageOutcome::Refused(Refusal::Busy)
+                    if matches!(action, Action::ZeroFill { .. }) =>
+                {
+                    self.truth(page).discardable = false;
+                    true
+                }
                 PageOutcome::Refused(Refusal::Present) => {
                     let ticks = self.ticks;
                     let truth = self.truth(page);
