@@ -277,6 +277,8 @@ pub struct Config {
     pub guest: Option<Guest>,
     /// Java virtual machines get the agent that frees what their collectors leave empty.
     pub jvm_discard: bool,
+    /// Pagers live in processes of their own, where no tracer of the program stops them.
+    pub debuggable: bool,
     /// No closing summary.
     pub quiet: bool,
     /// What cannot be managed runs without a limit.
@@ -314,6 +316,7 @@ impl Config {
             notify: None,
             guest: None,
             jvm_discard: false,
+            debuggable: false,
             quiet: false,
             allow_unmanaged: false,
             faults: None,
@@ -439,6 +442,7 @@ mod tests {
             notify: Some("/dev/shm/area".into()),
             guest: Some("4G,q35".parse().unwrap()),
             jvm_discard: true,
+            debuggable: true,
             quiet: true,
             allow_unmanaged: true,
             faults: Some(StoreFaults {

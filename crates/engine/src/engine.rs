@@ -305,10 +305,13 @@ fn pager_thread((begin, shared): (Begin, Arc<Shared>)) {
     };
     live.next_tick = clock::now();
     shared.report(Ok(()));
+    if shared.reach == Reach::Process && crate::outlive::is_wanted(&shared) {
+        live = crate::outlive::move_out(&shared, live, None);
+    }
     loop {
         live = match live.run() {
             Rest::Fork(slot) => crate::fork::park(&shared, live, slot),
-            Rest::Outlive(slot) => crate::outlive::move_out(&shared, live, slot),
+            Rest::Outlive(slot) => crate::outlive::move_out(&shared, live, Some(slot)),
             Rest::Close(slot) => return crate::give_back::close(live, slot),
             Rest::Failed(failure) => return crate::give_back::fail(&shared, live, failure),
         };

@@ -123,8 +123,8 @@ pub struct Live {
     pub(crate) winds_up: bool,
     /// The pages that were dropped, of those that were taken back last.
     pub(crate) taken_back: Option<PageList>,
-    /// It lives in a process of its own.
-    pub(crate) outlives: bool,
+    /// The parent of the pager's own process when it was last looked for; `None` while it lives in the program's.
+    pub(crate) outlives: Option<u32>,
     /// When it looks whether anybody else uses its memory.
     pub(crate) next_look: Nanos,
     /// Address ranges that stay mapped until the fork is over.
@@ -197,7 +197,7 @@ impl Live {
             close_asked: None,
             winds_up: false,
             taken_back: None,
-            outlives: false,
+            outlives: None,
             next_look: Nanos(0),
             fork_keeps: Vec::with_capacity(4),
             left_out: Vec::new(),
@@ -526,7 +526,7 @@ impl Live {
         }
         self.stuck_since = None;
         (self.fork_asked, self.fork_member) = (None, None);
-        (self.outlive_asked, self.outlives) = (None, false);
+        (self.outlive_asked, self.outlives) = (None, None);
         self.fork_keeps.clear();
         self.kept.clear();
         self.later.clear();

@@ -1,9 +1,12 @@
-//! A pager that outlives its process.
+//! A pager in a process of its own, beside the program's: one that outlives it, and one that no debugger stops.
 //!
 //! A process that shares the memory of another (`CLONE_VM`, and neither a thread nor waited for as by vfork) may be there when that
 //! one has ended or executed another program, and threads end with their process. So before such a process is made the pager
 //! comes to rest, as for a fork, and goes on in a task of its own: a process without a name of its own for wait(2), which shares
 //! the memory and the pager's descriptors, and ends when nobody else uses the memory any more.
+//!
+//! A tracer that is told of the program's threads, as a debugger is, stops all of them at a breakpoint. It would wait for those that wait for pages within the
+//! kernel, which the pager brings no more. So where the pager's thread is traced when it begins, it goes on in a process that the tracer is not told of.
 //!
 //! The thread that it leaves behind watches it: a pager that dies takes the program along, never its pages.
 
@@ -23,9 +26,21 @@ use crate::start::fatal;
 /// How often the pager looks whether it is alone: a look costs 2 us a process of the machine.
 const LOOK: Nanos = Nanos(1_000_000_000);
 
+/// Whether the pager whose thread calls is to have a process of its own from the beginning: as the settings say, or where a tracer would stop it with the program.
+/// Not where a filter of system calls may want the tracer.
+pub(crate) fn is_wanted(shared: &Shared) -> bool {
+    shared.config.debuggable || tasks::is_traced(process::tid()) && !process::is_filtered()
+}
+
 /// On the pager's thread: hands the pager over. Returns it where it cannot be, which is answered as if it were: then it ends with
 /// the process, and so does whoever shares the memory.
-pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Box<Live> {
+///
+/// `slot` is of who asked for it.
+pub(crate) fn move_out(
+    shared: &Arc<Shared>,
+    mut live: Box<Live>,
+    slot: Option<usize>,
+) -> Box<Live> {
     loop {
         live.attend_to_changes();
         live.quiesce_all();
@@ -33,7 +48,7 @@ pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -
             break;
         }
     }
-    live.outlives = true;
+    live.outlives = Some(process::pid());
     process::outlives(Some(process::pid()));
     // The thread's own copy of the descriptors goes on to be used by both.
     let options = Options {
@@ -50,7 +65,7 @@ pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -
             fatal(&["outpage: the pager ended before the program; the program ends"])
         }
         Err(error) => fatal(&[
-            "outpage: cannot start a pager for processes that share their memory: ",
+            "outpage: cannot start a pager in a process of its own: ",
             error.text(),
             "; the program ends",
         ]),
@@ -58,7 +73,7 @@ pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -
 }
 
 /// The life of the pager in its own process.
-fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
+fn live_on((mut live, slot, shared): (Box<Live>, Option<usize>, Arc<Shared>)) {
     // Rings and workers belong to the process that made them.
     if let Err(error) = live.store.reopen_after_fork(Descriptors::Copied) {
         let text = error.to_string();
@@ -69,8 +84,10 @@ fn live_on((mut live, slot, shared): (Box<Live>, usize, Arc<Shared>)) {
     }
     live.world.door.forget_threads();
     live.beside.forget(false);
-    live.calls.answer(slot, 0);
-    live.resolve_bell(slot);
+    if let Some(slot) = slot {
+        live.calls.answer(slot, 0);
+        live.resolve_bell(slot);
+    }
     loop {
         live = match live.run() {
             Rest::Fork(slot) => crate::fork::park(&shared, live, slot),
@@ -89,7 +106,7 @@ impl Live {
     /// Ends the process where the program's threads have all ended by themselves, without exit_group(2): the pager's would keep it. It ends as its
     /// first thread did; Linux 6.18 has it end as the last one, of which nothing is left to be seen.
     pub(crate) fn end_with_the_program(&mut self) {
-        if self.outlives || self.world.failing.reach() != Reach::Process {
+        if self.outlives.is_some() || self.world.failing.reach() != Reach::Process {
             return;
         }
         let Some(status) = tasks::first_ended() else {
@@ -102,11 +119,15 @@ impl Live {
         }
     }
 
-    /// Ends the pager's own process when nobody else uses the memory.
+    /// Ends the pager's own process when nobody else uses the memory: that is looked at now and then, and when its parent, the program, has ended.
     pub(crate) fn end_if_alone(&mut self, now: Nanos) {
-        if !self.outlives || now < self.next_look {
+        let (Some(before), parent) = (self.outlives, process::parent()) else {
+            return;
+        };
+        if now < self.next_look && before == parent {
             return;
         }
+        self.outlives = Some(parent);
         self.next_look = Nanos(now.0 + LOOK.0);
         if process::has_memory_alone() {
             self.pager.flush(true);

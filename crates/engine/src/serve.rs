@@ -135,7 +135,7 @@ impl Live {
     }
 
     fn ask_outlive(&mut self, slot: usize) -> isize {
-        self.outlive_asked = (!self.outlives).then_some(slot);
+        self.outlive_asked = self.outlives.is_none().then_some(slot);
         0
     }
 

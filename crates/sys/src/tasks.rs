@@ -64,6 +64,14 @@ fn is_bare(tid: Tid) -> bool {
     status.is_some_and(|status| status.is_pagers() || status.is_kernels())
 }
 
+/// Whether a tracer, such as a debugger, has the thread; false where /proc does not tell.
+#[must_use]
+pub fn is_traced(tid: Tid) -> bool {
+    let mut text = [0; 2048];
+    let status = read(tid.0, b"/status", &mut text).and_then(Status::parse);
+    status.is_some_and(|status| status.traced)
+}
+
 /// What proc_pid_status(5) says of a thread.
 #[derive(Debug)]
 pub struct Status<'a> {
@@ -72,6 +80,8 @@ pub struct Status<'a> {
     pub state: u8,
     /// Every signal that can be blocked is, as in no thread that libc made.
     blocks_all: bool,
+    /// A tracer has it.
+    traced: bool,
 }
 
 impl<'a> Status<'a> {
@@ -90,6 +100,7 @@ impl<'a> Status<'a> {
             name: field(b"Name:")?,
             state: *field(b"State:")?.first()?,
             blocks_all: u64::from_str_radix(blocked, 16).ok()? == ALL,
+            traced: field(b"TracerPid:").is_some_and(|pid| pid != b"0"),
         })
     }
 
@@ -140,6 +151,15 @@ mod tests {
         assert_eq!(told("outpage-drop", ALL), [false, true, false]);
         assert_eq!(told("iou-wrk-7", ALL), [false, false, true]);
         assert_eq!(told("sh", ALL), [false; 3]);
+        // Without a word of a tracer there is none.
+        let traced = |pid: &str| {
+            let text = format!("Name:\tg\nState:\tS (sleeping)\n{pid}SigBlk:\t{ALL}\n");
+            Status::parse(text.as_bytes()).expect("all lines").traced
+        };
+        assert_eq!(
+            ["TracerPid:\t0\n", "TracerPid:\t17\n", ""].map(traced),
+            [false, true, false]
+        );
         // A name can be anybody's.
         assert_eq!(told("outpage", "0000000000000000"), [false; 3]);
         assert!(Status::parse(b"Name:\tsh\n").is_none());

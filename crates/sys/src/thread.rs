@@ -272,7 +272,7 @@ unsafe fn start(
         0
     };
     let member = if options.process {
-        0
+        untraced()
     } else {
         libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM
     };
@@ -293,6 +293,15 @@ unsafe fn start(
         tid: Tid(tid? as u32),
         body: Body::Bare(core::mem::ManuallyDrop::new(block)),
     })
+}
+
+/// The flag by which a tracer of the caller is told nothing of a process of the pager's.
+fn untraced() -> i32 {
+    if process::is_filtered() {
+        0
+    } else {
+        libc::CLONE_UNTRACED
+    }
 }
 
 /// Begins a thread by `begin`, again and again for a while where the kernel refuses that for now. While another thread executes a program it refuses all new

@@ -340,6 +340,15 @@ pub const SETTINGS: &[Setting] = &[
         ..NONE
     },
     Setting {
+        variable: "OUTPAGE_DEBUGGABLE",
+        option: Some("debuggable"),
+        meaning: "Have each pager in a process of its own, so that a debugger can attach to a program that pages",
+        unset: "a thread of the program, unless it is traced when it begins to page",
+        set: read!(debuggable, parse_flag),
+        get: |config| flag(config.debuggable),
+        ..NONE
+    },
+    Setting {
         variable: "OUTPAGE_SHARED",
         option: Some("shared"),
         value: Value::Words(&[
