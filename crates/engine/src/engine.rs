@@ -306,7 +306,7 @@ fn pager_thread((begin, shared): (Begin, Arc<Shared>)) {
     live.next_tick = clock::now();
     shared.report(Ok(()));
     if shared.reach == Reach::Process && crate::outlive::is_wanted(&shared) {
-        live = crate::outlive::move_out(&shared, live, None);
+        crate::outlive::move_out(&shared, live, None);
     }
     loop {
         live = match live.run() {

@@ -11,7 +11,7 @@
 //! The thread that it leaves behind watches it: a pager that dies takes the program along, never its pages.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use outpage_core::units::Nanos;
 use outpage_store::Descriptors;
@@ -25,22 +25,24 @@ use crate::start::fatal;
 
 /// How often the pager looks whether it is alone: a look costs 2 us a process of the machine.
 const LOOK: Nanos = Nanos(1_000_000_000);
+/// How often the thread that is left behind looks whether it is the last one of the program: as often as a pager in the program does.
+const LAST_LOOK: Nanos = Nanos(100_000_000);
+/// No status of wait(2).
+const GOES_ON: i32 = -1;
 
-/// Whether the pager whose thread calls is to have a process of its own from the beginning: as the settings say, or where a tracer would stop it with the program.
-/// Not where a filter of system calls may want the tracer.
+/// How the program's first thread ended, once no other is left but the one that was left behind.
+static ENDED_AS: AtomicI32 = AtomicI32::new(GOES_ON);
+
+/// Whether the pager whose thread calls is to have a process of its own from the beginning: as the settings say, or where a tracer would stop it with the program
+/// and no filter of system calls may want that tracer.
 pub(crate) fn is_wanted(shared: &Shared) -> bool {
     shared.config.debuggable || tasks::is_traced(process::tid()) && !process::is_filtered()
 }
 
-/// On the pager's thread: hands the pager over. Returns it where it cannot be, which is answered as if it were: then it ends with
-/// the process, and so does whoever shares the memory.
+/// On the pager's thread: hands the pager over, and watches it until the program ends. Where it cannot be handed over the program ends.
 ///
 /// `slot` is of who asked for it.
-pub(crate) fn move_out(
-    shared: &Arc<Shared>,
-    mut live: Box<Live>,
-    slot: Option<usize>,
-) -> Box<Live> {
+pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: Option<usize>) -> ! {
     loop {
         live.attend_to_changes();
         live.quiesce_all();
@@ -48,6 +50,7 @@ pub(crate) fn move_out(
             break;
         }
     }
+    ENDED_AS.store(GOES_ON, Ordering::SeqCst);
     live.outlives = Some(process::pid());
     process::outlives(Some(process::pid()));
     // The thread's own copy of the descriptors goes on to be used by both.
@@ -61,7 +64,12 @@ pub(crate) fn move_out(
     match thread::spawn(live_on, (live, slot, shared.clone()), &options) {
         Ok(task) => {
             shared.tid.store(task.tid().0, Ordering::SeqCst);
-            task.await_end();
+            while !task.ends_within(LAST_LOOK) {
+                let status = ENDED_AS.load(Ordering::SeqCst);
+                if status != GOES_ON {
+                    launch::end_as(status);
+                }
+            }
             fatal(&["outpage: the pager ended before the program; the program ends"])
         }
         Err(error) => fatal(&[
@@ -74,6 +82,8 @@ pub(crate) fn move_out(
 
 /// The life of the pager in its own process.
 fn live_on((mut live, slot, shared): (Box<Live>, Option<usize>, Arc<Shared>)) {
+    // SIGSTOP to all of a job would stop it beside threads that wait for their pages.
+    process::leave_group();
     // Rings and workers belong to the process that made them.
     if let Err(error) = live.store.reopen_after_fork(Descriptors::Copied) {
         let text = error.to_string();
@@ -103,17 +113,23 @@ fn live_on((mut live, slot, shared): (Box<Live>, Option<usize>, Arc<Shared>)) {
 }
 
 impl Live {
-    /// Ends the process where the program's threads have all ended by themselves, without exit_group(2): the pager's would keep it. It ends as its
+    /// Ends the program's process where its threads have all ended by themselves, without exit_group(2): the pager's would keep it. It ends as its
     /// first thread did; Linux 6.18 has it end as the last one, of which nothing is left to be seen.
     pub(crate) fn end_with_the_program(&mut self) {
-        if self.outlives.is_some() || self.world.failing.reach() != Reach::Process {
+        if self.world.failing.reach() != Reach::Process {
             return;
         }
         let Some(status) = tasks::first_ended() else {
             return;
         };
         // A thread that began during the first look is there at the second.
-        if !tasks::any_goes_on() && !tasks::any_goes_on() && process::has_memory_alone() {
+        if tasks::any_goes_on() || tasks::any_goes_on() {
+            return;
+        }
+        if self.outlives.is_some() {
+            // Whoever else uses the memory goes on.
+            ENDED_AS.store(status, Ordering::SeqCst);
+        } else if process::has_memory_alone() {
             self.pager.flush(true);
             launch::end_as(status);
         }

@@ -401,27 +401,47 @@ pub fn parent() -> u32 {
     unsafe { syscall3(libc::SYS_getppid, 0, 0, 0) }.unwrap_or(0) as u32
 }
 
+/// The caller's process leaves its process group: signals to the group do not reach it any more.
+pub fn leave_group() {
+    // SAFETY: takes numbers only. Cannot fail for a process that leads no session.
+    let _ = unsafe { syscall3(libc::SYS_setpgid, 0, 0, 0) };
+}
+
 /// Whether no other process uses the caller's memory, as far as /proc shows it: one look at every process.
 #[must_use]
 pub fn has_memory_alone() -> bool {
     let mut alone = true;
     let seen = each_sharer(|_| alone = false);
+    if program() != pid() {
+        // By its threads: the first may have ended before the others.
+        let _ = each_thread(|tid| alone &= !is_sharer(tid));
+    }
     seen.is_ok() && alone
+}
+
+/// Whether a thread of the program uses the caller's memory. One that changed its user hides that, and counts as if while the program is the parent.
+fn is_sharer(tid: Tid) -> bool {
+    match compare_memory(tid) {
+        Err(Errno::EPERM) => parent() == program(),
+        same => same == Ok(0),
+    }
+}
+
+/// 0 where the thread uses the memory of the calling one (kcmp(2)). By the caller's own number: a first thread that has ended has no memory, as kernel threads
+/// have none.
+fn compare_memory(with: Tid) -> Result<usize, Errno> {
+    /// Of include/uapi/linux/kcmp.h.
+    const KCMP_VM: usize = 1;
+    let (here, there) = (tid().0 as usize, with.0 as usize);
+    // SAFETY: takes numbers only.
+    unsafe { syscall5(libc::SYS_kcmp, here, there, KCMP_VM, 0, 0) }
 }
 
 /// Calls `visit` with every other process that shares the caller's memory, as far as /proc shows it (kcmp(2)).
 fn each_sharer(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
-    /// Of include/uapi/linux/kcmp.h.
-    const KCMP_VM: usize = 1;
-    // By the caller's own number: a first thread that has ended has no memory, as kernel threads have none.
-    let (me, here) = (pid(), tid());
+    let me = pid();
     each_numbered(c".", |task| {
-        let pids = [here.0 as usize, task.0 as usize];
-        // SAFETY: takes numbers only.
-        let same = unsafe { syscall5(libc::SYS_kcmp, pids[0], pids[1], KCMP_VM, 0, 0) };
-        // A program that changed its user hides whether it does: it counts as if.
-        let hidden = same == Err(Errno::EPERM) && task.0 == program() && task.0 == parent();
-        if task.0 != me && (same == Ok(0) || hidden) {
+        if task.0 != me && compare_memory(task) == Ok(0) {
             visit(task);
         }
     })

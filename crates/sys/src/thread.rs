@@ -137,6 +137,16 @@ impl Thread {
         }
     }
 
+    /// Waits for its end, for `span` at most. Whether it has come.
+    #[must_use]
+    pub fn ends_within(&self, span: Nanos) -> bool {
+        let alive = self.alive().load(Ordering::Acquire);
+        if alive != 0 {
+            futex::wait(self.alive(), alive, Some(span), Scope::System);
+        }
+        !self.is_alive()
+    }
+
     /// Waits for its end and unmaps its stack.
     pub fn join(self) {
         self.await_end();
