@@ -59,17 +59,20 @@ pub fn any_goes_on() -> bool {
 
 /// Whether a thread is one of the pager's or the kernel's.
 fn is_bare(tid: Tid) -> bool {
-    let mut text = [0; 2048];
-    let status = read(tid.0, b"/status", &mut text).and_then(Status::parse);
-    status.is_some_and(|status| status.is_pagers() || status.is_kernels())
+    has(tid, |status| status.is_pagers() || status.is_kernels())
 }
 
 /// Whether a tracer, such as a debugger, has the thread; false where /proc does not tell.
 #[must_use]
 pub fn is_traced(tid: Tid) -> bool {
+    has(tid, |status| status.traced)
+}
+
+/// What `of` finds of a thread's status; false where /proc does not tell.
+fn has(tid: Tid, of: impl FnOnce(&Status<'_>) -> bool) -> bool {
     let mut text = [0; 2048];
     let status = read(tid.0, b"/status", &mut text).and_then(Status::parse);
-    status.is_some_and(|status| status.traced)
+    status.is_some_and(|status| of(&status))
 }
 
 /// What proc_pid_status(5) says of a thread.

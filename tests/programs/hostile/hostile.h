@@ -120,6 +120,14 @@ __attribute__((unused)) static void begin(int count, char **arguments) {
     variant = arguments[2];
 }
 
+// From here on pagers have processes of their own.
+__attribute__((unused)) static void apart(char **arguments) {
+    if (getenv("OUTPAGE_DEBUGGABLE")) return;
+    NEED(!setenv("OUTPAGE_DEBUGGABLE", "1", 1));
+    execv("/proc/self/exe", arguments);
+    NEED(0);
+}
+
 __attribute__((unused)) static int done(void) {
     verify_all("at the end");
     return 0;

@@ -155,10 +155,7 @@ static void trace(pid_t leader) {
 
 int main(int count, char **arguments) {
     begin(count, arguments);
-    if (is("attach") && !getenv("OUTPAGE_DEBUGGABLE")) {
-        NEED(!setenv("OUTPAGE_DEBUGGABLE", "1", 1));
-        execv("/proc/self/exe", arguments);
-    }
+    if (is("attach")) apart(arguments);
     zero = open("/dev/zero", O_RDONLY);
     char *shared = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     NEED(zero >= 0 && shared != MAP_FAILED && !pipe(gate));
