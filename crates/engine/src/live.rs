@@ -310,7 +310,7 @@ impl Live {
         let Some(region) = self.world.space.at(fault.address).copied() else {
             self.placement.fault(tid, now);
             self.stray(fault.address);
-            self.placement.woke(now);
+            self.placement.woke(Some(tid), now);
             return;
         };
         let page = region.page(fault.address);
@@ -461,8 +461,9 @@ impl Live {
             self.world.wake(address);
         }
         let now = clock::now();
-        self.placement.woke(now);
-        let Some(waited) = self.world.waiting.end(waiter) else {
+        let waited = self.world.waiting.end(waiter);
+        self.placement.woke(waited.as_ref().map(|w| w.tid), now);
+        let Some(waited) = waited else {
             return;
         };
         let took = woken.unwrap_or(now).0.saturating_sub(waited.since.0);

@@ -2,7 +2,7 @@
 //!
 //! Waking a thread that sleeps on another virtual CPU costs 50 to 60 us, on its own CPU 7 us: as
 //! much as reading a page. So while faults come from one thread, the pager follows that thread;
-//! when they come from several, the scheduler decides.
+//! when they come from several, the scheduler decides, or what was tried ([`Crowd`]).
 //!
 //! The scheduler would wake the thread on another CPU that is idle (`select_idle_sibling`), for the
 //! pager runs on its own. So the thread is bound to it from its fault on, and stays bound while it
@@ -17,8 +17,12 @@
 use outpage_core::units::Nanos;
 use outpage_sys::process::{self, CpuSet, Tid};
 
+mod crowd;
+mod held;
 mod trials;
 
+use crowd::Crowd;
+use held::Held;
 use trials::Trials;
 
 /// How often the faulting thread's CPU is looked up: a look costs about 10 us, a wrong CPU 50 us a
@@ -26,9 +30,6 @@ use trials::Trials;
 const LOOK_EVERY: Nanos = Nanos(2_000_000);
 /// Faults in a row from one thread before the pager follows it.
 const FAITHFUL: u32 = 16;
-/// How long a thread stays bound after it was woken. A choice, measured against none at all
-/// (docs/performance.md, "The CPU of the pager"): programs that page fault every 0.1 to 0.3 ms, and the rest is not to wait for a CPU.
-const LEASE: Nanos = Nanos(1_000_000);
 /// After a wait in which another program had the CPU, at most so many reads are awaited asleep before
 /// yielding is tried again: a try costs a time slice of some milliseconds, a read asleep 50 us. Beside a
 /// busy loop on the only CPU, 3,000 touches took 3.96, 0.47, 0.28 and 0.25 s with 1, 16, 256 and 4096 (medians of 5).
@@ -41,16 +42,17 @@ const UNBOUND_MAX: usize = crate::call::SLOTS;
 /// Follows the faulting thread.
 pub struct Placement {
     all: Option<CpuSet>,
+    /// Who faulted last, and when.
     last: Tid,
+    last_at: Nanos,
     in_a_row: u32,
     at: Option<u32>,
     next_look: Nanos,
     /// The thread to bind before it is woken.
     to_hold: Option<Tid>,
-    /// The thread that is bound, and the CPUs it may use otherwise.
-    held: Option<(Tid, CpuSet)>,
-    /// When it is let go.
-    held_until: Nanos,
+    /// Those that are bound.
+    held: Held,
+    crowd: Crowd,
     /// Threads that must not be bound now; 0 is all of them.
     unbound: Vec<Tid>,
     /// Reads to await asleep after the last wait that let another program run, and those left of them.
@@ -73,12 +75,13 @@ impl Placement {
         Self {
             all,
             last: Tid(0),
+            last_at: Nanos(0),
             in_a_row: 0,
             at: None,
             next_look: Nanos(0),
             to_hold: None,
-            held: None,
-            held_until: Nanos(0),
+            held: Held::default(),
+            crowd: Crowd::default(),
             unbound: Vec::with_capacity(UNBOUND_MAX),
             asleep: 0,
             asleep_left: 0,
@@ -90,35 +93,58 @@ impl Placement {
     pub fn fault(&mut self, tid: Tid, now: Nanos) {
         let Some(all) = self.all else { return };
         self.to_hold = None;
-        if tid != self.last {
-            self.let_go();
-            (self.last, self.in_a_row) = (tid, 0);
-            if self.at.take().is_some() {
-                let _ = process::set_affinity(Tid(0), &all);
-            }
+        let turn = tid != self.last;
+        (self.last, self.last_at) = (tid, now);
+        self.try_ways(turn, now);
+        if turn && !self.crowd.together() {
+            self.in_a_row = 0;
+            self.let_loose(&all);
             return;
         }
-        self.in_a_row += 1;
+        self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAITHFUL {
             return;
         }
         if now >= self.next_look {
             self.follow(tid, &all);
             self.next_look = Nanos(now.0 + LOOK_EVERY.0);
+            self.held.let_go_of_old(self.at, now);
         }
-        self.to_hold = self.held.is_none().then_some(tid);
+        self.to_hold = self.held.own(tid).is_none().then_some(tid);
+    }
+
+    /// Has [`Crowd`] choose between the ways, unless nobody may be bound.
+    fn try_ways(&mut self, turn: bool, now: Nanos) {
+        if self.unbound.contains(&Tid(0)) {
+            return;
+        }
+        let together = self.crowd.together();
+        self.crowd.fault(turn, now);
+        if self.crowd.together() && !together {
+            (self.in_a_row, self.next_look) = (FAITHFUL, Nanos(0));
+        }
+    }
+
+    /// The scheduler decides where the pager and the program run.
+    fn let_loose(&mut self, all: &CpuSet) {
+        self.let_go();
+        if self.at.take().is_some() {
+            let _ = process::set_affinity(Tid(0), all);
+        }
     }
 
     /// Goes to the CPU that reads best, else to that of `tid`.
     fn follow(&mut self, tid: Tid, all: &CpuSet) {
-        let own = match self.held {
-            Some((_, own)) => Ok(own),
-            None => process::affinity(tid),
-        };
+        let own = self.held.own(tid).or_else(|| process::affinity(tid).ok());
         let allowed =
-            |&cpu: &u32| all.contains(cpu) && own.is_ok_and(|own: CpuSet| own.contains(cpu));
+            |&cpu: &u32| all.contains(cpu) && own.is_some_and(|own: CpuSet| own.contains(cpu));
         let best = self.trials.cpu().filter(allowed);
-        let Some(cpu) = best.or_else(|| process::cpu_of(tid).filter(allowed)) else {
+        // Those that are bound already are not to go from CPU to CPU with each other.
+        let stays = self.at.filter(|_| self.crowd.together());
+        let Some(cpu) = best
+            .or(stays)
+            .or_else(|| process::cpu_of(tid).filter(allowed))
+        else {
             return;
         };
         if self.at != Some(cpu) && process::set_affinity(Tid(0), &CpuSet::one(cpu)).is_ok() {
@@ -133,41 +159,45 @@ impl Placement {
         let (Some(tid), Some(cpu)) = (self.to_hold.take(), self.at) else {
             return;
         };
-        if self.unbound.iter().any(|&u| u == tid || u == Tid(0)) {
-            return;
-        }
-        let Ok(own) = process::affinity(tid) else {
-            return;
-        };
-        let may_move = own.count() > 1 && own.contains(cpu);
-        if may_move && process::set_affinity(tid, &CpuSet::one(cpu)).is_ok() {
-            self.held = Some((tid, own));
+        if !self.unbound.iter().any(|&u| u == tid || u == Tid(0)) {
+            self.held.bind(tid, cpu, self.last_at);
         }
     }
 
-    /// Whoever waited goes on; while another program wants the CPU, on any.
-    pub fn woke(&mut self, now: Nanos) {
+    /// `tid`, who waited, goes on; while another program wants the CPU, on any.
+    pub fn woke(&mut self, tid: Option<Tid>, now: Nanos) {
         self.to_hold = None;
         if self.asleep > 0 {
             self.let_go();
         }
-        self.held_until = Nanos(now.0 + LEASE.0);
-    }
-
-    /// When the bound thread is to be let go, if there is one that runs.
-    pub fn lease(&self) -> Option<Nanos> {
-        self.held.map(|_| self.held_until)
-    }
-
-    /// Nobody is bound any more. CPUs that somebody else chose for the thread meanwhile stay.
-    pub fn let_go(&mut self) {
-        let Some((tid, own)) = self.held.take() else {
-            return;
-        };
-        let bound = self.at.map(CpuSet::one);
-        if process::affinity(tid).ok() == bound {
-            let _ = process::set_affinity(tid, &own);
+        if let Some(tid) = tid {
+            self.held.woke(tid, now);
         }
+    }
+
+    /// When a bound thread is to be let go, if there is one that runs.
+    pub fn lease(&self) -> Option<Nanos> {
+        self.held.first()
+    }
+
+    /// Those whose lease is over are bound no more.
+    pub fn let_go_of_old(&mut self, now: Nanos) {
+        self.held.let_go_of_old(self.at, now);
+    }
+
+    /// Nobody is bound any more. CPUs that somebody else chose for a thread meanwhile stay.
+    pub fn let_go(&mut self) {
+        self.held.let_go(self.at);
+    }
+
+    /// Whether [`Self::rested`] wants to be told: threads fault where they like.
+    pub const fn is_loose(&self) -> bool {
+        self.at.is_none()
+    }
+
+    /// The pager slept for so long because there was nothing to do.
+    pub const fn rested(&mut self, took: Nanos) {
+        self.crowd.rested(took);
     }
 
     /// Nobody is bound now, and `tid` (0: nobody) will not be until [`Self::bind`]; if that is not to
@@ -202,10 +232,10 @@ impl Placement {
         }
     }
 
-    /// Whether to await the next read by yielding: the pager shares a CPU with the only thread that
-    /// faults, or there is one CPU for all, and no other program had it lately.
-    pub const fn may_yield(&mut self) -> bool {
-        if self.at.is_none() && self.all.is_some() {
+    /// Whether to await the next read by yielding, with `waiting` threads that wait: the pager shares a CPU with all threads that
+    /// fault and they wait, or there is one CPU for all, and no other program had it lately.
+    pub fn may_yield(&mut self, waiting: usize) -> bool {
+        if self.all.is_some() && (self.at.is_none() || waiting < self.held.len()) {
             return false;
         }
         let crowded = self.asleep_left > 0;

@@ -28,7 +28,8 @@ impl Live {
     /// yielding: the CPU would be idle, and an idle virtual CPU takes longer to wake than the read.
     pub(crate) fn sleep(&mut self) {
         let reading = self.store.in_flight() > 0;
-        if reading && !self.world.waiting.is_empty() && self.placement.may_yield() {
+        let waiting = self.world.waiting.len();
+        if reading && waiting > 0 && self.placement.may_yield(waiting) {
             // The read is under way: what its end needs is done meanwhile.
             self.placement.hold();
             if self.await_read() {
@@ -56,13 +57,17 @@ impl Live {
             .filter(|_| self.world.waiting.is_empty());
         let wait = match lease.map(|until| until.0.saturating_sub(now.0)) {
             Some(0) => {
-                self.placement.let_go();
+                self.placement.let_go_of_old(now);
                 tick
             }
             Some(left) => left.min(tick),
             None => tick,
         };
         let _ = fd::poll(&mut fds, Some(Nanos(wait)));
+        if self.placement.is_loose() {
+            let took = clock::now().0.saturating_sub(now.0);
+            self.placement.rested(Nanos(took));
+        }
     }
 
     /// Until a transfer has ended or somebody faulted, for `patience` at most.

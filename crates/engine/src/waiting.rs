@@ -30,6 +30,7 @@ struct Thread {
 
 /// A wait that is over.
 pub struct Waited {
+    pub tid: Tid,
     /// When it began.
     pub since: Nanos,
     /// It was for a read.
@@ -94,6 +95,7 @@ impl Waiting {
         let at = self.threads.iter().position(|t| t.waiter == waiter)?;
         let thread = self.threads.swap_remove(at);
         Some(Waited {
+            tid: thread.tid,
             since: thread.since,
             major: thread.major,
             pooled: thread.pooled,
