@@ -1,9 +1,10 @@
 // Asks what CPUs threads and programs may use that begin while their maker waits for pages.
 //
-//   cpus MIB [ROUNDS]
+//   cpus MIB [ROUNDS [THREADS]]
 //
 // A pager below may bind a thread to a CPU while it faults again and again. What the thread starts then, and
-// what it asks or sets, must not show it, and it must be let go when it faults no more. MIB of memory are touched all the time, page by page.
+// what it asks or sets, must not show it, and it must be let go when it faults no more. MIB of memory are touched all the time, page by page,
+// by the first thread and by THREADS others.
 // Exit code 1: somebody had other CPUs than the program began with, counted on standard error by what
 // was done. 2: a call failed. On one CPU it does nothing, and says so with exit code 77.
 #define _GNU_SOURCE
@@ -21,14 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, TOUCHES = 24, ARGUMENTS = 24 };
+enum { PAGE = 4096, TOUCHES = 24, ARGUMENTS = 24, THREADS_MAX = 16 };
 enum { THREAD, SPAWN, VFORK, EXEC, FORK, ASKED, SET, KEPT, KINDS };
 static const char *const names[] = {"pthread_create", "posix_spawn", "vfork", "execve", "fork", "sched_getaffinity", "sched_setaffinity",
                                     "kept"};
 
 static size_t pages;
 static char *memory, *self;
-static uint64_t state = 88172645463325252ull;
+static __thread uint64_t state = 88172645463325252ull;
 static unsigned wrong[KINDS];
 static cpu_set_t all;
 extern char **environ;
@@ -115,7 +116,13 @@ static void round_of(unsigned number) {
     wrong[EXEC] += status_of(pid);
 }
 
-static unsigned stop;
+static unsigned stop, over;
+
+static void *toucher(void *number) {
+    state += (uintptr_t)number;
+    while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) touch();
+    return 0;
+}
 
 // Sets the CPUs of the main thread, which touches pages meanwhile, and looks whether that stays.
 static void *setter(void *argument) {
@@ -160,11 +167,17 @@ int main(int argc, char **argv) {
     memory = mmap(0, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     NEED(memory != MAP_FAILED);
     for (size_t i = 0; i < pages; i++) *(uint64_t *)(memory + i * PAGE) = i;
+    int threads = argc > 3 ? atoi(argv[3]) : 0;
+    pthread_t touchers[THREADS_MAX];
+    NEED(threads >= 0 && threads <= THREADS_MAX);
+    for (int i = 0; i < threads; i++) NEED(!pthread_create(&touchers[i], 0, toucher, (void *)(intptr_t)(i + 1)));
     for (unsigned i = 0, rounds = argc > 2 ? atoi(argv[2]) : 100; i < rounds; i++) round_of(i);
     pthread_t other;
     NEED(!pthread_create(&other, 0, setter, (void *)(intptr_t)gettid()));
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) touch();
     wrong[KEPT] += kept();
+    __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < threads; i++) NEED(!pthread_join(touchers[i], 0));
     unsigned sum = 0;
     for (int i = 0; i < KINDS; i++) {
         sum += wrong[i];

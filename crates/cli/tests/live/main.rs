@@ -251,14 +251,16 @@ fn protected_memory_counts(case: &Case) {
     assert_eq!(done.stdout, "64 blocks are right\n");
 }
 
-/// Nobody sees that a waiting thread is bound to a CPU.
+/// Nobody sees that a waiting thread is bound to a CPU, nor that several are.
 fn cpus_stay(case: &Case) {
     let program = case.compiled("cpus");
-    let done = case.run(&["--memory", "32M"], &[&program, "64", "60"]);
-    if done.status.code() == Some(77) {
-        return harness::skipped("there is one CPU");
+    for (rounds, others) in [("60", "0"), ("24", "2")] {
+        let done = case.run(&["--memory", "32M"], &[&program, "64", rounds, others]);
+        if done.status.code() == Some(77) {
+            return harness::skipped("there is one CPU");
+        }
+        done.paged_well();
     }
-    done.paged_well();
 }
 
 fn sort(case: &Case) {
