@@ -1,9 +1,10 @@
 //! Whether threads that fault by turns run on the pager's CPU, all of them, or where the scheduler has them.
 //!
-//! On a CPU of its own a thread is interrupted for each page that is taken or given (a TLB shootdown, 12 us here), and has to be
-//! woken across CPUs; on the pager's it loses what it could compute beside the others. Which costs less differs by machine and
-//! program, so it is tried: where several threads fault by turns and the pager hardly rests, the time from fault to fault of a
-//! while apart is compared with that of a while together, and again now and then.
+//! On a CPU of its own a thread is interrupted for each page that is taken or given (a TLB shootdown, 12 us in
+//! docs/performance.md, "The CPU of the pager"), and has to be woken across CPUs; on the pager's it loses what it could compute
+//! beside the others. Which costs less differs by machine and program, so it is tried: where several threads fault by turns and
+//! the pager hardly rests, the time from fault to fault of a while apart is compared with that of a while together, and again
+//! now and then.
 
 use outpage_core::units::Nanos;
 
