@@ -259,6 +259,9 @@ fn forgotten_slots_cost_no_others_and_can_be_written_again(mut store: Box<dyn St
     assert!(std::panic::catch_unwind(past).is_err(), "past the capacity");
 }
 
+/// The fewest frames that an encrypting store of the list has for page-outs: with more in flight it may say that it is full.
+const AREA_PAGES_MIN: u32 = 64;
+
 /// One step of the model test.
 #[derive(Clone, Debug)]
 struct Op {
@@ -325,10 +328,22 @@ impl Model {
         }
         let addresses = self.pages.frames(frames.iter().copied());
         let token = self.in_flight.len() as u64;
-        self.store
-            .submit(&request(token, direction, op.start, &addresses))
-            .unwrap();
+        let ordered = request(token, direction, op.start, &addresses);
+        if let Err(SubmitError::Full) = self.store.submit(&ordered) {
+            let pages_out = self.pages_out() + op.count;
+            assert!(direction == Direction::PageOut && pages_out > AREA_PAGES_MIN);
+            self.drain();
+            let first = request(0, direction, op.start, &addresses);
+            self.store.submit(&first).expect("nothing is in flight");
+        }
         self.in_flight.push((op, frames));
+    }
+
+    /// Pages of the page-outs in flight.
+    fn pages_out(&self) -> u32 {
+        let outs = self.in_flight.iter().map(|(op, _)| op);
+        let outs = outs.filter(|op| op.direction == Some(Direction::PageOut));
+        outs.map(|op| op.count).sum()
     }
 
     /// What was written is there, page by page; what was not may fail.
