@@ -164,6 +164,41 @@ impl SlotPool {
         self.pooled.as_mut()?.next_dead()
     }
 
+    /// The place is the next one that [`Self::next_oldest_pooled`] finds.
+    pub fn look_again(&mut self, place: SlotNo) {
+        self.of_pool().look_again(place);
+    }
+
+    /// What is kept in `place` of the pool is in `slot` of the store too, which is not reused until then.
+    pub fn set_stored(&mut self, place: SlotNo, slot: SlotNo) {
+        self.of_pool().set_stored(place, slot);
+    }
+
+    /// Takes the slot of the store that has what is kept in `place` of the pool, which is a page's again; [`SlotNo::NONE`] without one.
+    pub fn take_stored(&mut self, place: SlotNo) -> SlotNo {
+        self.of_pool().take_stored(place)
+    }
+
+    /// Whether the store has what is kept in `place` of the pool.
+    #[must_use]
+    pub fn is_stored(&self, place: SlotNo) -> bool {
+        (self.pooled.as_ref()).is_some_and(|pooled| pooled.is_stored(place))
+    }
+
+    /// Gives back the slots of the store that have what the pool keeps: they are needed for pages that are nowhere else.
+    pub fn forget_stored(&mut self) {
+        let Some(mut pooled) = self.pooled.take() else {
+            return;
+        };
+        pooled.forget_stored(&mut |slot| self.release(slot));
+        self.pooled = Some(pooled);
+    }
+
+    /// Calls `visit` with every slot and place that one of `pages` has, and with those of the store that have what the pool keeps.
+    pub fn each_in_use(&self, pages: &Pages, visit: &mut dyn FnMut(SlotNo)) {
+        each_in_use(self.pooled.as_ref(), pages, visit);
+    }
+
     fn of_pool(&mut self) -> &mut Pooled {
         self.pooled.as_mut().expect("a place in a pool")
     }
@@ -171,7 +206,7 @@ impl SlotPool {
     /// The content in `slot` is not wanted any more.
     pub fn release(&mut self, slot: SlotNo) {
         if slot.is_pooled() {
-            return self.of_pool().release(SlotRange::new(slot, 1));
+            return self.release_place(slot);
         }
         self.used -= 1;
         self.changed = true;
@@ -185,13 +220,23 @@ impl SlotPool {
         }
     }
 
+    /// What is kept in a place of the pool is not wanted any more, nor is the slot that has it.
+    fn release_place(&mut self, place: SlotNo) {
+        let pooled = self.of_pool();
+        let stored = pooled.take_stored(place);
+        pooled.release(SlotRange::new(place, 1));
+        if stored.is_some() {
+            self.release(stored);
+        }
+    }
+
     /// The contents of all of `range` are not wanted any more.
     pub fn release_run(&mut self, range: SlotRange) {
         if range.slots == 0 {
             return;
         }
         if range.start.is_pooled() {
-            return self.of_pool().release(range);
+            return range.iter().for_each(|place| self.release_place(place));
         }
         let own = self.owned(range.start);
         let own = own.is_some_and(|own| range.end() <= own.end());
@@ -216,11 +261,13 @@ impl SlotPool {
     pub fn keep_for_child(&mut self, pages: &Pages) {
         let end = self.own.last().map_or(0, |own| own.end().0);
         self.kept.reach(end as usize);
-        pages.each_slot(&mut |slot| {
+        let kept = &mut self.kept;
+        let mut keep = |slot: SlotNo| {
             if slot.0 < end {
-                self.kept.set(slot);
+                kept.set(slot);
             }
-        });
+        };
+        each_in_use(self.pooled.as_ref(), pages, &mut keep);
     }
 
     /// No child is left, nor a child of one.
@@ -251,6 +298,13 @@ impl SlotPool {
             + self.untold.heap_bytes()
             + self.pooled.as_ref().map_or(0, Pooled::heap_bytes)
             + self.deferred.capacity() * size_of::<SlotNo>()
+    }
+}
+
+fn each_in_use(pooled: Option<&Pooled>, pages: &Pages, visit: &mut dyn FnMut(SlotNo)) {
+    pages.each_slot(visit);
+    if let Some(pooled) = pooled {
+        pooled.each_stored(visit);
     }
 }
 

@@ -192,7 +192,7 @@ counters! {
     compressed_hits: Sum Pages on Compressed,
         "of them, taken out because they were touched: minor faults";
     compressed_demoted: Sum Pages on Compressed,
-        "of them, taken out to be written to the swap file, the pool being full";
+        "of them, left to the swap file, where they are written unless they are there, the pool being full";
     compressed_unfit: Sum Pages on Compressed,
         "tried, and not kept, because they hardly get smaller";
     detached_pages: Sum Pages,

@@ -135,6 +135,14 @@ impl Pages {
         }
     }
 
+    /// The page, which is paged out or being read, is in `slot` from now on.
+    pub fn move_to_slot(&mut self, id: PageId, slot: SlotNo) {
+        debug_assert!(chains(self.state(id)));
+        self.unchain(id);
+        self.entry_mut(id).slot = slot;
+        self.chain(id);
+    }
+
     /// Calls `visit` with every slot that a page has.
     pub fn each_slot(&self, visit: &mut dyn FnMut(SlotNo)) {
         let slots = self.slabs.iter().flatten().map(|entry| entry.slot);

@@ -45,7 +45,7 @@ impl Pager {
     fn holds_any(&self, slots: SlotRange) -> bool {
         let mut any = false;
         let mut look = |slot| any |= (slots.start..slots.end()).contains(&slot);
-        self.ledger.pages.each_slot(&mut look);
+        self.ledger.slots.each_in_use(&self.ledger.pages, &mut look);
         any
     }
 
@@ -109,7 +109,7 @@ impl Pager {
             (Kind::PageIn | Kind::Needed | Kind::PageOut, Outcome::Done | Outcome::Failed(_)) => {
                 true
             }
-            (Kind::Release | Kind::Dead | Kind::Poison, Outcome::Done) => true,
+            (Kind::Release | Kind::Dead | Kind::Cede | Kind::Poison, Outcome::Done) => true,
             _ => false,
         }
     }

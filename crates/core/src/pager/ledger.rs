@@ -196,8 +196,15 @@ impl Ledger {
     }
 
     /// The store cannot grow any more.
-    pub const fn full(&mut self) {
-        (self.growing, self.swap_full) = (false, true);
+    pub fn full(&mut self) {
+        self.growing = false;
+        self.is_full();
+    }
+
+    /// There is no more room in the store. What the pool keeps takes none of it any more: pages that are nowhere else need it.
+    pub fn is_full(&mut self) {
+        self.swap_full = true;
+        self.slots.forget_stored();
     }
 
     /// Asks for room for two chunks of `chunk` pages, once at a time.
@@ -394,7 +401,6 @@ impl Ledger {
                 return;
             };
             let id = self.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
-            self.ops[id].slots = slots;
             let told = self.ops.tells_dead(id, slots);
             self.actions.push_back(told);
         }
@@ -416,7 +422,7 @@ impl Ledger {
                 && range.start.raw() < run.start.raw() + run.pages
         };
         self.ops.iter().any(|op| match op.kind {
-            Kind::Free | Kind::Dead => false,
+            Kind::Free | Kind::Dead | Kind::Cede => false,
             Kind::ZeroFill
             | Kind::Map
             | Kind::MapNeeded

@@ -109,6 +109,8 @@ pub(super) enum Kind {
     Demote,
     Release,
     Dead,
+    /// Places of the pool are dead whose pages the store has, so that the pool makes way.
+    Cede,
     Poison,
 }
 
@@ -147,7 +149,7 @@ pub(super) struct Ops {
     last_release: Option<ActionId>,
     /// The last that told slots dead, as long as it is unanswered: what writes to slots waits for it.
     last_dead: Option<ActionId>,
-    /// Those of them that are unanswered.
+    /// Those that are unanswered and of which no frame could come.
     dead: usize,
 }
 
@@ -243,8 +245,9 @@ impl Ops {
 
     /// Tells that `slots` are dead.
     pub(super) fn tells_dead(&mut self, id: ActionId, slots: SlotRange) -> Action {
+        self.all[id.0 as usize].slots = slots;
         let after = self.last_dead.replace(id);
-        self.dead += 1;
+        self.dead += usize::from(self[id].kind == Kind::Dead);
         Action::Dead { id, slots, after }
     }
 
@@ -264,8 +267,8 @@ impl Ops {
         if self.last_release == Some(id) {
             self.last_release = None;
         }
-        if kind == Kind::Dead {
-            self.dead -= 1;
+        if matches!(kind, Kind::Dead | Kind::Cede) {
+            self.dead -= usize::from(kind == Kind::Dead);
             self.last_dead = self.last_dead.filter(|&last| last != id);
         }
         self.free.push(id.0);

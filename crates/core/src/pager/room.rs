@@ -81,7 +81,6 @@ pub(super) fn settle(ledger: &mut Ledger) {
 pub(super) fn tell_dead(ledger: &mut Ledger) {
     while let Some(slots) = ledger.slots.next_dead_pooled() {
         let id = ledger.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
-        ledger.ops[id].slots = slots;
         let told = ledger.ops.tells_dead(id, slots);
         ledger.actions.push_back(told);
     }

@@ -132,6 +132,7 @@ impl Watermarks {
             (Kind::Decompress | Kind::Demote, Outcome::Done) => {
                 transfers.decompressed(ledger, &faults.rescue, id, None);
             }
+            (Kind::Cede, Outcome::Done) => transfers.ceded(ledger, id),
             (Kind::Release, Outcome::Done) => {}
             (Kind::Poison, Outcome::Done) => ledger.poisoned(id),
             (kind, outcome) => panic!("{outcome:?} does not answer {kind:?}"),

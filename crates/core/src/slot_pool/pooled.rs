@@ -13,6 +13,10 @@ const EXTENT: u32 = 4096;
 
 /// Which places are in use.
 pub(super) struct Pooled {
+    /// By place, in pieces of [`EXTENT`]: the slot of the store that has the same content, or none.
+    stored: Vec<Vec<SlotNo>>,
+    /// Of them, those that there are.
+    stored_count: usize,
     /// By their number within the pool.
     free: Log,
     capacity: u32,
@@ -39,6 +43,8 @@ impl Pooled {
     /// At most `capacity` places, none of them usable yet.
     pub(super) fn new(capacity: u32) -> Self {
         Self {
+            stored: Vec::new(),
+            stored_count: 0,
             free: Log::new(capacity),
             capacity,
             usable: 0,
@@ -58,6 +64,8 @@ impl Pooled {
         let more = SlotRange::new(SlotNo(self.usable), slots);
         self.usable += slots;
         self.free.add(more);
+        let pieces = self.usable.div_ceil(EXTENT) as usize;
+        (self.stored).resize_with(pieces, || alloc::vec![SlotNo::NONE; EXTENT as usize]);
         Some(outer(more))
     }
 
@@ -68,6 +76,54 @@ impl Pooled {
             self.oldest = run.end().0;
         }
         Some(outer(run))
+    }
+
+    /// Where the slot of what is kept in `place` is noted.
+    fn stored(&mut self, place: SlotNo) -> &mut SlotNo {
+        let place = place.0 - SlotNo::POOL_START.0;
+        &mut self.stored[(place / EXTENT) as usize][(place % EXTENT) as usize]
+    }
+
+    /// What is kept in `place` is in `slot` of the store too.
+    pub(super) fn set_stored(&mut self, place: SlotNo, slot: SlotNo) {
+        let before = core::mem::replace(self.stored(place), slot);
+        debug_assert!(!before.is_some(), "{place:?} had a slot");
+        self.stored_count += 1;
+    }
+
+    /// Takes the slot that has what is kept in `place`; none if there is none.
+    pub(super) fn take_stored(&mut self, place: SlotNo) -> SlotNo {
+        let slot = core::mem::replace(self.stored(place), SlotNo::NONE);
+        self.stored_count -= usize::from(slot.is_some());
+        slot
+    }
+
+    /// Whether the store has what is kept in `place`.
+    pub(super) fn is_stored(&self, place: SlotNo) -> bool {
+        let place = place.0 - SlotNo::POOL_START.0;
+        self.stored[(place / EXTENT) as usize][(place % EXTENT) as usize].is_some()
+    }
+
+    /// Calls `visit` with each slot of the store that has what is kept here.
+    pub(super) fn each_stored(&self, visit: &mut dyn FnMut(SlotNo)) {
+        if self.stored_count > 0 {
+            let slots = self.stored.iter().flatten().copied();
+            slots.filter(|slot| slot.is_some()).for_each(visit);
+        }
+    }
+
+    /// From now on the store has nothing of what is kept here; calls `visit` with each slot that had.
+    pub(super) fn forget_stored(&mut self, visit: &mut dyn FnMut(SlotNo)) {
+        if self.stored_count > 0 {
+            self.each_stored(visit);
+            (self.stored.iter_mut().flatten()).for_each(|slot| *slot = SlotNo::NONE);
+            self.stored_count = 0;
+        }
+    }
+
+    /// The place is the next one that [`Self::next_oldest`] finds.
+    pub(super) fn look_again(&mut self, place: SlotNo) {
+        self.oldest = place.0 - SlotNo::POOL_START.0;
     }
 
     /// Nothing is kept there, and the body knows.
@@ -111,7 +167,9 @@ impl Pooled {
 
     /// Bytes of heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.free.heap_bytes() + self.dead.capacity() * size_of::<SlotRange>()
+        self.free.heap_bytes()
+            + self.dead.capacity() * size_of::<SlotRange>()
+            + self.stored.len() * EXTENT as usize * size_of::<SlotNo>()
     }
 }
 

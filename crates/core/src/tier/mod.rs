@@ -32,10 +32,10 @@ pub enum Touched {
 
 /// A tier policy. Nothing here allocates after construction. What a policy is told does nothing where it does not learn from it.
 pub trait Tier: Send {
-    /// Whether the victim goes to the pool. Asked once for each time that a page is to be written.
+    /// Whether the victim goes to the pool. Asked once for each time that a page is to leave.
     fn pools(&mut self, victim: PageNo) -> bool;
 
-    /// Whether victims that the store has as they are go there too, and lose their slots.
+    /// Whether victims that the store has as they are go there too. They keep their slots.
     fn pools_clean(&self) -> bool {
         true
     }
@@ -55,7 +55,7 @@ pub trait Tier: Send {
     /// The page is read from the store, whether it was touched or not.
     fn read(&mut self, _page: PageNo) {}
 
-    /// The page went from the pool to the store, the pool having more frames than it may.
+    /// The page went from the pool to the store, or is only there from now on, the pool having more frames than it may.
     fn demoted(&mut self, _page: PageNo) {}
 
     /// Some more were waited for; asked now and then, so that the pool's part follows.

@@ -84,8 +84,7 @@ impl Body {
                 let pooled = matches!(action, Action::Compress { .. });
                 assert_eq!(pooled, slots.start.is_pooled());
                 if pooled {
-                    // A clean page gives its slot up for a place in the pool.
-                    pages.iter().for_each(|&page| self.store.unbind(page));
+                    pages.iter().for_each(|&page| self.store.enter_pool(page));
                 }
                 assert_eq!(pages.len(), slots.slots as usize);
                 let hashes = hashes(&action).to_vec();
@@ -109,7 +108,12 @@ impl Body {
             }
             Action::Release { .. } => self.drops(&pages),
             Action::Poison { page, .. } => self.expect_lost(page),
-            Action::Dead { slots, .. } => self.store.expect_dead(slots),
+            Action::Dead { slots, .. } => {
+                if slots.start.is_pooled() {
+                    self.store.cede(slots);
+                }
+                self.store.expect_dead(slots);
+            }
             _ => {}
         }
         assert!(self.ops.iter().all(|other| other.id != id), "{id:?} reused");
@@ -225,7 +229,7 @@ impl Body {
     fn leave_pool(&mut self, run: PageRange) {
         for page in run.iter() {
             if self.store.slot(page).is_some_and(SlotNo::is_pooled) {
-                self.store.unbind(page);
+                self.store.leave_place(page);
             }
         }
     }
@@ -354,8 +358,14 @@ impl Body {
     fn answer_grow(&mut self) {
         let slots = self.grow.take().expect("the pager asked");
         match self.store.grow(slots.max(64), self.plan.slots_max) {
-            Some(range) => self.event(Event::Grown(range)),
-            None => self.event(Event::Full),
+            Some(range) => {
+                self.store.full = false;
+                self.event(Event::Grown(range));
+            }
+            None => {
+                self.store.fills();
+                self.event(Event::Full);
+            }
         }
     }
 
@@ -512,6 +522,7 @@ impl Body {
             // Damaged or not, it is out.
             let content = self.store.take_out(slot);
             if self.bad(slot.0) {
+                self.store.damaged(page);
                 outcomes.push(PageOutcome::Refused(Refusal::Damaged));
                 continue;
             }
@@ -522,7 +533,7 @@ impl Body {
                 continue;
             }
             assert_eq!(hash, hash_of(content), "{page:?} has another content");
-            self.store.unbind(page);
+            self.store.leave_place(page);
             self.truth(page).staged = Some(content);
             outcomes.push(PageOutcome::Done);
         }
@@ -545,6 +556,9 @@ impl Body {
             } else {
                 self.store.end_write(page, slot, content);
             }
+        }
+        if failed && why == IoFailure::NoSpace {
+            self.store.fills();
         }
         self.write_failures = if failed { self.write_failures + 1 } else { 0 };
         let outcome = if failed {

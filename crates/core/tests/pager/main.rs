@@ -9,5 +9,6 @@ mod discard;
 mod distress;
 mod eviction;
 mod plan;
+mod pooled;
 mod record;
 mod store;

@@ -32,6 +32,14 @@ pub struct Store {
     /// Which slot the pager is to remember for which page.
     bound: BTreeMap<PageNo, SlotNo>,
     owner: BTreeMap<SlotNo, PageNo>,
+    /// Of pages that the pool has, those whose slot has the same content still.
+    stored: BTreeMap<PageNo, SlotNo>,
+    /// How many pages left the pool for theirs.
+    pub ceded: u64,
+    /// How many were damaged in the pool, and are read from theirs.
+    pub saved: u64,
+    /// There was no room when that was tried last: the pool's pages have no slots.
+    pub full: bool,
     granted: u32,
     /// What the pool of compressed pages keeps.
     pool: BTreeMap<SlotNo, Content>,
@@ -47,7 +55,8 @@ impl Store {
 
     /// Pages that have a slot of the store.
     pub fn bound(&self) -> usize {
-        self.bound.values().filter(|slot| !slot.is_pooled()).count()
+        let bound = self.bound.values().filter(|slot| !slot.is_pooled());
+        bound.count() + self.stored.len()
     }
 
     /// Frames that the pool takes.
@@ -78,10 +87,58 @@ impl Store {
         };
         if !matches!(outcome, PageOutcome::Kept { .. }) {
             self.pool.remove(&slot);
-            self.unbind(page);
+            self.leave_place(page);
         }
         *grant -= self.pool_frames() - before;
         outcome
+    }
+
+    /// The page goes to the pool, its slot with it, if it has one.
+    pub fn enter_pool(&mut self, page: PageNo) {
+        if self.full {
+            return self.unbind(page);
+        }
+        if let Some(slot) = self.bound.remove(&page) {
+            assert!(!slot.is_pooled());
+            self.stored.insert(page, slot);
+        }
+    }
+
+    /// The page is in the pool no more: it is in its slot, or nowhere.
+    pub fn leave_place(&mut self, page: PageNo) {
+        let place = self.bound.remove(&page).expect("it has a place");
+        assert!(place.is_pooled());
+        self.owner.remove(&place);
+        if let Some(slot) = self.stored.remove(&page) {
+            self.bound.insert(page, slot);
+        }
+    }
+
+    /// The page was damaged in the pool: it is read from its slot, if it has one.
+    pub fn damaged(&mut self, page: PageNo) {
+        if self.stored.contains_key(&page) {
+            self.leave_place(page);
+            self.saved += 1;
+        }
+    }
+
+    /// Of what is told dead, pages that are in the store leave the pool for it.
+    pub fn cede(&mut self, places: SlotRange) {
+        for place in places.iter() {
+            if let Some(&page) = self.owner.get(&place) {
+                assert!(self.stored.contains_key(&page), "{page:?} is nowhere else");
+                self.leave_place(page);
+                self.ceded += 1;
+            }
+        }
+    }
+
+    /// There is no room left: slots are needed for what is nowhere else.
+    pub fn fills(&mut self) {
+        self.full = true;
+        for slot in std::mem::take(&mut self.stored).into_values() {
+            self.owner.remove(&slot);
+        }
     }
 
     /// Takes a page out of the pool.
@@ -158,7 +215,8 @@ impl Store {
 
     /// The pager need not remember the page's slot any more.
     pub fn unbind(&mut self, page: PageNo) {
-        if let Some(slot) = self.bound.remove(&page) {
+        let slots = [self.bound.remove(&page), self.stored.remove(&page)];
+        for slot in slots.into_iter().flatten() {
             self.owner.remove(&slot);
         }
     }
@@ -213,11 +271,13 @@ impl Store {
     pub fn children_gone(&mut self) {
         self.check_kept();
         self.kept.clear();
+        self.full = false;
     }
 
     /// In the child: all slots so far are the parent's.
     pub fn disown(&mut self) {
         self.own.clear();
         self.kept.clear();
+        self.full = false;
     }
 }

@@ -411,7 +411,7 @@ impl Eviction {
     }
 
     /// A victim that is not to be kept goes to the store, where it may be already.
-    fn passes_pool(&mut self, ledger: &mut Ledger, id: PageId) {
+    pub(super) fn passes_pool(&mut self, ledger: &mut Ledger, id: PageId) {
         if ledger.pages.has(id, DIRTY) {
             ledger.pages.push(Queue::Outward, id);
         } else {
@@ -487,7 +487,7 @@ fn urgent(ledger: &Ledger) -> bool {
     over_limit(ledger) > 0 || ledger.waits.frames() > 0
 }
 
-/// Whether a clean page may be worth a place in the pool in place of its slot: it was in use, and would have to be read again.
+/// Whether a clean page may be worth a place in the pool beside its slot: it was in use, and would have to be read again.
 fn keeps_better(ledger: &Ledger, id: PageId) -> bool {
     let policy = ledger.tier.policy.as_ref();
     policy.is_some_and(|policy| policy.pools_clean())

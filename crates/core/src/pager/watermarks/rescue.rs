@@ -219,9 +219,7 @@ fn take_for_map(ledger: &mut Ledger, id: PageId) {
     let pages = &mut ledger.pages;
     let entry = pages.advance(id, State::Staged, State::Mapping);
     let (queued, ahead) = (entry.queue() != Queue::None, entry.has(READ_AHEAD));
-    let pooled = entry.slot.is_pooled();
-    // Without its slot it is dirty, should it be refused.
-    entry.set_flag(DIRTY, entry.has(DIRTY) || pooled);
+    let place = Some(entry.slot).filter(|slot| slot.is_pooled());
     if queued {
         pages.unqueue(id);
     }
@@ -229,8 +227,13 @@ fn take_for_map(ledger: &mut Ledger, id: PageId) {
         pages.clear_read_ahead(id);
     }
     // Whether the program writes to it is seen when it leaves: until then the pool would hold a frame's part for a page that has a frame.
-    if pooled {
+    if let Some(place) = place {
+        let stored = ledger.slots.take_stored(place);
         ledger.give_back_slot(id);
+        ledger.pages.set_slot(id, stored);
+        // Without a slot it is dirty, should it be refused.
+        let dirty = ledger.pages.has(id, DIRTY) || !stored.is_some();
+        ledger.pages.set_flag(id, DIRTY, dirty);
     }
 }
 

@@ -159,7 +159,9 @@ impl Transfers {
     ) {
         ledger.stats.write_errors += 1;
         self.write_failures_in_a_row += 1;
-        ledger.swap_full |= why == IoFailure::NoSpace;
+        if why == IoFailure::NoSpace {
+            ledger.is_full();
+        }
         self.each_written(ledger, op, false, |ledger, id, page| {
             ledger.take_slot_back(id, why);
             if ledger.is_awaited(page) {

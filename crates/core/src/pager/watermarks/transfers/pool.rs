@@ -75,13 +75,13 @@ impl Transfers {
                 PageOutcome::Refused(Refusal::NoRoom) => {}
                 outcome => panic!("a compression was answered by {outcome:?}"),
             }
-            let place = SlotRange::new(entry.slot, 1);
-            entry.slot = SlotNo::NONE;
-            ledger.slots.taken_out(place);
+            let place = entry.slot;
+            leave_place(ledger, id);
+            ledger.slots.taken_out(SlotRange::new(place, 1));
             if ledger.is_awaited(page) {
                 rescue.map_around(ledger, id);
             } else if full || outcome == PageOutcome::Refused(Refusal::Unfit) {
-                outward(ledger, id);
+                eviction.passes_pool(ledger, id);
             } else {
                 eviction.reclaim.not_written(&mut ledger.pages, id);
             }
@@ -201,19 +201,19 @@ impl Transfers {
                 PageOutcome::Done => {}
                 PageOutcome::Refused(why @ (Refusal::Damaged | Refusal::Unread)) => {
                     ledger.stats.checksum_errors += u64::from(why == Refusal::Damaged);
-                    ledger.lost(id);
+                    damaged(ledger, id);
                     continue;
                 }
                 PageOutcome::Refused(Refusal::Gone) => {
-                    ledger.pages.advance(id, State::Reading, State::Staged).slot = SlotNo::NONE;
+                    ledger.pages.advance(id, State::Reading, State::Staged);
+                    leave_place(ledger, id);
                     gone(ledger, id);
                     continue;
                 }
                 outcome => panic!("a decompression was answered by {outcome:?}"),
             }
-            let entry = ledger.pages.advance(id, State::Reading, State::Staged);
-            entry.set_flag(DIRTY, true);
-            entry.slot = SlotNo::NONE;
+            ledger.pages.advance(id, State::Reading, State::Staged);
+            leave_place(ledger, id);
             if demoted && !ledger.is_awaited(page) {
                 outward(ledger, id);
             } else {
@@ -225,9 +225,10 @@ impl Transfers {
         ledger.slots.taken_out(slots);
     }
 
-    /// Takes the oldest pages out of a pool that has more frames than it may, as far as there are frames for them.
+    /// Takes the oldest pages out of a pool that has more frames than it may: those that the store has at once, others as far as there are
+    /// frames for them.
     pub fn demote(&self, ledger: &mut Ledger, eviction: &mut Eviction) {
-        if room::over(ledger) == 0 || !self.may_write(ledger) {
+        if room::over(ledger) == 0 {
             return;
         }
         let room = DEMOTIONS_MAX.saturating_sub(ledger.tier.demoting);
@@ -237,13 +238,17 @@ impl Transfers {
         let spare = eviction.room_to_spare(ledger, room);
         // Where no frame is free, the pool makes way by those that are set aside for it.
         let lends = spare == 0;
-        let mut left = if lends { ledger.tier.aside() } else { spare };
-        let mut run = SlotRange::new(SlotNo(0), 0);
+        let mut left = match self.may_write(ledger) {
+            true if lends => ledger.tier.aside(),
+            true => spare,
+            false => 0,
+        };
+        let mut runs = Runs::default();
         // Some may be on their way already.
         let mut looks = 4 * DEMOTIONS_MAX;
         let mut first = None;
-        while left > 0
-            && looks > 0
+        while looks > 0
+            && runs.pages < room
             && let Some(slot) = ledger.slots.next_oldest_pooled()
         {
             looks -= 1;
@@ -255,22 +260,99 @@ impl Transfers {
             if id.is_none_or(|id| ledger.pages.state(id) != State::PagedOut) {
                 continue;
             }
-            left -= 1;
-            if lends {
-                ledger.tier.lend(1);
+            let stored = ledger.slots.is_stored(slot);
+            if !stored && left == 0 {
+                // None younger goes before it that would need a frame.
+                ledger.slots.look_again(slot);
+                break;
             }
-            if run.slots > 0 && run.end() != slot {
-                demote_run(ledger, run);
-                run.slots = 0;
+            if !stored {
+                left -= 1;
+                if lends {
+                    ledger.tier.lend(1);
+                }
             }
-            if run.slots == 0 {
-                run.start = slot;
-            }
-            run.slots += 1;
+            runs.add(ledger, slot, stored);
         }
-        if run.slots > 0 {
-            demote_run(ledger, run);
+        runs.end(ledger);
+    }
+
+    /// The pool let go of pages that the store has.
+    pub fn ceded(&self, ledger: &mut Ledger, op: ActionId) {
+        let slots = ledger.ops[op].slots;
+        ledger.tier.demoting -= slots.slots as usize;
+        ledger.slots.taken_out(slots);
+    }
+}
+
+/// Neighbouring places whose pages go to the store in the same way, as they are gathered.
+#[derive(Default)]
+struct Runs {
+    run: Option<SlotRange>,
+    stored: bool,
+    /// Of all runs.
+    pages: usize,
+}
+
+impl Runs {
+    /// The page in `place` goes too; whether the store has it.
+    fn add(&mut self, ledger: &mut Ledger, place: SlotNo, stored: bool) {
+        self.pages += 1;
+        match &mut self.run {
+            Some(run) if run.end() == place && self.stored == stored => run.slots += 1,
+            _ => {
+                self.end(ledger);
+                (self.run, self.stored) = (Some(SlotRange::new(place, 1)), stored);
+            }
         }
+    }
+
+    /// No more go along with the last ones.
+    fn end(&mut self, ledger: &mut Ledger) {
+        match self.run.take() {
+            Some(run) if self.stored => cede_run(ledger, run),
+            Some(run) => demote_run(ledger, run),
+            None => {}
+        }
+    }
+}
+
+/// The page is not in its place of the pool any more: it is in its slot of the store, or dirty.
+fn leave_place(ledger: &mut Ledger, id: PageId) {
+    let stored = ledger.slots.take_stored(ledger.pages.slot(id));
+    ledger.pages.set_slot(id, stored);
+    ledger.pages.set_flag(id, DIRTY, !stored.is_some());
+}
+
+/// What was kept of the page is damaged: it is read, where the store has it.
+fn damaged(ledger: &mut Ledger, id: PageId) {
+    let stored = ledger.slots.take_stored(ledger.pages.slot(id));
+    if stored.is_some() {
+        ledger.pages.move_to_slot(id, stored);
+        ledger.read_again(id, 0);
+    } else {
+        ledger.lost(id);
+    }
+}
+
+/// The store has these pages: they are there from now on.
+fn cede_run(ledger: &mut Ledger, run: SlotRange) {
+    for place in run.iter() {
+        let id = ledger.pages.in_slot(place).expect("a page of the pool");
+        let stored = ledger.slots.take_stored(place);
+        ledger.pages.move_to_slot(id, stored);
+        count_demoted(ledger, ledger.pages.number(id));
+    }
+    let op = ledger.start(Kind::Cede, NOWHERE);
+    let told = ledger.ops.tells_dead(op, run);
+    ledger.actions.push_back(told);
+}
+
+fn count_demoted(ledger: &mut Ledger, page: PageNo) {
+    ledger.stats.demoted += 1;
+    ledger.tier.demoting += 1;
+    if let Some(policy) = &mut ledger.tier.policy {
+        policy.demoted(page);
     }
 }
 
@@ -281,15 +363,19 @@ fn compress_to(ledger: &mut Ledger, batch: &Batch, slots: SlotRange) {
     let pages = slots.slots as usize;
     let id = ledger.start(Kind::Compress, NOWHERE);
     for (page_id, slot) in batch.ids().zip(slots.iter()) {
-        // It is written anew should it leave the pool.
-        ledger.give_back_slot(page_id);
+        if ledger.swap_full {
+            ledger.give_back_slot(page_id);
+        }
         let page = ledger.pages.number(page_id);
         ledger.ops[id].add(page_id, page);
         ledger.ops[id].must_have(ledger.pages.hash(page_id));
         let entry = ledger.pages.advance(page_id, State::Staged, State::Writing);
         entry.set_flag(DIRTY, true);
-        debug_assert!(!{ entry.slot }.is_some(), "a dirty page gave its slot back");
+        let stored = entry.slot;
         entry.slot = slot;
+        if stored.is_some() {
+            ledger.slots.set_stored(slot, stored);
+        }
     }
     ledger.tier.begins(pages);
     ledger.ops[id].slots = slots;
@@ -314,15 +400,10 @@ fn no_place(ledger: &mut Ledger, batch: &Batch) {
 
 /// Their frames come back by the write that follows: nothing is earned by taking them.
 fn demote_run(ledger: &mut Ledger, run: SlotRange) {
-    let pages = run.slots as usize;
-    ledger.stats.demoted += pages as u64;
-    ledger.tier.demoting += pages;
     let op = take_out(ledger, Kind::Demote, run);
-    for at in 0..pages {
+    for at in 0..run.slots as usize {
         let (_, page) = ledger.ops[op].page(at);
-        if let Some(policy) = &mut ledger.tier.policy {
-            policy.demoted(page);
-        }
+        count_demoted(ledger, page);
     }
 }
 
