@@ -101,6 +101,11 @@ impl Ahead {
         self.policy.hit(touch, &View(pages))
     }
 
+    /// What else it names for `touch`, where what it named before is under way.
+    pub fn more(&mut self, touch: &Touch, pages: &Pages) -> Option<SlotRange> {
+        self.policy.more(touch, &View(pages))
+    }
+
     /// What is read of `range`, which the policy named when `page` was hit.
     pub fn cut_behind(
         &mut self,

@@ -195,15 +195,9 @@ impl Ledger {
         (self.growing, self.swap_full) = (false, false);
     }
 
-    /// The store cannot grow any more.
+    /// The store cannot grow any more. What the pool keeps takes no room there: pages that are nowhere else need it.
     pub fn full(&mut self) {
-        self.growing = false;
-        self.is_full();
-    }
-
-    /// There is no more room in the store. What the pool keeps takes none of it any more: pages that are nowhere else need it.
-    pub fn is_full(&mut self) {
-        self.swap_full = true;
+        (self.growing, self.swap_full) = (false, true);
         self.slots.forget_stored();
     }
 

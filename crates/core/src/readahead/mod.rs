@@ -31,6 +31,7 @@ mod linux_vma;
 mod none;
 mod refused;
 mod sample;
+mod scan;
 mod span;
 mod stream;
 mod stride;
@@ -103,6 +104,13 @@ pub trait ReadAhead: Send {
     /// Under [`Arrival::Mapped`] touches of the pages of [`Window::now`] are mostly not seen; those
     /// of [`Window::behind`] and of ranges named here are, where the body sees touches at all.
     fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
+        let _ = (touch, view);
+        None
+    }
+
+    /// What else is read for `touch`, which [`Self::hit`] was just told of: the ranges named before are under way. Asked until nothing is named, or
+    /// a range could not be read.
+    fn more(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
         let _ = (touch, view);
         None
     }

@@ -6,7 +6,7 @@
 //! is read for it, and how far doubling goes at each age, is learnt ([`Learner`]): random single
 //! touches come down to the touched slot alone, rows of a matrix to whole rows.
 //!
-//! Governed, it also follows walks by address ([`Strides`]), where windows would be in vain.
+//! Governed, it also follows walks and scans by address ([`Strides`], [`Scans`]), where windows would be in vain.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -14,6 +14,7 @@ use core::mem;
 use super::common::{ARRIVAL, DEMAND_FIRST, GOVERN, MAX};
 use super::key::{KEY, Key};
 use super::learn::{Bet, Learner};
+use super::scan::Scans;
 use super::span::{self, Direction};
 use super::stride::{DEPTH_MAX, Going, Strides};
 use super::{Entry, Govern, Little, Manner, ReadAhead, SlotView, StreamId, TAGS, Touch, Window};
@@ -128,6 +129,8 @@ struct Streams {
     clock: u64,
     /// Walks by address; only where a governor sees to it that windows are small there.
     strides: Option<Strides>,
+    /// Scans by address, likewise.
+    scans: Option<Scans>,
     /// The window that was named last.
     latest: Latest,
 }
@@ -135,7 +138,7 @@ struct Streams {
 /// A window that may turn out to be read in part only.
 #[derive(Clone, Copy, Default)]
 struct Latest {
-    /// It was named for a walk by address, not for a stream of the table.
+    /// It was named for a walk or a scan by address, not for a stream of the table.
     walk: bool,
     place: usize,
     /// Slots read for the run before it.
@@ -156,6 +159,7 @@ impl Streams {
             begun: 0,
             clock: 0,
             strides: (manner.govern == Govern::On).then(Strides::new),
+            scans: (manner.govern == Govern::On).then(Scans::new),
             latest: Latest::default(),
         }
     }
@@ -288,6 +292,17 @@ impl Streams {
         Some(SlotRange::new(next, 1))
     }
 
+    /// What walks and scans read when a page is touched that was read for one of them.
+    fn hit_by_address(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
+        let going = self.strides.as_mut()?.hit(touch.page);
+        if let Some(going) = going.filter(|going| going.passes_over(view)) {
+            return self.walk_on(going, view);
+        }
+        let next = self.scans.as_mut()?.hit(touch, view)?;
+        self.latest.walk = true;
+        Some(next)
+    }
+
     /// What to read from where `stream` is expected on, `most` slots at most; nothing if it is
     /// not likely to get there.
     fn ahead(&mut self, stream: &Stream, most: u32, view: &dyn SlotView) -> Option<Behind> {
@@ -359,6 +374,14 @@ impl ReadAhead for Streams {
         if let Some(window) = self.walk(fault, view) {
             return window;
         }
+        if let Some(window) = self
+            .scans
+            .as_mut()
+            .and_then(|scans| scans.fault(fault, view))
+        {
+            self.latest.walk = true;
+            return window;
+        }
         let key = self.key.of(fault);
         match self.continued(key, fault.slot) {
             Some((i, towards)) => self.go_on(i, towards, fault.slot, view),
@@ -369,8 +392,7 @@ impl ReadAhead for Streams {
     fn hit(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
         self.clock += 1;
         let Some(i) = self.reading(touch.slot) else {
-            let going = self.strides.as_mut()?.hit(touch.page)?;
-            return going.passes_over(view).then(|| self.walk_on(going, view))?;
+            return self.hit_by_address(touch, view);
         };
         let mut stream = self.table[i]?;
         let touched = stream.behind.take()?;
@@ -390,6 +412,13 @@ impl ReadAhead for Streams {
         self.table[i] = Some(stream);
         (self.latest.walk, self.latest.place) = (false, i);
         stream.behind.map(|behind| behind.range)
+    }
+
+    fn more(&mut self, touch: &Touch, view: &dyn SlotView) -> Option<SlotRange> {
+        if !self.latest.walk {
+            return None;
+        }
+        self.scans.as_mut()?.more(touch, view)
     }
 
     fn stream(&self) -> Option<StreamId> {

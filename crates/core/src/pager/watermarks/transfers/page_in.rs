@@ -98,14 +98,19 @@ impl Transfers {
         };
         let verdict = ledger.ahead.hit(&touch);
         ledger.judge(verdict);
-        let next = if let Some(pattern) = ledger.advised.pattern(touch.page) {
-            advised_behind(ledger, &touch, pattern, self.read_max(ledger))
-        } else {
-            let next = ledger.ahead.behind(&touch, &ledger.pages);
-            next.and_then(|next| ledger.ahead.cut_behind(next, touch.page, &ledger.pages))
-        };
-        if let Some(next) = next {
-            read_behind(ledger, eviction, next);
+        if let Some(pattern) = ledger.advised.pattern(touch.page) {
+            let next = advised_behind(ledger, &touch, pattern, self.read_max(ledger));
+            if let Some(next) = next {
+                read_behind(ledger, eviction, next);
+            }
+            return verdict.is_some();
+        }
+        let mut next = ledger.ahead.behind(&touch, &ledger.pages);
+        while let Some(range) = next
+            && let Some(cut) = ledger.ahead.cut_behind(range, touch.page, &ledger.pages)
+            && read_behind(ledger, eviction, cut)
+        {
+            next = ledger.ahead.more(&touch, &ledger.pages);
         }
         verdict.is_some()
     }
@@ -183,13 +188,15 @@ impl Transfers {
     }
 }
 
-/// Reads slots nobody waits for yet, if frames are plentiful.
-fn read_behind(ledger: &mut Ledger, eviction: &mut Eviction, slots: SlotRange) {
+/// Reads slots nobody waits for yet, if frames are plentiful. Whether they are.
+fn read_behind(ledger: &mut Ledger, eviction: &mut Eviction, slots: SlotRange) -> bool {
     let frames = eviction.room_to_spare(ledger, slots.slots as usize);
     let all_out = all_paged_out(&ledger.pages, slots);
-    if slots.slots > 0 && frames >= slots.slots as usize && all_out {
+    let reads = slots.slots > 0 && frames >= slots.slots as usize && all_out;
+    if reads {
         read(ledger, eviction, slots, None);
     }
+    reads
 }
 
 /// Reads `slots`, one of them for somebody who waits.

@@ -160,7 +160,8 @@ impl Transfers {
         ledger.stats.write_errors += 1;
         self.write_failures_in_a_row += 1;
         if why == IoFailure::NoSpace {
-            ledger.is_full();
+            ledger.swap_full = true;
+            ledger.slots.forget_stored();
         }
         self.each_written(ledger, op, false, |ledger, id, page| {
             ledger.take_slot_back(id, why);
