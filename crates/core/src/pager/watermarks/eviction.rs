@@ -13,7 +13,7 @@ use super::transfers::Transfers;
 use crate::contract::Action;
 use crate::limits::FRAMES_MIN;
 use crate::page::{DIRTY, PageId, Pages, Queue, READ_AHEAD, State};
-use crate::pager::drops::{Leaving, is_discardable, leaves_first, settled};
+use crate::pager::drops::{Leaving, is_discardable, leaves_first, outward, settled};
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
@@ -413,7 +413,7 @@ impl Eviction {
     /// A victim that is not to be kept goes to the store, where it may be already.
     pub(super) fn passes_pool(&mut self, ledger: &mut Ledger, id: PageId) {
         if ledger.pages.has(id, DIRTY) {
-            ledger.pages.push(Queue::Outward, id);
+            outward(ledger, id);
         } else {
             self.reclaim.cleaned(&mut ledger.pages, id);
         }

@@ -235,14 +235,15 @@ impl Transfers {
         if room < DEMOTIONS_MAX / 2 {
             return;
         }
-        let spare = eviction.room_to_spare(ledger, room);
-        // Where no frame is free, the pool makes way by those that are set aside for it.
-        let lends = spare == 0;
-        let mut left = match self.may_write(ledger) {
-            true if lends => ledger.tier.aside(),
-            true => spare,
-            false => 0,
+        let writes = self.may_write(ledger);
+        let spare = if writes {
+            eviction.room_to_spare(ledger, room)
+        } else {
+            0
         };
+        // Where no frame is free, the pool makes way by those that are set aside for it.
+        let lends = writes && spare == 0;
+        let mut left = if lends { ledger.tier.aside() } else { spare };
         let mut runs = Runs::default();
         // Some may be on their way already.
         let mut looks = 4 * DEMOTIONS_MAX;
