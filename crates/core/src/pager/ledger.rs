@@ -195,10 +195,9 @@ impl Ledger {
         (self.growing, self.swap_full) = (false, false);
     }
 
-    /// The store cannot grow any more. What the pool keeps takes no room there: pages that are nowhere else need it.
-    pub fn full(&mut self) {
+    /// The store cannot grow any more.
+    pub const fn full(&mut self) {
         (self.growing, self.swap_full) = (false, true);
-        self.slots.forget_stored();
     }
 
     /// Asks for room for two chunks of `chunk` pages, once at a time.

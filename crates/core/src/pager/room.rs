@@ -70,11 +70,15 @@ pub(super) fn left(ledger: &Ledger) -> usize {
     ledger.limits.frames.saturating_sub(ledger.frames_used())
 }
 
-/// After an event: frames that pages of the pool were lent are set aside again.
+/// After an event: frames that pages of the pool were lent are set aside again. What the pool has takes no slots of a store that is full: pages that are
+/// nowhere else need them.
 pub(super) fn settle(ledger: &mut Ledger) {
     let (used, frames) = (ledger.frames_used(), ledger.limits.frames);
     ledger.tier.settle(used, frames);
     ledger.tier.takes_all = store_is_full(ledger);
+    if ledger.tier.takes_all {
+        ledger.slots.forget_stored();
+    }
 }
 
 /// Tells which places of the pool are dead, all of them: until then each takes its part of a frame.

@@ -363,7 +363,7 @@ impl Body {
                 self.event(Event::Grown(range));
             }
             None => {
-                self.store.fills();
+                self.store.full = true;
                 self.event(Event::Full);
             }
         }
@@ -558,7 +558,7 @@ impl Body {
             }
         }
         if failed && why == IoFailure::NoSpace {
-            self.store.fills();
+            self.store.full = true;
         }
         self.write_failures = if failed { self.write_failures + 1 } else { 0 };
         let outcome = if failed {

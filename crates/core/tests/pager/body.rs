@@ -249,6 +249,7 @@ impl Body {
         }
         self.used = used;
         self.ceiling = limit.max((held + self.left / 4).min(self.ceiling));
+        self.store.follow(self.pager.slots_used());
         assert_eq!(self.pager.slots_used(), self.store.bound());
         assert_eq!(self.pager.in_flight(), self.ops.len());
         if self.ops.is_empty() {

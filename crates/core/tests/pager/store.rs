@@ -38,7 +38,7 @@ pub struct Store {
     pub ceded: u64,
     /// How many were damaged in the pool, and are read from theirs.
     pub saved: u64,
-    /// There was no room when that was tried last: the pool's pages have no slots.
+    /// It could not grow when that was tried last.
     pub full: bool,
     granted: u32,
     /// What the pool of compressed pages keeps.
@@ -95,9 +95,6 @@ impl Store {
 
     /// The page goes to the pool, its slot with it, if it has one.
     pub fn enter_pool(&mut self, page: PageNo) {
-        if self.full {
-            return self.unbind(page);
-        }
         if let Some(slot) = self.bound.remove(&page) {
             assert!(!slot.is_pooled());
             self.stored.insert(page, slot);
@@ -133,11 +130,24 @@ impl Store {
         }
     }
 
-    /// There is no room left: slots are needed for what is nowhere else.
-    pub fn fills(&mut self) {
-        self.full = true;
+    /// Whether the pager gave back the slots of what is in the pool, as it may, all of them, where the store cannot grow: it has `used` slots.
+    pub fn follow(&mut self, used: usize) {
+        if self.full && used + self.stored.len() == self.bound() {
+            self.forget_stored();
+        }
+    }
+
+    fn forget_stored(&mut self) {
         for slot in std::mem::take(&mut self.stored).into_values() {
             self.owner.remove(&slot);
+        }
+    }
+
+    /// The slot is used for something else, or told dead: if it was that of a page in the pool, such slots were given back.
+    fn given_back(&mut self, slot: SlotNo) {
+        let page = self.owner.get(&slot);
+        if self.full && page.is_some_and(|page| self.stored.get(page) == Some(&slot)) {
+            self.forget_stored();
         }
     }
 
@@ -189,6 +199,7 @@ impl Store {
 
     /// A write of `page` to `slot` begins; nobody else may have a claim on the slot.
     pub fn begin_write(&mut self, page: PageNo, slot: SlotNo) {
+        self.given_back(slot);
         let own = slot.is_pooled() || self.own.contains(&slot);
         assert!(own, "{slot:?} is not this process's");
         assert!(!self.retired.contains(&slot), "{slot:?} failed before");
@@ -234,6 +245,7 @@ impl Store {
     pub fn expect_dead(&mut self, slots: SlotRange) {
         assert!(slots.slots > 0);
         for slot in slots.iter() {
+            self.given_back(slot);
             let own = slot.is_pooled() || self.own.contains(&slot);
             assert!(own, "{slot:?} is not this process's");
             assert!(!self.writing.contains(&slot), "{slot:?} is being written");

@@ -159,10 +159,7 @@ impl Transfers {
     ) {
         ledger.stats.write_errors += 1;
         self.write_failures_in_a_row += 1;
-        if why == IoFailure::NoSpace {
-            ledger.swap_full = true;
-            ledger.slots.forget_stored();
-        }
+        ledger.swap_full |= why == IoFailure::NoSpace;
         self.each_written(ledger, op, false, |ledger, id, page| {
             ledger.take_slot_back(id, why);
             if ledger.is_awaited(page) {

@@ -364,7 +364,7 @@ fn compress_to(ledger: &mut Ledger, batch: &Batch, slots: SlotRange) {
     let pages = slots.slots as usize;
     let id = ledger.start(Kind::Compress, NOWHERE);
     for (page_id, slot) in batch.ids().zip(slots.iter()) {
-        if ledger.swap_full {
+        if ledger.tier.takes_all {
             ledger.give_back_slot(page_id);
         }
         let page = ledger.pages.number(page_id);
