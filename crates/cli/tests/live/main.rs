@@ -191,8 +191,7 @@ fn both_page(case: &Case) {
 }
 
 /// What the tree has beyond the limit are pages that the pagers duplicated to detach them, or to read into
-/// them, and they are counted. Not with write-protect, which duplicates none: RSS counts a page in each
-/// process that shares it.
+/// them, and they are counted. Not with write-protect, which duplicates none.
 fn duplicates_are_counted(case: &Case) {
     let done = forked(case);
     assert!(done.count("cow_duplicates") > 0, "{}", done.stats);
