@@ -179,10 +179,11 @@ impl SlotPool {
         self.of_pool().take_stored(place)
     }
 
-    /// Whether the store has what is kept in `place` of the pool.
+    /// The slot of the store that has what is kept in `place` of the pool; [`SlotNo::NONE`] without one, and for what is no place of the pool.
     #[must_use]
-    pub fn is_stored(&self, place: SlotNo) -> bool {
-        (self.pooled.as_ref()).is_some_and(|pooled| pooled.is_stored(place))
+    pub fn stored_in(&self, place: SlotNo) -> SlotNo {
+        let pooled = self.pooled.as_ref().filter(|_| place.is_pooled());
+        pooled.map_or(SlotNo::NONE, |pooled| pooled.stored_in(place))
     }
 
     /// Gives back the slots of the store that have what the pool keeps: they are needed for pages that are nowhere else.

@@ -142,9 +142,9 @@ fn what_is_written_compressed_moves_by_its_size() {
     assert_eq!(plain, packed);
 }
 
-/// A page that was only read since it was written is in the store as it is: a small pool would have it written again.
+/// A page that was only read since it was written is in the store as it is, whatever pool it went to meanwhile.
 #[test]
-fn swap_compression_writes_no_clean_page_again() {
+fn no_clean_page_is_written_again() {
     let pages = 4 * FRAMES;
     let page_outs = |tier: &str| {
         let setup = setup(tier, Ratio::Uniform(2.0));
@@ -157,8 +157,10 @@ fn swap_compression_writes_no_clean_page_again() {
         run_program(&setup, Spec::Zigzag(zigzag).build(1)).page_outs
     };
     let [none, cervera, lz4] = ["none", "cervera", "lz4:pool=5"].map(page_outs);
-    assert!(none <= pages && cervera <= pages, "{none} {cervera}");
-    assert!(lz4 > 2 * pages, "{lz4}");
+    assert!(
+        none <= pages && cervera <= pages && lz4 <= pages,
+        "{none} {cervera} {lz4}"
+    );
 }
 
 #[test]

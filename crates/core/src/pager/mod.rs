@@ -91,6 +91,8 @@ pub struct Place {
     pub queue: Queue,
     /// Its slot, or `SlotNo::NONE`.
     pub slot: SlotNo,
+    /// Where that is a place of the pool, the slot of the store that has the same, or `SlotNo::NONE`.
+    pub stored: SlotNo,
     /// Its age, under a daemon.
     pub age: u8,
     /// It differs from its slot, or has none.
@@ -263,6 +265,7 @@ impl Pager {
         Some(Place {
             queue: self.ledger.pages.queue(id),
             slot: self.ledger.pages.slot(id),
+            stored: self.ledger.slots.stored_in(self.ledger.pages.slot(id)),
             age: self.ledger.pages.age(id),
             dirty: self.ledger.pages.has(id, DIRTY) || self.ledger.pages.bit(id, Bit::Modified),
             mapped: self.ledger.pages.bit(id, Bit::Mapped),

@@ -98,10 +98,10 @@ impl Pooled {
         slot
     }
 
-    /// Whether the store has what is kept in `place`.
-    pub(super) fn is_stored(&self, place: SlotNo) -> bool {
+    /// The slot that has what is kept in `place`; none if there is none.
+    pub(super) fn stored_in(&self, place: SlotNo) -> SlotNo {
         let place = place.0 - SlotNo::POOL_START.0;
-        self.stored[(place / EXTENT) as usize][(place % EXTENT) as usize].is_some()
+        self.stored[(place / EXTENT) as usize][(place % EXTENT) as usize]
     }
 
     /// Calls `visit` with each slot of the store that has what is kept here.

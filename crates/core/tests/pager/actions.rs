@@ -4,7 +4,7 @@ use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOu
 use outpage_core::page::{ContentHash, State};
 use outpage_core::units::{PageNo, PageRange, SlotNo, SlotRange};
 
-use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of};
+use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of, slot_of, stored};
 use crate::plan::Answers;
 use crate::store::Content;
 
@@ -110,7 +110,8 @@ impl Body {
             Action::Poison { page, .. } => self.expect_lost(page),
             Action::Dead { slots, .. } => {
                 if slots.start.is_pooled() {
-                    self.store.cede(slots);
+                    let pager = &self.pager;
+                    self.store.cede(slots, |page| slot_of(pager, page));
                 }
                 self.store.expect_dead(slots);
             }
@@ -229,7 +230,8 @@ impl Body {
     fn leave_pool(&mut self, run: PageRange) {
         for page in run.iter() {
             if self.store.slot(page).is_some_and(SlotNo::is_pooled) {
-                self.store.leave_place(page);
+                let slot = slot_of(&self.pager, page);
+                self.store.leave_place(page, slot);
             }
         }
     }
@@ -509,7 +511,9 @@ impl Body {
         let mut outcomes = Vec::new();
         for (&page, slot) in op.pages.iter().zip(slots.iter()) {
             let content = self.truth(page).staged.expect("a staged page is kept");
-            outcomes.push(self.store.keep(page, slot, content, &mut grant));
+            let stored = stored(&self.pager, page);
+            let outcome = (self.store).keep(page, slot, content, &mut grant, stored);
+            outcomes.push(outcome);
         }
         self.tell_pooled();
         self.done(op.id, Outcome::Pages(&outcomes));
@@ -522,7 +526,7 @@ impl Body {
             // Damaged or not, it is out.
             let content = self.store.take_out(slot);
             if self.bad(slot.0) {
-                self.store.damaged(page);
+                self.store.damaged(page, stored(&self.pager, page));
                 outcomes.push(PageOutcome::Refused(Refusal::Damaged));
                 continue;
             }
@@ -533,7 +537,8 @@ impl Body {
                 continue;
             }
             assert_eq!(hash, hash_of(content), "{page:?} has another content");
-            self.store.leave_place(page);
+            let slot = stored(&self.pager, page);
+            self.store.leave_place(page, slot);
             self.truth(page).staged = Some(content);
             outcomes.push(PageOutcome::Done);
         }

@@ -8,7 +8,7 @@ use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::Pager;
 use outpage_core::record::Recorder;
-use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange};
+use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo};
 
 use crate::plan::{Plan, Random};
 use crate::store::{Content, Store};
@@ -249,7 +249,8 @@ impl Body {
         }
         self.used = used;
         self.ceiling = limit.max((held + self.left / 4).min(self.ceiling));
-        self.store.follow(self.pager.slots_used());
+        let pager = &self.pager;
+        (self.store).follow(pager.slots_used(), |page| stored(pager, page));
         assert_eq!(self.pager.slots_used(), self.store.bound());
         assert_eq!(self.pager.in_flight(), self.ops.len());
         if self.ops.is_empty() {
@@ -544,4 +545,16 @@ impl Body {
         }
         self.settle();
     }
+}
+
+/// The slot of the store that has what the pool keeps of the page, as the pager says.
+pub fn stored(pager: &Pager, page: PageNo) -> Option<SlotNo> {
+    let place = pager.place_of(page)?;
+    Some(place.stored).filter(|slot| slot.is_some())
+}
+
+/// The slot that the page has, as the pager says.
+pub fn slot_of(pager: &Pager, page: PageNo) -> Option<SlotNo> {
+    let place = pager.place_of(page)?;
+    Some(place.slot).filter(|slot| slot.is_some())
 }

@@ -73,6 +73,7 @@ impl Store {
         slot: SlotNo,
         content: Content,
         grant: &mut usize,
+        stored: Option<SlotNo>,
     ) -> PageOutcome {
         assert!(self.writing.remove(&slot));
         assert_eq!(self.bound.get(&page), Some(&slot));
@@ -87,7 +88,7 @@ impl Store {
         };
         if !matches!(outcome, PageOutcome::Kept { .. }) {
             self.pool.remove(&slot);
-            self.leave_place(page);
+            self.leave_place(page, stored);
         }
         *grant -= self.pool_frames() - before;
         outcome
@@ -102,38 +103,57 @@ impl Store {
     }
 
     /// The page is in the pool no more: it is in its slot, or nowhere.
-    pub fn leave_place(&mut self, page: PageNo) {
+    ///
+    /// Which, the pager says, which may have given the slot back where the store cannot grow.
+    pub fn leave_place(&mut self, page: PageNo, slot: Option<SlotNo>) {
         let place = self.bound.remove(&page).expect("it has a place");
         assert!(place.is_pooled());
         self.owner.remove(&place);
-        if let Some(slot) = self.stored.remove(&page) {
+        let before = self.stored.remove(&page);
+        assert!(self.full || before == slot, "{page:?} in {slot:?}");
+        if let Some(before) = before {
+            self.owner.remove(&before);
+        }
+        if let Some(slot) = slot {
+            assert_eq!(self.owner.insert(slot, page), None, "{slot:?} is in use");
             self.bound.insert(page, slot);
         }
     }
 
     /// The page was damaged in the pool: it is read from its slot, if it has one.
-    pub fn damaged(&mut self, page: PageNo) {
-        if self.stored.contains_key(&page) {
-            self.leave_place(page);
+    pub fn damaged(&mut self, page: PageNo, slot: Option<SlotNo>) {
+        if slot.is_some() {
+            self.leave_place(page, slot);
             self.saved += 1;
         }
     }
 
     /// Of what is told dead, pages that are in the store leave the pool for it.
-    pub fn cede(&mut self, places: SlotRange) {
+    pub fn cede(&mut self, places: SlotRange, slot: impl Fn(PageNo) -> Option<SlotNo>) {
         for place in places.iter() {
             if let Some(&page) = self.owner.get(&place) {
-                assert!(self.stored.contains_key(&page), "{page:?} is nowhere else");
-                self.leave_place(page);
+                let slot = slot(page);
+                assert!(slot.is_some(), "{page:?} is nowhere else");
+                self.leave_place(page, slot);
                 self.ceded += 1;
             }
         }
     }
 
-    /// Whether the pager gave back the slots of what is in the pool, as it may, all of them, where the store cannot grow: it has `used` slots.
-    pub fn follow(&mut self, used: usize) {
-        if self.full && used + self.stored.len() == self.bound() {
-            self.forget_stored();
+    /// Where the store cannot grow the pager may give back the slots of what is in the pool, and has `used` slots: `stored` says which of these a page has still. Whatever it
+    /// says, nobody else has such a slot, and what is read there must be the page's.
+    pub fn follow(&mut self, used: usize, stored: impl Fn(PageNo) -> Option<SlotNo>) {
+        if !self.full || used == self.bound() {
+            return;
+        }
+        self.forget_stored();
+        for (&page, place) in &self.bound {
+            if place.is_pooled()
+                && let Some(slot) = stored(page)
+            {
+                assert_eq!(self.owner.insert(slot, page), None, "{slot:?} is in use");
+                self.stored.insert(page, slot);
+            }
         }
     }
 

@@ -261,7 +261,7 @@ impl Transfers {
             if id.is_none_or(|id| ledger.pages.state(id) != State::PagedOut) {
                 continue;
             }
-            let stored = ledger.slots.is_stored(slot);
+            let stored = ledger.slots.stored_in(slot).is_some();
             if !stored && left == 0 {
                 // None younger goes before it that would need a frame.
                 ledger.slots.look_again(slot);
