@@ -35,6 +35,8 @@ pub struct Done {
     /// The most anonymous memory that the launcher and the programs had together at one look, less what
     /// each may use for itself.
     pub anonymous_bytes: u64,
+    /// The same, of a page that a fork left shared each process's part: RSS counts it in both.
+    pub proportional_bytes: u64,
 }
 
 impl Done {
@@ -69,21 +71,22 @@ impl Done {
 
     /// The limit held at every look.
     pub fn within_limit(&self) -> &Self {
-        self.within(0)
+        self.within(self.anonymous_bytes, 0)
     }
 
     /// The limit held at every look, pages that the pagers duplicated after a fork left out.
     pub fn within_limit_and_duplicates(&self) -> &Self {
-        self.within(self.count("cow_duplicates") * 4096)
+        let duplicates_bytes = self.count("cow_duplicates") * 4096;
+        self.within(self.proportional_bytes, duplicates_bytes)
     }
 
-    fn within(&self, duplicates_bytes: u64) -> &Self {
+    fn within(&self, bytes: u64, duplicates_bytes: u64) -> &Self {
         let state_bytes = PAGE_STATE_BYTES * self.count("peak_touched_pages");
         let limit = self.count("limit_bytes") + state_bytes + duplicates_bytes;
         assert!(
-            self.anonymous_bytes <= limit,
+            bytes <= limit,
             "{} KiB of anonymous memory, {} KiB allowed: {}",
-            self.anonymous_bytes >> 10,
+            bytes >> 10,
             limit >> 10,
             self.stats
         );
@@ -105,12 +108,12 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
         .arg("--")
         .args(program);
     // Shared memory is part of the limit where it is paged.
-    let (seen, confirmed) = if options.contains(&"--shared") {
-        (&WITH_SHARED, &WITH_SHARED)
+    let resident = if options.contains(&"--shared") {
+        &WITH_SHARED
     } else {
-        (&RESIDENT, &PROPORTIONAL)
+        &RESIDENT
     };
-    let (output, anonymous_bytes) = watched(command, seen, confirmed);
+    let (output, [anonymous_bytes, proportional_bytes]) = watched(command, resident);
     let left = fs::read_dir(&swap).expect("directory").count();
     assert_eq!(left, 0, "the swap file has no name");
     let text = fs::read_to_string(&stats).expect("statistics");
@@ -120,6 +123,7 @@ pub fn run(directory: &Path, options: &[&str], program: &[&str]) -> Done {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         stats: serde_json::from_str(&text).expect("JSON"),
         anonymous_bytes,
+        proportional_bytes,
     }
 }
 
@@ -128,12 +132,11 @@ struct Counted(&'static str, &'static [&'static str]);
 
 const RESIDENT: Counted = Counted("status", &["RssAnon:"]);
 const WITH_SHARED: Counted = Counted("status", &["RssAnon:", "RssShmem:"]);
-/// Of a page that a fork left shared each process has its part: RSS counts it in both. It takes the kernel a walk over the page tables.
+/// It takes the kernel a walk over the page tables: looked at where RSS, which is never less, says that it may be more than before.
 const PROPORTIONAL: Counted = Counted("smaps_rollup", &["Pss_Anon:"]);
 
-/// Runs `command` in a process group of its own, whose memory is looked at every 10 ms. What exceeds all that was seen before counts as far as `confirmed`
-/// says the same.
-fn watched(mut command: Command, seen: &Counted, confirmed: &Counted) -> (Output, u64) {
+/// Runs `command` in a process group of its own, whose memory is looked at every 10 ms: the most that is `resident`, and the most by [`PROPORTIONAL`].
+fn watched(mut command: Command, resident: &Counted) -> (Output, [u64; 2]) {
     let pipes = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -144,14 +147,16 @@ fn watched(mut command: Command, seen: &Counted, confirmed: &Counted) -> (Output
     let over = AtomicBool::new(false);
     thread::scope(|threads| {
         let looker = threads.spawn(|| {
-            let (mut most, began) = (0, Instant::now());
+            let (mut most, began) = ([0; 2], Instant::now());
             while !over.load(Ordering::Relaxed) {
                 // Processes are looked at one after the other, and a frame that goes from one to the next meanwhile counts
                 // twice. What is there is there the next moment, too.
                 let look = |counted| anonymous_bytes(group, counted);
-                let all = look(seen);
-                if all > most {
-                    most = most.max(all.min(look(confirmed)).min(look(confirmed)));
+                let seen = look(resident);
+                for (most, counted) in most.iter_mut().zip([resident, &PROPORTIONAL]) {
+                    if seen > *most {
+                        *most = (*most).max(seen.min(look(counted)).min(look(counted)));
+                    }
                 }
                 if began.elapsed() > HUNG {
                     let _ = Command::new("kill")

@@ -25,7 +25,7 @@ const PASSED_MAX: u64 = 128;
 /// several.
 const RUN: usize = 3;
 
-/// Slots of one run lie so close: streams go on over as many (`stream.rs`).
+/// Slots of one run lie so close: streams go on over as many (`STRIDE` in `stream.rs`).
 const GAP: u32 = 8;
 
 /// Pages that a fault has read beside its own: as many as a walk's.

@@ -371,8 +371,12 @@ fn compress_to(ledger: &mut Ledger, batch: &Batch, slots: SlotRange) {
         ledger.ops[id].add(page_id, page);
         ledger.ops[id].must_have(ledger.pages.hash(page_id));
         let entry = ledger.pages.advance(page_id, State::Staged, State::Writing);
-        entry.set_flag(DIRTY, true);
         let stored = entry.slot;
+        debug_assert!(
+            !(entry.has(DIRTY) && stored.is_some()),
+            "a dirty page gave its slot back"
+        );
+        entry.set_flag(DIRTY, true);
         entry.slot = slot;
         if stored.is_some() {
             ledger.slots.set_stored(slot, stored);
