@@ -16,7 +16,9 @@
 
 use outpage_core::units::Nanos;
 use outpage_sys::process::{self, CpuSet, Tid};
+use outpage_sys::tasks;
 
+mod brief;
 mod crowd;
 mod held;
 mod trials;
@@ -34,6 +36,10 @@ const FAITHFUL: u32 = 16;
 /// yielding is tried again: a try costs a time slice of some milliseconds, a read asleep 50 us. Beside a
 /// busy loop on the only CPU, 3,000 touches took 3.96, 0.47, 0.28 and 0.25 s with 1, 16, 256 and 4096 (medians of 5).
 const ASLEEP_MAX: u32 = 256;
+
+/// For so long threads are bound briefly after one was found on another CPU than the pager. A choice: many times [`LOOK_EVERY`], after which one that
+/// is bound no more is found there again.
+const STRAYS_FOR: Nanos = Nanos(64_000_000);
 
 /// Threads that are kept unbound at once, those included that went over to another program from a child
 /// of vfork and never say that they are done: the oldest make room.
@@ -55,6 +61,8 @@ pub struct Placement {
     crowd: Crowd,
     /// Threads that must not be bound now; 0 is all of them.
     unbound: Vec<Tid>,
+    /// Where no hook sees what a thread begins while it is bound: whoever is bound is let go as soon as it was woken, and after that time nobody is bound.
+    brief: Option<Nanos>,
     /// Reads to await asleep after the last wait that let another program run, and those left of them.
     asleep: u32,
     asleep_left: u32,
@@ -83,6 +91,7 @@ impl Placement {
             held: Held::default(),
             crowd: Crowd::default(),
             unbound: Vec::with_capacity(UNBOUND_MAX),
+            brief: None,
             asleep: 0,
             asleep_left: 0,
             trials: Trials::default(),
@@ -106,7 +115,7 @@ impl Placement {
             return;
         }
         if now >= self.next_look {
-            self.follow(tid, &all);
+            self.follow(tid, &all, now);
             self.next_look = Nanos(now.0 + LOOK_EVERY.0);
             self.held.let_go_of_old(self.at, now);
         }
@@ -115,7 +124,7 @@ impl Placement {
 
     /// Has [`Crowd`] choose between the ways, unless nobody may be bound.
     fn try_ways(&mut self, turn: bool, now: Nanos) {
-        if self.unbound.contains(&Tid(0)) {
+        if self.brief.is_some() || self.unbound.contains(&Tid(0)) {
             return;
         }
         let together = self.crowd.together();
@@ -134,16 +143,25 @@ impl Placement {
     }
 
     /// Goes to the CPU that reads best, else to that of `tid`.
-    fn follow(&mut self, tid: Tid, all: &CpuSet) {
+    fn follow(&mut self, tid: Tid, all: &CpuSet, now: Nanos) {
+        let mut its = None;
+        if let Some(until) = &mut self.brief {
+            its = tasks::cpu_of(tid);
+            if its != self.at {
+                *until = Nanos(now.0 + STRAYS_FOR.0);
+            }
+        }
         let own = self.held.own(tid).or_else(|| process::affinity(tid).ok());
         let allowed =
             |&cpu: &u32| all.contains(cpu) && own.is_some_and(|own: CpuSet| own.contains(cpu));
-        let best = self.trials.cpu().filter(allowed);
+        // Who is bound briefly does not come along.
+        let comes_along = self.brief.is_none();
+        let best = (self.trials.cpu()).filter(|cpu| comes_along && allowed(cpu));
         // Those that are bound already are not to go from CPU to CPU with each other.
         let stays = self.at.filter(|_| self.crowd.together());
         let Some(cpu) = best
             .or(stays)
-            .or_else(|| process::cpu_of(tid).filter(allowed))
+            .or_else(|| its.or_else(|| tasks::cpu_of(tid)).filter(allowed))
         else {
             return;
         };
@@ -159,16 +177,34 @@ impl Placement {
         let (Some(tid), Some(cpu)) = (self.to_hold.take(), self.at) else {
             return;
         };
-        if !self.unbound.iter().any(|&u| u == tid || u == Tid(0)) {
+        let brief_is_over = self.brief.is_some_and(|until| self.last_at >= until);
+        if !brief_is_over && !self.unbound.iter().any(|&u| u == tid || u == Tid(0)) {
             self.held.bind(tid, cpu, self.last_at);
         }
+    }
+
+    /// As [`Self::hold`], some time before the thread is woken.
+    pub fn hold_early(&mut self) {
+        if self.brief.is_none() {
+            self.hold();
+        }
+    }
+
+    /// Binds nobody for longer than it takes to be woken: no hook sees what a thread begins while it is bound.
+    pub const fn be_brief(&mut self) {
+        self.brief = Some(Nanos(0));
+        self.held.watch();
     }
 
     /// `tid`, who waited, goes on; while another program wants the CPU, on any.
     pub fn woke(&mut self, tid: Option<Tid>, now: Nanos) {
         self.to_hold = None;
-        if self.asleep > 0 {
+        let waits_for_cpu = self.brief.is_some() && self.held.len() > 0;
+        if self.brief.is_some() || self.asleep > 0 {
             self.let_go();
+        }
+        if waits_for_cpu {
+            process::yield_now();
         }
         if let Some(tid) = tid {
             self.held.woke(tid, now);
@@ -251,5 +287,59 @@ impl Placement {
             0
         };
         self.asleep_left = self.asleep;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use outpage_sys::tasks::Policy;
+
+    use super::*;
+
+    #[test]
+    fn where_no_hook_sees_a_thread_it_is_bound_while_it_is_woken_if_others_woke_elsewhere() {
+        let all = process::affinity(Tid(0)).expect("CPUs");
+        if all.count() == 1 {
+            return eprintln!("SKIPPED: with one CPU nobody can be bound");
+        }
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = tell.send(process::tid());
+            let _ = ended.recv();
+        });
+        let tid = told.recv().expect("a thread");
+        // On its way to sleep it may still move.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let of = || {
+            (
+                process::affinity(tid).expect("it lives"),
+                tasks::policy(tid),
+            )
+        };
+        let own = (all, Some(Policy::Other));
+        let mut placement = Placement::new();
+        placement.be_brief();
+        let bound = |placement: &mut Placement, now: u64| {
+            (0..=FAITHFUL).for_each(|_| placement.fault(tid, Nanos(now)));
+            placement.hold_early();
+            assert_eq!(of(), own, "a read is under way");
+            placement.hold();
+            let bound = of();
+            placement.woke(Some(tid), Nanos(now));
+            assert_eq!(of(), own);
+            (bound != own).then_some(bound)
+        };
+        let its = tasks::cpu_of(tid).expect("it lives");
+        let here = Some((CpuSet::one(its), Some(Policy::Batch)));
+        assert_eq!(bound(&mut placement, 0), here, "the pager was not there");
+        assert_eq!(bound(&mut placement, STRAYS_FOR.0 - 1), here);
+        let later = STRAYS_FOR.0 + LOOK_EVERY.0;
+        assert_eq!(bound(&mut placement, later), None, "it is, ever since");
+        placement.let_loose(&all);
+        drop(end);
+        thread.join().expect("no panic");
     }
 }

@@ -15,7 +15,7 @@ use outpage_store::{
     Backend, BackendError, Bounced, Choice, Cipher, Config as StoreConfig, Encryption, Ordered,
     SwapFile, SwapFileError, SwapStore,
 };
-use outpage_sys::process::{self, Tid};
+use outpage_sys::process;
 use outpage_sys::raw::Errno;
 use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Features, Mode, OpenError, Uffd, Wanted};
@@ -80,9 +80,6 @@ impl std::error::Error for StartError {}
 pub(crate) fn os(what: &'static str) -> impl FnOnce(Errno) -> StartError {
     move |e| StartError::Os(what, e)
 }
-
-/// The name of all threads, to [`crate::placement`].
-pub(crate) const EVERY_THREAD: Tid = Tid(0);
 
 /// Descriptors that the pager keeps of those its thread was born with.
 pub(crate) fn keep_only(keep: &[Option<i32>]) -> Result<(), StartError> {
@@ -220,8 +217,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
                 live.adopt_shared()?;
             }
         }
-        // Whoever starts a thread while it is bound would pass that on, and no hook sees it.
-        Reach::Regions => live.placement.unbind(EVERY_THREAD, true),
+        Reach::Regions => live.placement.be_brief(),
     }
     Ok(live)
 }

@@ -31,7 +31,7 @@ impl Live {
         let waiting = self.world.waiting.len();
         if reading && waiting > 0 && self.placement.may_yield(waiting) {
             // The read is under way: what its end needs is done meanwhile.
-            self.placement.hold();
+            self.placement.hold_early();
             if self.await_read() {
                 return;
             }

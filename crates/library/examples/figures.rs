@@ -1,7 +1,8 @@
 //! What regions cost: `figures regions | held | gib | touches | heap | alone | one | four`.
 //!
 //! `regions` makes and drops 100,000 regions one after the other, `held` has all of them at once, both beside plain mappings. `gib` touches each page of 1 GiB for the
-//! first time, within the limit, beside a plain mapping. `touches` touches pages of a region of twice the limit in no order; `heap` does so with the heap, to be run under
+//! first time, within the limit, beside a plain mapping. `touches` touches pages of a region of twice the limit in no order, of which most are read, and then again and
+//! again most pages that the limit holds, of which most are staged when they are; `heap` does so with the heap, to be run under
 //! `outpage run --memory 16M`. `one` and `four` have four threads do it in four regions, of one pager and of four, beside one thread alone;
 //! `alone` is that thread.
 #![forbid(unsafe_code)]
@@ -45,15 +46,51 @@ fn touch(words: &mut [u64], touches: usize) -> Vec<u128> {
     waits
 }
 
-fn tell(what: &str, waits: &[u128]) {
-    let at = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(0) / 1000;
-    println!(
-        "{what}: {} of {TOUCHES} touches waited; {} us at the 10th percentile, {} at the 50th, {} at the 90th",
-        waits.len(),
-        at(10),
-        at(50),
-        at(90)
-    );
+/// Of the pages that the limit holds these parts are touched again and again, and of the others one for so many of them, as `outpage bench faults` does it.
+const HOT: (usize, usize) = (3, 4);
+const COLD_PART: usize = 32;
+/// Passes over the hot pages, of which the first are not timed.
+const PASSES: usize = 64;
+const WARM_UP: usize = 16;
+
+/// Touches hot pages in an order that is none, and a few others before each pass: the nanoseconds of each touch that waited.
+fn pass_again(words: &mut [u64]) -> Vec<u128> {
+    let pages = words.len() / A_PAGE;
+    let hot = LIMIT as usize / PAGE_BYTES * HOT.0 / HOT.1;
+    let mut cold = (hot..pages).cycle();
+    let mut waits = Vec::with_capacity(TOUCHES);
+    for pass in 0..PASSES {
+        for page in cold.by_ref().take(hot / COLD_PART) {
+            words[page * A_PAGE] += 1;
+        }
+        for page in (0..hot).map(|n| n.wrapping_mul(2_654_435_761) % hot) {
+            let began = Instant::now();
+            words[page * A_PAGE] += 1;
+            let took = began.elapsed().as_nanos();
+            if took > FAULT_NS && pass >= WARM_UP {
+                waits.push(took);
+            }
+        }
+    }
+    waits.sort_unstable();
+    waits
+}
+
+fn tell(what: &str, words: &mut [u64]) {
+    let most_read = touch(words, TOUCHES);
+    for (kind, waits) in [
+        ("in no order", most_read),
+        ("again and again", pass_again(words)),
+    ] {
+        let at = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(0) as f64;
+        println!(
+            "{what}: {} touches {kind} waited; {:.1} us at the 10th percentile, {:.1} at the 50th, {:.1} at the 90th",
+            waits.len(),
+            at(10) / 1e3,
+            at(50) / 1e3,
+            at(90) / 1e3
+        );
+    }
 }
 
 fn threads(pagers: &[Pager]) -> Result<f64, Error> {
@@ -152,9 +189,9 @@ fn main() -> Result<(), Error> {
         Some("gib") => gib()?,
         Some("touches") => {
             let pager = Pager::new(LIMIT)?;
-            tell("region", &touch(&mut pager.zeros(WORDS)?, TOUCHES));
+            tell("region", &mut pager.zeros(WORDS)?);
         }
-        Some("heap") => tell("heap", &touch(&mut vec![0; WORDS], TOUCHES)),
+        Some("heap") => tell("heap", &mut vec![0; WORDS]),
         Some("alone") => {
             let pager = Pager::new(LIMIT)?;
             println!("{:.2} s", threads(std::slice::from_ref(&pager))?);

@@ -12,10 +12,13 @@ use outpage_sys::uffd::{Features, Uffd, Wanted};
 
 #[path = "regions/ends.rs"]
 mod ends;
+#[path = "regions/threads.rs"]
+mod threads;
 #[path = "regions/told.rs"]
 mod told;
 
 use ends::{forks, loses, signalled, swap_full};
+use threads::begins_threads;
 use told::{subscribes, subscribes_in_pieces, watches};
 
 const LIMIT: u64 = 8 << 20;
@@ -25,7 +28,7 @@ const A_PAGE: usize = outpage::PAGE_BYTES / 8;
 
 type Case = (&'static str, fn(Builder) -> Result<(), Error>);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     ("pages", pages),
     ("resizes", resizes),
     ("pins", pins),
@@ -40,6 +43,7 @@ const CASES: [Case; 14] = [
     ("swap-full", swap_full),
     ("loses", loses),
     ("forks", forks),
+    ("begins-threads", begins_threads),
 ];
 
 /// A case that ends by the signal of a lost page.

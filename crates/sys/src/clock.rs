@@ -8,6 +8,12 @@ pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds of `CLOCK_BOOTTIME`: since boot, time suspended counted.
+#[must_use]
+pub fn since_boot() -> Nanos {
+    read(libc::CLOCK_BOOTTIME)
+}
+
 /// For how long the threads of this process ran, those that are gone included. A system call.
 #[must_use]
 pub fn process_ran() -> Nanos {

@@ -83,15 +83,26 @@ pub fn own_cpu() -> Nanos {
 }
 
 fn cpu_time(who: i32) -> Nanos {
+    let usage = usage(who);
+    let [user, system] = [usage.ru_utime, usage.ru_stime]
+        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000);
+    Nanos(user + system)
+}
+
+/// How often the calling thread left its CPU to another one, or slept. A system call.
+#[must_use]
+pub fn switches() -> u64 {
+    let usage = usage(libc::RUSAGE_THREAD);
+    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+}
+
+fn usage(who: i32) -> libc::rusage {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
     let (who, at) = (who as usize, usage.as_mut_ptr() as usize);
     // SAFETY: `at` is a writable rusage.
     let _ = unsafe { syscall3(libc::SYS_getrusage, who, at, 0) };
     // SAFETY: an rusage is numbers, for which zeroes are values too.
-    let usage = unsafe { usage.assume_init() };
-    let [user, system] = [usage.ru_utime, usage.ru_stime]
-        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000);
-    Nanos(user + system)
+    unsafe { usage.assume_init() }
 }
 
 /// The CPU that the caller runs on. (libc's `sched_getcpu` reads a field that a raw thread lacks.)
@@ -101,20 +112,6 @@ pub fn cpu() -> u32 {
     // SAFETY: the kernel writes one u32; the other two pointers are null.
     let _ = unsafe { syscall3(libc::SYS_getcpu, (&raw mut cpu) as usize, 0, 0) };
     cpu
-}
-
-/// The CPU that thread `tid` of this process runs on, or ran on last. `None` when it has ended.
-#[must_use]
-pub fn cpu_of(tid: Tid) -> Option<u32> {
-    let mut path = [0u8; 40];
-    fd::numbered(&mut path, b"", tid.0, b"/stat");
-    let file = proc::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
-    let mut text = [0u8; 512];
-    let len = fd::read(file.number(), &mut text).ok()?;
-    // Field 2 is the name, which can hold anything, in brackets; `processor` is field 39 (proc(5)).
-    let after_name = text[..len].rsplit(|&letter| letter == b')').next()?;
-    let field = after_name.split(|&letter| letter == b' ').nth(39 - 2)?;
-    core::str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Where the kernel finds the robust mutexes that thread `tid` of this process holds (`struct
@@ -571,8 +568,6 @@ mod tests {
         let set = affinity(Tid(0)).unwrap();
         assert!(set.count() > 0);
         assert!(set.contains(cpu()));
-        assert!(set.contains(cpu_of(tid()).unwrap()));
-        assert_eq!(cpu_of(Tid(u32::MAX)), None);
     }
 
     #[test]

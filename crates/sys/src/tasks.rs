@@ -2,10 +2,13 @@
 
 use core::ffi::CStr;
 
+use outpage_core::units::Nanos;
+
 use crate::fd;
 use crate::mask::bit;
 use crate::proc;
 use crate::process::{self, Tid, program};
+use crate::raw::{Errno, syscall3};
 use crate::thread;
 
 /// Where /proc has `file` of a thread of the program.
@@ -23,6 +26,88 @@ fn read<'a>(tid: u32, file: &[u8], text: &'a mut [u8]) -> Option<&'a [u8]> {
     let file = proc::open(path, libc::O_RDONLY).ok()?;
     let len = fd::read(file.number(), text).ok()?;
     Some(&text[..len])
+}
+
+/// `USER_HZ`, in nanoseconds: /proc tells times in so many, on x86-64 (`include/asm-generic/param.h`).
+const TICK: Nanos = Nanos(10_000_000);
+
+/// Field `n` of proc_pid_stat(5) of a thread or process, as a number; `None` when it has ended. From the third on.
+fn stat_field(tid: Tid, n: usize) -> Option<u64> {
+    let mut path = [0; 40];
+    fd::numbered(&mut path, b"", tid.0, b"/stat");
+    let file = proc::open(CStr::from_bytes_until_nul(&path).ok()?, libc::O_RDONLY).ok()?;
+    let mut text = [0; 512];
+    let len = fd::read(file.number(), &mut text).ok()?;
+    // Field 2 is the name, which can hold anything, in brackets.
+    let after_name = text[..len].rsplit(|&letter| letter == b')').next()?;
+    let field = after_name.split(|&letter| letter == b' ').nth(n - 2)?;
+    core::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// The CPU that a thread runs on, or ran on last. `None` when it has ended.
+#[must_use]
+pub fn cpu_of(tid: Tid) -> Option<u32> {
+    stat_field(tid, 39)?.try_into().ok()
+}
+
+/// When a thread or process began, by [`clock::since_boot`](crate::clock::since_boot), and at most a tick of 10 ms later. `None` when it has ended.
+#[must_use]
+pub fn began(tid: Tid) -> Option<Nanos> {
+    Some(Nanos((stat_field(tid, 22)? + 1) * TICK.0))
+}
+
+/// How the scheduler treats a thread, of those ways that any thread may choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// `SCHED_OTHER`.
+    Other,
+    /// `SCHED_BATCH`: as the other one, but who wakes it keeps the CPU (`wakeup_preempt_fair` in kernel/sched/fair.c, Linux 6.18).
+    Batch,
+}
+
+/// How a thread is scheduled; `None` if it has ended, is scheduled otherwise, or what it begins is not scheduled like it.
+#[must_use]
+pub fn policy(tid: Tid) -> Option<Policy> {
+    // SAFETY: takes a number only.
+    let told = unsafe { syscall3(libc::SYS_sched_getscheduler, tid.0 as usize, 0, 0) };
+    match told.ok()? as i32 {
+        libc::SCHED_OTHER => Some(Policy::Other),
+        libc::SCHED_BATCH => Some(Policy::Batch),
+        _ => None,
+    }
+}
+
+/// Has a thread be scheduled so. Its nice value and its slice stay.
+///
+/// # Errors
+/// Those of sched_setscheduler(2).
+pub fn set_policy(tid: Tid, policy: Policy) -> Result<(), Errno> {
+    let number = match policy {
+        Policy::Other => libc::SCHED_OTHER,
+        Policy::Batch => libc::SCHED_BATCH,
+    };
+    let param = libc::sched_param { sched_priority: 0 };
+    let (tid, at) = (tid.0 as usize, (&raw const param) as usize);
+    // SAFETY: the kernel reads the parameter.
+    unsafe { syscall3(libc::SYS_sched_setscheduler, tid, number as usize, at) }.map(drop)
+}
+
+/// Calls `visit` with the processes that a thread has begun and nobody has waited for, as far as they fit into a page of text; with none where the
+/// kernel does not list them (`CONFIG_PROC_CHILDREN`).
+pub fn each_child(tid: Tid, mut visit: impl FnMut(Tid)) {
+    let (mut tasks, mut path) = ([0; 40], [0; 40]);
+    fd::numbered(&mut tasks, b"", tid.0, b"/task/");
+    let Ok(before) = CStr::from_bytes_until_nul(&tasks) else {
+        return;
+    };
+    fd::numbered(&mut path, before.to_bytes(), tid.0, b"/children");
+    let path = CStr::from_bytes_until_nul(&path).ok();
+    let file = path.and_then(|path| proc::open(path, libc::O_RDONLY).ok());
+    let mut text = [0; 4096];
+    let len = file.map_or(0, |file| fd::read(file.number(), &mut text).unwrap_or(0));
+    let numbers = text[..len].split(|&letter| letter == b' ');
+    let pids = numbers.filter_map(|number| core::str::from_utf8(number).ok()?.parse().ok());
+    pids.for_each(|pid| visit(Tid(pid)));
 }
 
 /// Whether a thread of the program has a name as the pager's have; true where that cannot be told.
@@ -131,6 +216,45 @@ mod tests {
     use std::format;
 
     use super::*;
+    use crate::clock;
+
+    const NOBODY: Tid = Tid(u32::MAX >> 1);
+
+    #[test]
+    fn a_thread_says_where_it_runs_and_how() {
+        let own = process::tid();
+        assert!(
+            process::affinity(own)
+                .unwrap()
+                .contains(cpu_of(own).unwrap())
+        );
+        assert_eq!(policy(own), Some(Policy::Other));
+        set_policy(own, Policy::Batch).unwrap();
+        assert_eq!(policy(own), Some(Policy::Batch));
+        set_policy(own, Policy::Other).unwrap();
+        assert_eq!(policy(own), Some(Policy::Other));
+        assert_eq!((cpu_of(NOBODY), policy(NOBODY)), (None, None));
+        assert_eq!(set_policy(NOBODY, Policy::Batch), Err(Errno::ESRCH));
+    }
+
+    #[test]
+    fn what_a_thread_began_is_found_and_when() {
+        let before = clock::since_boot();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let after = clock::since_boot();
+        let mut children = std::vec::Vec::new();
+        each_child(process::tid(), |pid| children.push(pid));
+        let told = began(Tid(child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(children, [Tid(child.id())]);
+        assert!(before <= told && told.0 <= after.0 + TICK.0);
+        assert_eq!(began(NOBODY), None);
+        each_child(NOBODY, |_| panic!("a child of nobody"));
+    }
 
     #[test]
     fn the_end_of_a_first_thread_is_read_behind_its_name() {

@@ -3,6 +3,8 @@
 use outpage_core::units::Nanos;
 use outpage_sys::process::{self, CpuSet, Tid};
 
+use super::brief::{self, Watch};
+
 /// Threads that are bound at once. A choice: more that fault one after the other come to their CPU seldom.
 const THREADS_MAX: usize = 32;
 /// How long a thread stays bound after it was woken. A choice, measured against none at all
@@ -18,22 +20,32 @@ struct Bound {
     own: CpuSet,
     /// When it is let go.
     until: Nanos,
+    /// Where no hook sees what it begins.
+    watch: Option<Watch>,
 }
 
 /// All threads that are bound.
 pub struct Held {
     threads: Vec<Bound>,
+    /// Whether what they begin is watched.
+    watches: bool,
 }
 
 impl Default for Held {
     fn default() -> Self {
         Self {
             threads: Vec::with_capacity(THREADS_MAX),
+            watches: false,
         }
     }
 }
 
 impl Held {
+    /// From now on what a bound thread begins has the CPUs that the thread had before.
+    pub const fn watch(&mut self) {
+        self.watches = true;
+    }
+
     pub fn len(&self) -> usize {
         self.threads.len()
     }
@@ -51,10 +63,27 @@ impl Held {
         let Ok(own) = process::affinity(tid) else {
             return;
         };
-        let may_move = own.count() > 1 && own.contains(cpu);
-        if may_move && process::set_affinity(tid, &CpuSet::one(cpu)).is_ok() {
-            let until = self.lease_from(now);
-            self.threads.push(Bound { tid, own, until });
+        if own.count() == 1 || !own.contains(cpu) {
+            return;
+        }
+        let watch = if self.watches {
+            let Some(watch) = Watch::begin(tid) else {
+                return;
+            };
+            Some(watch)
+        } else {
+            None
+        };
+        let until = self.lease_from(now);
+        let thread = Bound {
+            tid,
+            own,
+            until,
+            watch,
+        };
+        match process::set_affinity(tid, &CpuSet::one(cpu)) {
+            Ok(()) => self.threads.push(thread),
+            Err(_) => thread.let_go(None),
         }
     }
 
@@ -96,8 +125,14 @@ impl Held {
 impl Bound {
     /// CPUs that somebody else chose for it meanwhile stay.
     fn let_go(&self, cpu: Option<u32>) {
+        if self.watch.is_some() {
+            brief::set_back(self.tid);
+        }
         if process::affinity(self.tid).ok() == cpu.map(CpuSet::one) {
             let _ = process::set_affinity(self.tid, &self.own);
+        }
+        if let (Some(watch), Some(cpu)) = (&self.watch, cpu) {
+            watch.end(self.tid, cpu, &self.own);
         }
     }
 }
@@ -145,5 +180,63 @@ mod tests {
         process::set_affinity(b, &other).expect("allowed");
         held.let_go(Some(cpu));
         assert_eq!((held.len(), of(b)), (0, other));
+    }
+
+    /// Says who it is, and begins a thread and a process when it is told to, which begins one of its own: these.
+    fn thread_that_begins_others(
+        of: mpsc::Sender<Vec<Tid>>,
+    ) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = of.send(vec![process::tid()]);
+            let _ = ended.recv();
+            let (thread, end_thread) = idle_thread();
+            let mut shell = std::process::Command::new("sh")
+                .args(["-c", "sleep 600 & echo $!; wait"])
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let mut line = String::new();
+            let out = shell.stdout.take().expect("a pipe");
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)
+                .expect("its child");
+            let child = Tid(line.trim().parse().expect("a number"));
+            let _ = of.send(vec![thread, Tid(shell.id()), child]);
+            let _ = ended.recv();
+            let _ = shell.kill();
+            let _ = std::process::Command::new("kill")
+                .arg(child.0.to_string())
+                .status();
+            let _ = shell.wait();
+            drop(end_thread);
+        });
+        (end, thread)
+    }
+
+    #[test]
+    fn what_a_bound_thread_began_gets_its_cpus_too_where_no_hook_sees_it() {
+        let own = process::affinity(Tid(0)).expect("CPUs");
+        let Some(cpu) = (0..1024).find(|&cpu| own.contains(cpu) && own.count() > 1) else {
+            return eprintln!("SKIPPED: with one CPU nobody can be bound");
+        };
+        let of = |tid| process::affinity(tid).expect("it lives");
+        for watches in [false, true] {
+            let (tell, told) = mpsc::channel();
+            let (go_on, thread) = thread_that_begins_others(tell);
+            let tid = told.recv().expect("a thread")[0];
+            let mut held = Held::default();
+            if watches {
+                held.watch();
+            }
+            held.bind(tid, cpu, Nanos(0));
+            go_on.send(()).expect("it waits");
+            let begun = told.recv().expect("it goes on");
+            assert!(begun.iter().all(|&tid| of(tid) == CpuSet::one(cpu)));
+            held.let_go(Some(cpu));
+            let of_heirs: Vec<_> = begun.iter().map(|&tid| of(tid) == own).collect();
+            go_on.send(()).expect("it waits");
+            thread.join().expect("no panic");
+            assert_eq!(of_heirs, [watches; 3]);
+        }
     }
 }

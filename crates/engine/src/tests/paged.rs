@@ -20,7 +20,7 @@ use crate::frames::Frames;
 use crate::live::Live;
 use crate::scope::{FRAMES_TO_END, Failing, Reach};
 use crate::session::Session;
-use crate::start::{EVERY_THREAD, new_pager};
+use crate::start::new_pager;
 use crate::world::{Mechanism, World};
 
 /// Frames that a program of these tests may have.
@@ -242,7 +242,7 @@ impl Paged {
         let calls = Arc::new(Calls::new().expect("address space"));
         let mut live = Live::new(pager, world, store, session, calls, LIMIT);
         live.take_share();
-        live.placement.unbind(EVERY_THREAD, true);
+        live.placement.unbind(outpage_sys::process::Tid(0), true);
         live
     }
 
