@@ -9,12 +9,14 @@
 //       fork       written, then read and written by a child and this process in turn
 //       forkearly  the same, forked before anything is touched
 //       alias      mapped a second time by mremap(2), written by either mapping
+//       cut        parts of it unmapped, by munmap(2), mremap(2) and mmap(2), and mapped again by mremap(2), as they were, or refused (ENOMEM); with a child between
 //       remap      mapped in another order by remap_file_pages(2)
 //       direct     read into from a file by O_DIRECT while the limit is short
 //       rawremove, rawdontneed, rawalias   madvise(2) or mremap(2) by a bare instruction, of memory of which a part is out: the process is to end
 //       rawfork    a child by a bare instruction: it is to end by SIGSEGV, and this process's memory is to be whole
 // Prints "ok", and ends with 1 at the first wrong byte.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -218,6 +220,36 @@ static void alias(void) {
     check_all("the other mapping alone");
 }
 
+// The kernel has what was cut off, as long as the rest is mapped.
+static void cut(void) {
+    for (int way = 0; way < 6; way++) {
+        fill_all(1 + way);
+        at_random(pages);
+        size_t gone = pages / 3, stays = pages - gone;
+        char *tail = memory + stays * PAGE;
+        if (way % 3 == 0) need(!munmap(tail, gone * PAGE), "munmap");
+        else if (way % 3 == 1) need(mremap(memory, pages * PAGE, stays * PAGE, 0) == memory, "mremap to less");
+        else need(mmap(tail, gone * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == tail, "mmap over it");
+        for (size_t i = 0; i < stays; i += 7) check_page(memory, i, version[i], "what stays");
+        if (way >= 3) {
+            pid_t child = fork();
+            if (child == 0) {
+                for (size_t i = 0; i < stays; i += 5) check_page(memory, i, version[i], "what stays, in the child");
+                _exit(0);
+            }
+            int status;
+            need(waitpid(child, &status, 0) == child && status == 0, "the child");
+        }
+        char *again = mremap(memory, stays * PAGE, pages * PAGE, MREMAP_MAYMOVE);
+        need(again != MAP_FAILED || errno == ENOMEM, "mremap to more");
+        if (again != MAP_FAILED) memory = again, check_all("all of it again");
+        else for (size_t i = 0; i < stays; i++) check_page(memory, i, version[i], "what stays");
+        need(!munmap(memory, (again == MAP_FAILED ? stays : pages) * PAGE), "munmap of all");
+        memory = map_shared(pages * PAGE);
+        memset(version, 0, pages * sizeof *version);
+    }
+}
+
 static void remap(void) {
     fill_all(1);
     size_t half = pages / 2;
@@ -312,6 +344,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "fork")) forked(0);
     else if (!strcmp(what, "forkearly")) forked(1);
     else if (!strcmp(what, "alias")) alias();
+    else if (!strcmp(what, "cut")) cut();
     else if (!strcmp(what, "remap")) remap();
     else if (!strcmp(what, "direct")) direct();
     else if (!strcmp(what, "rawfork")) raw_fork();

@@ -14,6 +14,7 @@ use outpage_sys::map;
 use outpage_sys::raw::Errno;
 
 use crate::call::Call;
+use crate::cut;
 use crate::engine::Engine;
 use crate::space::page_up;
 
@@ -100,6 +101,14 @@ impl Engine {
             if refused < 0 {
                 return -(libc::ENOMEM as isize);
             }
+        }
+        if new_len > old_len && self.shares() {
+            let (addr, len) = (old, old_len);
+            // Before it answers, the pager hears of what was unmapped.
+            self.call(Call::SharedUpTo { addr, len });
+        }
+        if new_len > old_len && cut::may_not_grow(old) {
+            return -(libc::ENOMEM as isize);
         }
         let whole = self.placing(|| map::mremap(old, old_len, new_len, flags, new_addr));
         let new = match whole {

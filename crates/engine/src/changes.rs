@@ -41,7 +41,10 @@ impl Live {
         match *message {
             Message::Removed { start, end } => self.emptied(start, end),
             Message::Unmapped { start, end } if self.is_still_mapped(start, end) => {}
-            Message::Unmapped { start, end } => self.unmapped(start, end),
+            Message::Unmapped { start, end } => {
+                self.note_what_is_cut(start, end);
+                self.unmapped(start, end);
+            }
             Message::Remapped { from, to, len } => self.moved(from, to, len),
             Message::Fault(_) | Message::Forked(_) | Message::Other => {}
         }
@@ -265,7 +268,8 @@ impl Live {
         self.make_known_room(start, end);
         let result = self.each_gap(start, end, |live, start, end| {
             live.take_over(start, end, like.prot, like.locked)?;
-            if !fresh {
+            // Under mlockall(2) with `MCL_FUTURE`, which no hook may have seen, the kernel has filled it.
+            if !fresh || !live.world.is_gone(start) {
                 live.adopt(start, end);
                 live.drive();
             }
@@ -313,7 +317,7 @@ impl Live {
             return Ok(());
         }
         let like = self.world.space.at(new + kept - 1);
-        // Beyond what was mapped shared at once nothing can be touched.
+        // Beyond what was mapped shared at once nothing can be touched, and what was cut off from it does not come back (`cut`).
         let Some(like) = like.filter(|r| r.view == 0) else {
             return Ok(());
         };

@@ -16,6 +16,7 @@ mod check;
 mod compressed;
 pub mod config;
 mod contiguous;
+mod cut;
 pub mod door;
 pub mod encryption;
 mod engine;

@@ -20,6 +20,7 @@ use outpage_sys::view::View;
 use outpage_sys::{clock, own};
 
 use crate::adopt::LIST_BYTES;
+use crate::cut;
 use crate::live::Live;
 use crate::regions::Region;
 use crate::scope::Failure;
@@ -115,6 +116,17 @@ impl Live {
     pub(crate) fn drop_shared(&mut self, start: usize, end: usize) {
         for part in self.shared_parts(start, end) {
             self.world.views.unmapped(part.view, part.pages());
+        }
+    }
+
+    /// `start..end` is unmapped. Where it is a part of shared memory, its contents go, though the rest is mapped.
+    pub(crate) fn note_what_is_cut(&mut self, start: usize, end: usize) {
+        for part in self.shared_parts(start, end) {
+            let all = self.shared_parts(0, usize::MAX);
+            let mut same = all.iter().filter(|other| other.view == part.view);
+            if same.any(|other| other.start < start || end < other.end) {
+                cut::was_cut();
+            }
         }
     }
 

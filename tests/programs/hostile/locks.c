@@ -1,7 +1,8 @@
 // Locks, protection keys and descriptors.
 //
 // mlock, mlock-raw: 4 MiB locked while paging. asleep: 6 MiB locked, and a child has the rest of the limit while the parent sleeps. mlockall: refused or done.
-// future, future-raw: what is mapped was locked at once until more was needed. future-held, future-held-raw: and still is. all-raw: everything is locked while paging, unseen. pkey: pkey_mprotect with a key.
+// future, future-raw: what is mapped was locked at once until more was needed. future-held, future-held-raw: and still is. future-pieces, future-pieces-raw: and is mapped
+// in many pieces. all-raw: everything is locked while paging, unseen. pkey: pkey_mprotect with a key.
 // close-range, close-range-raw: every descriptor from 3 on is closed, then a fork. unshare: CLOSE_RANGE_UNSHARE.
 // files: unshare(CLONE_FILES) and all closed.
 #include "hostile.h"
@@ -45,11 +46,17 @@ static void sleep_while_a_child_works(void) {
 }
 
 static void lock_future(void) {
-    int unseen = is("future-raw") || is("future-held-raw");
+    size_t length = strlen(variant);
+    int unseen = !strcmp(variant + length - 4, "-raw");
     if (unseen ? raw(SYS_mlockall, MCL_CURRENT | MCL_FUTURE, 0, 0, 0, 0, 0) : mlockall(MCL_CURRENT | MCL_FUTURE)) missing("mlockall");
     char *locked = map(MIB);
     for (size_t i = 0; i < MIB; i++) fill_at(locked + i * PAGE, i, 3);
     if (!strncmp(variant, "future-held", 11)) return;
+    // Twice the limit.
+    for (size_t n = 0; !strncmp(variant, "future-pieces", 13) && n < 64; n++) {
+        char *piece = map(MIB);
+        for (size_t i = 0; i < MIB; i++) fill_at(piece + i * PAGE, i, 5);
+    }
     NEED(!(unseen ? raw(SYS_munlockall, 0, 0, 0, 0, 0, 0) : munlockall()));
 }
 
@@ -81,6 +88,8 @@ static void close_all(void) {
 int main(int count, char **arguments) {
     begin(count, arguments);
     if (!strncmp(variant, "future", 6)) lock_future();
+    // No other memory: a large mapping would be noticed, whatever became of the pieces.
+    if (!strncmp(variant, "future-pieces", 13)) return done();
     arena(arguments);
     if (!strncmp(variant, "mlock", 5) && !is("mlockall")) lock();
     else if (is("asleep")) sleep_while_a_child_works();

@@ -53,7 +53,7 @@ pub fn shared_memory_goes_back(case: &Case) {
         let unpaged = done.count("peak_unpaged_shared_bytes");
         assert!(unpaged >= 28 << 20, "{what}: it is named: {unpaged}");
     }
-    for what in ["alias", "remap"] {
+    for what in ["alias", "remap", "cut"] {
         right(&shared(case, what), what);
     }
 }
