@@ -1,8 +1,10 @@
 //! Signals under `outpage run`: the program gets what it would have had without, once.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 mod common;
 use common::{OUTPAGE, can_page, compiled, outpage};
@@ -202,4 +204,73 @@ fn a_stopped_program_stops_its_launcher_and_goes_on_with_it() {
     }
     drop(child.stdin.take());
     assert!(child.wait().expect("wait").success());
+}
+
+/// A shell's terminal, by `script` of util-linux; what is said there, a line at a time.
+struct Terminal {
+    shell: Child,
+    said: mpsc::Receiver<String>,
+}
+
+/// A shell that waits in vain says nothing more.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Terminal {
+    fn open() -> Option<Self> {
+        let shell = Command::new("script")
+            .args(["-qec", "bash --norc --noprofile -i", "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut shell = shell.ok()?;
+        let (says, said) = mpsc::channel();
+        let lines = BufReader::new(shell.stdout.take()?).lines();
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| says.send(line))
+        });
+        Some(Self { shell, said })
+    }
+
+    fn say(&mut self, line: &str) {
+        let input = self.shell.stdin.as_mut().expect("its input");
+        writeln!(input, "{line}").expect("it reads");
+    }
+
+    /// Waits for a line with `text`.
+    fn hears(&self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line = self.said.recv_timeout(PATIENCE).expect(text);
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// `suspend` in a shell, and whatever else stops itself by SIGSTOP in the foreground: the shell outside goes on, and `fg` continues it.
+#[test]
+fn a_job_that_stops_itself_in_the_foreground_gives_the_terminal_back() {
+    if !can_page() {
+        return;
+    }
+    let Some(mut terminal) = Terminal::open() else {
+        return eprintln!("SKIPPED: `script` is missing (apt-get install bsdutils)");
+    };
+    let run = format!("{OUTPAGE} {}", RUN.join(" "));
+    let stops = "sh -c 'kill -STOP $$; echo goes-$((40+2))'";
+    terminal.say(&format!("{run} {stops}"));
+    terminal.say("echo outside-$((40+3))");
+    terminal.hears("outside-43");
+    terminal.say("fg");
+    terminal.hears("goes-42");
+    terminal.say("exit 0");
+    assert!(terminal.shell.wait().expect("wait").success());
 }

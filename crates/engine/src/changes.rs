@@ -269,7 +269,7 @@ impl Live {
         let result = self.each_gap(start, end, |live, start, end| {
             live.take_over(start, end, like.prot, like.locked)?;
             // Under mlockall(2) with `MCL_FUTURE`, which no hook may have seen, the kernel has filled it.
-            if !fresh || !live.world.is_gone(start) {
+            if !fresh || live.world.door.is_present(start) == Ok(true) {
                 live.adopt(start, end);
                 live.drive();
             }

@@ -206,6 +206,31 @@ pub fn stopped_by(pid: u32) -> Option<i32> {
     (info.si_signo == libc::SIGCHLD).then(|| unsafe { info.si_status() })
 }
 
+/// Whether this process is of a shell's job, and that, or the process group of child `pid`, is in the foreground of the terminal: the shell waits for the job to end or to
+/// stop.
+#[must_use]
+pub fn is_foreground_job(pid: u32) -> bool {
+    let Ok(terminal) = fd::open(c"/dev/tty", libc::O_RDONLY | libc::O_NOCTTY) else {
+        return false;
+    };
+    let mut foreground = 0i32;
+    let (tty, at) = (terminal.number() as usize, (&raw mut foreground) as usize);
+    // SAFETY: the kernel writes one number.
+    let asked = unsafe { syscall3(libc::SYS_ioctl, tty, libc::TIOCGPGRP as usize, at) };
+    let shell = process::parent() as usize;
+    let asks = [0, shell, pid as usize];
+    // SAFETY: these take a number.
+    let [group, of_shell, of_child] =
+        asks.map(|of| unsafe { syscall3(libc::SYS_getpgid, of, 0, 0) });
+    // SAFETY: as above.
+    let sessions = [0, shell].map(|of| unsafe { syscall3(libc::SYS_getsid, of, 0, 0) });
+    // A group whose parents are all outside of the session is nobody's job.
+    asked.is_ok()
+        && [group, of_child].contains(&Ok(foreground as usize))
+        && group != of_shell
+        && sessions[0] == sessions[1]
+}
+
 /// Whether process `pid` is stopped now.
 #[must_use]
 pub fn is_stopped(pid: u32) -> bool {

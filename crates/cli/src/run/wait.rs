@@ -87,10 +87,12 @@ pub fn wait_looking(
 const STOPS: [i32; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// Stops as `child` was stopped by job control, so that the shell sees the job stop; returns, once the
-/// job goes on, whether it was. SIGSTOP is no job control: who stops the program by its number continues
-/// it so too.
+/// job goes on, whether it was. SIGSTOP is none: who stops the program by its number continues
+/// it so too. But a shell that waits for a job in the foreground is to see it stop, as when the program, a shell itself, says `suspend`.
 fn stop_along(child: u32, signals: &Signals) -> Result<bool, CliError> {
-    let by = launch::stopped_by(child).filter(|signal| STOPS.contains(signal));
+    let by = launch::stopped_by(child).filter(|signal| {
+        STOPS.contains(signal) || *signal == libc::SIGSTOP && launch::is_foreground_job(child)
+    });
     if let Some(signal) = by {
         let stop = signals.stop_by(signal);
         stop.map_err(|e| CliError::os("stop as the program did", e))?;

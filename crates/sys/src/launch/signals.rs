@@ -161,11 +161,14 @@ impl Signals {
         }
     }
 
-    /// Stops this process as `signal` (SIGTSTP, SIGTTIN, SIGTTOU) does; returns when it goes on.
+    /// Stops this process as `signal` (SIGTSTP, SIGTTIN, SIGTTOU, SIGSTOP) does; returns when it goes on.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn stop_by(&self, signal: i32) -> Result<(), Errno> {
+        if signal == libc::SIGSTOP {
+            return send(process::pid(), signal);
+        }
         let before = action(signal, Some(DEFAULT))?;
         let sent = send(process::pid(), signal);
         action(signal, Some(before))?;
