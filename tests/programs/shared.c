@@ -235,6 +235,9 @@ static void cut(void) {
             pid_t child = fork();
             if (child == 0) {
                 for (size_t i = 0; i < stays; i += 5) check_page(memory, i, version[i], "what stays, in the child");
+                char *grown = mremap(memory, stays * PAGE, pages * PAGE, MREMAP_MAYMOVE);
+                need(grown != MAP_FAILED || errno == ENOMEM, "mremap to more in the child");
+                for (size_t i = 0; grown != MAP_FAILED && i < pages; i++) check_page(grown, i, version[i], "all of it, in the child");
                 _exit(0);
             }
             int status;

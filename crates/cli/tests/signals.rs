@@ -216,22 +216,22 @@ struct Terminal {
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Terminal {
-    fn open() -> Option<Self> {
+    fn open() -> Self {
         let shell = Command::new("script")
             .args(["-qec", "bash --norc --noprofile -i", "/dev/null"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let mut shell = shell.ok()?;
+        let mut shell = shell.expect("script, which Debian never lacks (bsdutils)");
         let (says, said) = mpsc::channel();
-        let lines = BufReader::new(shell.stdout.take()?).lines();
+        let lines = BufReader::new(shell.stdout.take().expect("stdout")).lines();
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
                 .try_for_each(|line| says.send(line))
         });
-        Some(Self { shell, said })
+        Self { shell, said }
     }
 
     fn say(&mut self, line: &str) {
@@ -261,9 +261,7 @@ fn a_job_that_stops_itself_in_the_foreground_gives_the_terminal_back() {
     if !can_page() {
         return;
     }
-    let Some(mut terminal) = Terminal::open() else {
-        return eprintln!("SKIPPED: `script` is missing (apt-get install bsdutils)");
-    };
+    let mut terminal = Terminal::open();
     let run = format!("{OUTPAGE} {}", RUN.join(" "));
     let stops = "sh -c 'kill -STOP $$; echo goes-$((40+2))'";
     terminal.say(&format!("{run} {stops}"));

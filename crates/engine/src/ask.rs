@@ -102,12 +102,10 @@ impl Engine {
                 return -(libc::ENOMEM as isize);
             }
         }
-        if new_len > old_len && self.shares() {
-            let (addr, len) = (old, old_len);
-            // Before it answers, the pager hears of what was unmapped.
-            self.call(Call::SharedUpTo { addr, len });
-        }
-        if new_len > old_len && cut::may_not_grow(old) {
+        if new_len > old_len
+            && (self.shares() || cut::is_cut())
+            && self.call(Call::MayGrow { addr: old }) < 0
+        {
             return -(libc::ENOMEM as isize);
         }
         let whole = self.placing(|| map::mremap(old, old_len, new_len, flags, new_addr));

@@ -40,6 +40,8 @@ pub enum Call {
     },
     /// A second mapping of the pages at `addr` is about to be made: what of them is shared and managed goes back to the program before.
     Alias { addr: usize, len: usize },
+    /// More of the mapping at `addr` is about to be mapped by mremap(2): `-ENOMEM` where it could show what was cut off and forgotten.
+    MayGrow { addr: usize },
     /// How many bytes from `addr` on are alike, shared memory that is managed or anything else: the number of bytes, its lowest bit set where they are.
     SharedUpTo { addr: usize, len: usize },
     /// `mremap(2)` was made, and gave `new`. The kernel has told of what moved and of what was unmapped; what was
@@ -168,6 +170,7 @@ impl Call {
                 fresh,
             } => [22, addr, len, s(prot), fresh.into(), 0],
             Self::Alias { addr, len } => [23, addr, len, 0, 0, 0],
+            Self::MayGrow { addr } => [32, addr, 0, 0, 0, 0],
             Self::SharedUpTo { addr, len } => [24, addr, len, 0, 0, 0],
             Self::Discardable { addr, len } => [25, addr, len, 0, 0, 0],
             Self::Wanted { addr, len } => [26, addr, len, 0, 0, 0],
@@ -233,6 +236,7 @@ impl Call {
                 fresh: d != 0,
             },
             23 => Self::Alias { addr: a, len: b },
+            32 => Self::MayGrow { addr: a },
             24 => Self::SharedUpTo { addr: a, len: b },
             25 => Self::Discardable { addr: a, len: b },
             26 => Self::Wanted { addr: a, len: b },
@@ -443,6 +447,7 @@ mod tests {
                 fresh: false,
             },
             Call::Alias { addr, len },
+            Call::MayGrow { addr },
             Call::SharedUpTo { addr, len },
             Call::Replaced { addr, len },
             Call::MappingAt { addr },

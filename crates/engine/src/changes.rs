@@ -41,10 +41,7 @@ impl Live {
         match *message {
             Message::Removed { start, end } => self.emptied(start, end),
             Message::Unmapped { start, end } if self.is_still_mapped(start, end) => {}
-            Message::Unmapped { start, end } => {
-                self.note_what_is_cut(start, end);
-                self.unmapped(start, end);
-            }
+            Message::Unmapped { start, end } => self.unmapped(start, end),
             Message::Remapped { from, to, len } => self.moved(from, to, len),
             Message::Fault(_) | Message::Forked(_) | Message::Other => {}
         }
@@ -118,6 +115,7 @@ impl Live {
             return;
         }
         self.unsubscribe(start, end);
+        self.note_what_is_cut(start, end);
         self.drop_contents(start, end, Event::Unmap);
         self.let_kept_go_in(start, end);
         self.drop_shared(start, end);

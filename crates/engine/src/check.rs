@@ -204,22 +204,35 @@ impl Live {
 
     /// What [`crate::call::Call::MappingAt`] asks for.
     pub(crate) fn mapping_at(&mut self, addr: usize) -> isize {
-        let mut answer = -(libc::EFAULT as isize);
-        let Some(file) = self.check.file.take() else {
-            return answer;
-        };
+        let answer = self.of_mapping(addr, |entry| {
+            let told = (entry.end | entry.prot as usize) as isize;
+            entry.is_private_anonymous().then_some(told)
+        });
         // Where the list cannot be read there is no answer either.
-        let _ = file.for_each(&mut self.check.list, |entry| {
+        let answer = answer.ok().flatten().flatten();
+        answer.unwrap_or(-(libc::EFAULT as isize))
+    }
+
+    /// What `look` says of the mapping at `addr`, if there is one.
+    ///
+    /// # Errors
+    /// Those of reading the list of mappings.
+    pub(crate) fn of_mapping<T>(
+        &mut self,
+        addr: usize,
+        look: impl Fn(&Mapping<'_>) -> T,
+    ) -> Result<Option<T>, Errno> {
+        let file = self.check.file.take().ok_or(Errno::ENOENT)?;
+        let mut found = None;
+        let read = file.for_each(&mut self.check.list, |entry| {
             if entry.end <= addr {
                 return ControlFlow::Continue(());
             }
-            if entry.start <= addr && entry.is_private_anonymous() {
-                answer = (entry.end | entry.prot as usize) as isize;
-            }
+            found = (entry.start <= addr).then(|| look(entry));
             ControlFlow::Break(())
         });
         self.check.file = Some(file);
-        answer
+        read.map(|()| found)
     }
 
     fn remember_stale(&mut self, found: &[Found]) {

@@ -37,7 +37,7 @@ const FAITHFUL: u32 = 16;
 /// busy loop on the only CPU, 3,000 touches took 3.96, 0.47, 0.28 and 0.25 s with 1, 16, 256 and 4096 (medians of 5).
 const ASLEEP_MAX: u32 = 256;
 
-/// For so long threads are bound briefly after one was found on another CPU than the pager. A choice: many times [`LOOK_EVERY`], after which one that
+/// For so long threads are bound briefly after one was found on another CPU than the pager. A choice, not varied: many times [`LOOK_EVERY`], after which one that
 /// is bound no more is found there again.
 const STRAYS_FOR: Nanos = Nanos(64_000_000);
 
@@ -294,7 +294,7 @@ impl Placement {
 mod tests {
     use std::sync::mpsc;
 
-    use outpage_sys::tasks::Policy;
+    use outpage_sys::tasks::Scheduling;
 
     use super::*;
 
@@ -312,14 +312,18 @@ mod tests {
         });
         let tid = told.recv().expect("a thread");
         // On its way to sleep it may still move.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        let stat = format!("/proc/self/task/{}/stat", tid.0);
+        let sleeps = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
+        while !sleeps() {
+            std::thread::yield_now();
+        }
         let of = || {
             (
                 process::affinity(tid).expect("it lives"),
-                tasks::policy(tid),
+                tasks::scheduling(tid),
             )
         };
-        let own = (all, Some(Policy::Other));
+        let own = (all, Some(Scheduling::Other));
         let mut placement = Placement::new();
         placement.be_brief();
         let bound = |placement: &mut Placement, now: u64| {
@@ -333,7 +337,7 @@ mod tests {
             (bound != own).then_some(bound)
         };
         let its = tasks::cpu_of(tid).expect("it lives");
-        let here = Some((CpuSet::one(its), Some(Policy::Batch)));
+        let here = Some((CpuSet::one(its), Some(Scheduling::Batch)));
         assert_eq!(bound(&mut placement, 0), here, "the pager was not there");
         assert_eq!(bound(&mut placement, STRAYS_FOR.0 - 1), here);
         let later = STRAYS_FOR.0 + LOOK_EVERY.0;

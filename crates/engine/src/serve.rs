@@ -72,6 +72,7 @@ impl Live {
                 fresh,
             } => unit(self.take_shared((addr, addr + len), prot, fresh)),
             Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
+            Call::MayGrow { addr } => unit(self.may_grow(addr)),
             Call::SharedUpTo { addr, len } => self.shared_up_to(addr, len),
             Call::Remapped {
                 old,
@@ -121,11 +122,13 @@ impl Live {
             | Call::Places { .. }
             | Call::Counts => value(self.tell(call)),
             Call::Close => unit(self.ask_close(slot)),
-            Call::Ending => {
-                self.pager.ending();
-                0
-            }
+            Call::Ending => self.ending(),
         }
+    }
+
+    fn ending(&mut self) -> isize {
+        self.pager.ending();
+        0
     }
 
     fn replaced(&mut self, addr: usize, len: usize) -> isize {

@@ -14,22 +14,30 @@ use std::sync::atomic::Ordering;
 use outpage_core::contract::Event;
 use outpage_core::page::State;
 use outpage_core::units::PAGE_BYTES;
-use outpage_sys::maps::{self, Kind};
+use outpage_sys::maps::{self, Kind, Mapping};
 use outpage_sys::raw::Errno;
 use outpage_sys::view::View;
 use outpage_sys::{clock, own};
 
 use crate::adopt::LIST_BYTES;
-use crate::cut;
 use crate::live::Live;
 use crate::regions::Region;
 use crate::scope::Failure;
 use crate::space::page_up;
 use crate::start::{StartError, os};
 
+/// Whether a mapping is shared memory that its processes have by their mappings alone; a memfd is the program's to read and write by its descriptor.
+pub(crate) fn is_shared_anonymous(mapping: &Mapping<'_>) -> bool {
+    // `/dev/zero (deleted)`, or a name given by prctl(2).
+    let anonymous = [b"/dev/zero (deleted)".as_slice(), b"[anon_shmem:"]
+        .iter()
+        .any(|name| mapping.name.starts_with(name));
+    mapping.shared && mapping.kind() == Kind::SharedMemory && anonymous
+}
+
 impl Live {
     /// The parts of `start..end` that are shared memory.
-    fn shared_parts(&mut self, start: usize, end: usize) -> Vec<Region> {
+    pub(crate) fn shared_parts(&mut self, start: usize, end: usize) -> Vec<Region> {
         if self.world.views.is_empty() {
             return Vec::new();
         }
@@ -77,12 +85,7 @@ impl Live {
     pub(crate) fn adopt_shared(&mut self) -> Result<(), StartError> {
         let mut found: Vec<(usize, usize, i32, u64, u64)> = Vec::new();
         maps::for_each(&mut vec![0; LIST_BYTES], |entry| {
-            // `/dev/zero (deleted)`, or a name given by prctl(2); a memfd is the program's to read and write by its descriptor.
-            let anonymous = [b"/dev/zero (deleted)".as_slice(), b"[anon_shmem:"]
-                .iter()
-                .any(|name| entry.name.starts_with(name));
-            let shared = entry.shared && entry.kind() == Kind::SharedMemory;
-            if shared && anonymous && !own::contains(entry.start) {
+            if is_shared_anonymous(entry) && !own::contains(entry.start) {
                 found.push((
                     entry.start,
                     entry.end,
@@ -116,17 +119,6 @@ impl Live {
     pub(crate) fn drop_shared(&mut self, start: usize, end: usize) {
         for part in self.shared_parts(start, end) {
             self.world.views.unmapped(part.view, part.pages());
-        }
-    }
-
-    /// `start..end` is unmapped. Where it is a part of shared memory, its contents go, though the rest is mapped.
-    pub(crate) fn note_what_is_cut(&mut self, start: usize, end: usize) {
-        for part in self.shared_parts(start, end) {
-            let all = self.shared_parts(0, usize::MAX);
-            let mut same = all.iter().filter(|other| other.view == part.view);
-            if same.any(|other| other.start < start || end < other.end) {
-                cut::was_cut();
-            }
         }
     }
 

@@ -58,7 +58,7 @@ pub fn began(tid: Tid) -> Option<Nanos> {
 
 /// How the scheduler treats a thread, of those ways that any thread may choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
+pub enum Scheduling {
     /// `SCHED_OTHER`.
     Other,
     /// `SCHED_BATCH`: as the other one, but who wakes it keeps the CPU (`wakeup_preempt_fair` in kernel/sched/fair.c, Linux 6.18).
@@ -67,12 +67,12 @@ pub enum Policy {
 
 /// How a thread is scheduled; `None` if it has ended, is scheduled otherwise, or what it begins is not scheduled like it.
 #[must_use]
-pub fn policy(tid: Tid) -> Option<Policy> {
+pub fn scheduling(tid: Tid) -> Option<Scheduling> {
     // SAFETY: takes a number only.
     let told = unsafe { syscall3(libc::SYS_sched_getscheduler, tid.0 as usize, 0, 0) };
     match told.ok()? as i32 {
-        libc::SCHED_OTHER => Some(Policy::Other),
-        libc::SCHED_BATCH => Some(Policy::Batch),
+        libc::SCHED_OTHER => Some(Scheduling::Other),
+        libc::SCHED_BATCH => Some(Scheduling::Batch),
         _ => None,
     }
 }
@@ -81,10 +81,10 @@ pub fn policy(tid: Tid) -> Option<Policy> {
 ///
 /// # Errors
 /// Those of sched_setscheduler(2).
-pub fn set_policy(tid: Tid, policy: Policy) -> Result<(), Errno> {
-    let number = match policy {
-        Policy::Other => libc::SCHED_OTHER,
-        Policy::Batch => libc::SCHED_BATCH,
+pub fn set_scheduling(tid: Tid, scheduling: Scheduling) -> Result<(), Errno> {
+    let number = match scheduling {
+        Scheduling::Other => libc::SCHED_OTHER,
+        Scheduling::Batch => libc::SCHED_BATCH,
     };
     let param = libc::sched_param { sched_priority: 0 };
     let (tid, at) = (tid.0 as usize, (&raw const param) as usize);
@@ -228,13 +228,13 @@ mod tests {
                 .unwrap()
                 .contains(cpu_of(own).unwrap())
         );
-        assert_eq!(policy(own), Some(Policy::Other));
-        set_policy(own, Policy::Batch).unwrap();
-        assert_eq!(policy(own), Some(Policy::Batch));
-        set_policy(own, Policy::Other).unwrap();
-        assert_eq!(policy(own), Some(Policy::Other));
-        assert_eq!((cpu_of(NOBODY), policy(NOBODY)), (None, None));
-        assert_eq!(set_policy(NOBODY, Policy::Batch), Err(Errno::ESRCH));
+        assert_eq!(scheduling(own), Some(Scheduling::Other));
+        set_scheduling(own, Scheduling::Batch).unwrap();
+        assert_eq!(scheduling(own), Some(Scheduling::Batch));
+        set_scheduling(own, Scheduling::Other).unwrap();
+        assert_eq!(scheduling(own), Some(Scheduling::Other));
+        assert_eq!((cpu_of(NOBODY), scheduling(NOBODY)), (None, None));
+        assert_eq!(set_scheduling(NOBODY, Scheduling::Batch), Err(Errno::ESRCH));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use outpage_core::units::Nanos;
 use outpage_sys::clock;
 use outpage_sys::process::{self, CpuSet, Tid};
-use outpage_sys::tasks::{self, Policy};
+use outpage_sys::tasks::{self, Scheduling};
 
 /// Generations of processes that are looked for: a program that is started may start another one. A choice.
 const GENERATIONS: u32 = 3;
@@ -22,10 +22,10 @@ pub struct Watch {
 impl Watch {
     /// `tid` is to be bound: from now on it does not run at once when it is woken. `None` if it is no ordinary thread: it is to stay as it is.
     pub fn begin(tid: Tid) -> Option<Self> {
-        if tasks::policy(tid) != Some(Policy::Other) {
+        if tasks::scheduling(tid) != Some(Scheduling::Other) {
             return None;
         }
-        tasks::set_policy(tid, Policy::Batch).ok()?;
+        tasks::set_scheduling(tid, Scheduling::Batch).ok()?;
         Some(Self {
             began: clock::since_boot(),
             switches: process::switches(),
@@ -39,7 +39,7 @@ impl Watch {
         }
         let free = |heir: Tid| {
             let bound = process::affinity(heir).ok() == Some(CpuSet::one(cpu));
-            let like_it = bound || tasks::policy(heir) == Some(Policy::Batch);
+            let like_it = bound || tasks::scheduling(heir) == Some(Scheduling::Batch);
             let is_heir = like_it && tasks::began(heir).is_some_and(|began| began >= self.began);
             if is_heir {
                 set_back(heir);
@@ -56,10 +56,10 @@ impl Watch {
     }
 }
 
-/// `tid` is an ordinary thread again. To be done before it may run elsewhere. Whoever was given another policy meanwhile keeps it.
+/// `tid` is an ordinary thread again. To be done before it may run elsewhere. Whoever was scheduled otherwise meanwhile keeps it.
 pub fn set_back(tid: Tid) {
-    if tasks::policy(tid) == Some(Policy::Batch) {
-        let _ = tasks::set_policy(tid, Policy::Other);
+    if tasks::scheduling(tid) == Some(Scheduling::Batch) {
+        let _ = tasks::set_scheduling(tid, Scheduling::Other);
     }
 }
 

@@ -55,7 +55,8 @@ impl Held {
         self.threads.iter().find(|t| t.tid == tid).map(|t| t.own)
     }
 
-    /// Binds `tid` to `cpu` until [`Self::woke`] says more, if it may run there and elsewhere. Two calls of the kernel, 4 us.
+    /// Binds `tid` to `cpu` until [`Self::woke`] says more, if it may run there and elsewhere. Two calls of the kernel, 4 us; five where
+    /// it is watched.
     pub fn bind(&mut self, tid: Tid, cpu: u32, now: Nanos) {
         if self.threads.len() == THREADS_MAX {
             return;
@@ -66,14 +67,10 @@ impl Held {
         if own.count() == 1 || !own.contains(cpu) {
             return;
         }
-        let watch = if self.watches {
-            let Some(watch) = Watch::begin(tid) else {
-                return;
-            };
-            Some(watch)
-        } else {
-            None
-        };
+        let watch = self.watches.then(|| Watch::begin(tid)).flatten();
+        if self.watches && watch.is_none() {
+            return;
+        }
         let until = self.lease_from(now);
         let thread = Bound {
             tid,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use outpage::{Builder, Error};
 use outpage_sys::process::{self, CpuSet, Tid};
-use outpage_sys::tasks::{self, Policy};
+use outpage_sys::tasks::{self, Scheduling};
 
 use crate::{A_PAGE, WITHIN, fill, value};
 
@@ -15,11 +15,11 @@ const THREAD_EACH: usize = 25;
 /// A pager that was interrupted gives back when it goes on.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Chosen = (CpuSet, Option<Policy>);
+type Chosen = (CpuSet, Option<Scheduling>);
 
 fn own() -> Chosen {
     let cpus = process::affinity(Tid(0)).expect("CPUs");
-    (cpus, tasks::policy(process::tid()))
+    (cpus, tasks::scheduling(process::tid()))
 }
 
 /// What the caller has, once that is what is expected, or in the end.
