@@ -29,7 +29,7 @@ mod leaving;
 pub mod live;
 pub mod notify;
 mod outlive;
-mod placement;
+pub mod placement;
 pub mod regions;
 mod releaser;
 mod report;

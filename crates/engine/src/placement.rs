@@ -22,10 +22,12 @@ mod brief;
 mod crowd;
 mod held;
 mod trials;
+mod yielding;
 
 use crowd::Crowd;
 use held::Held;
 use trials::Trials;
+pub use yielding::{Yielded, await_by_yielding};
 
 /// How often the faulting thread's CPU is looked up: a look costs about 10 us, a wrong CPU 50 us a
 /// fault, and schedulers move a thread every few milliseconds at most.
@@ -279,12 +281,12 @@ impl Placement {
         !crowded
     }
 
-    /// A read was awaited by yielding; in a crowd another program had the CPU meanwhile.
-    pub fn yielded(&mut self, crowd: bool) {
-        self.asleep = if crowd {
-            (2 * self.asleep).clamp(1, ASLEEP_MAX)
-        } else {
-            0
+    /// How a read was awaited by yielding.
+    pub fn yielded(&mut self, end: Yielded) {
+        self.asleep = match end {
+            Yielded::Done => 0,
+            Yielded::Crowded => (2 * self.asleep).clamp(1, ASLEEP_MAX),
+            Yielded::Ran | Yielded::Late => return,
         };
         self.asleep_left = self.asleep;
     }

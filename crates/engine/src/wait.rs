@@ -1,19 +1,10 @@
 //! How the pager waits for what happens next.
 
 use outpage_core::units::Nanos;
-use outpage_sys::{clock, fd, process};
+use outpage_sys::{clock, fd};
 
 use crate::live::Live;
-
-/// How long the pager waits for a completion by yielding before it sleeps: twice a 4 KiB read of a
-/// fast device, after which a sleep's wake-up no longer matters.
-const YIELD_FOR: Nanos = Nanos(150_000);
-/// A yield that took longer let a thread run, which may have faulted: with nobody to run it takes
-/// 0.5 us.
-const YIELD_ALONE: Nanos = Nanos(10_000);
-/// A yield that took longer let a thread run that does not wait for pages: a quarter of a tick of the
-/// slowest clock (`CONFIG_HZ=250`), many times what a program needs from one fault to the next.
-const YIELD_CROWDED: Nanos = Nanos(1_000_000);
+use crate::placement::{Yielded, await_by_yielding};
 
 /// A store without a descriptor is asked this often.
 const ASK: Nanos = Nanos(1_000_000);
@@ -88,26 +79,12 @@ impl Live {
     /// Yields until a transfer has ended, or a thread ran that may have faulted. False when that takes
     /// too long.
     fn await_read(&mut self) -> bool {
-        let mut now = clock::now();
-        let until = now.0 + YIELD_FOR.0;
-        while now.0 < until {
-            if self.complete_io() > 0 {
-                self.placement.yielded(false);
-                self.drive();
-                return true;
-            }
-            let before = now;
-            process::yield_now();
-            now = clock::now();
-            let took = now.0 - before.0;
-            if took > YIELD_CROWDED.0 {
-                self.placement.yielded(true);
-            }
-            if took > YIELD_ALONE.0 {
-                return true;
-            }
+        let end = await_by_yielding(|| self.complete_io() > 0);
+        self.placement.yielded(end);
+        if end == Yielded::Done {
+            self.drive();
         }
-        false
+        end != Yielded::Late
     }
 }
 

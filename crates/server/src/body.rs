@@ -8,8 +8,9 @@ use outpage_core::page::State;
 use outpage_core::pager::Pager;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageRange, SlotRange};
 use outpage_store::{Direction, Frame};
-use outpage_sys::clock;
+use outpage_sys::process::Tid;
 use outpage_sys::uffd::{Fault, FaultAccess, Message, Remote};
+use outpage_sys::{clock, tasks};
 use outpage_wire::{Lost, Stats};
 
 use crate::common::{Common, Ended, Transfer};
@@ -28,6 +29,10 @@ const BATCH: usize = 32;
 pub struct Body {
     /// Its place among the clients.
     client: usize,
+    /// Its process as this one numbers it.
+    pid: u32,
+    /// Whether its threads have the same numbers for both, which they have not in a namespace of the client's own; `None` before its first fault.
+    same_tids: Option<bool>,
     pager: Pager,
     /// Its memory.
     pub memory: Memory,
@@ -39,15 +44,19 @@ pub struct Body {
     starved: bool,
     next_look: Nanos,
     waiters: u32,
+    /// Faults that are not answered yet.
+    waiting: usize,
     faults: u64,
     marked: u64,
 }
 
 impl Body {
-    /// Of a client that has nothing yet, which may have no frames but the least.
-    pub fn new(client: usize, pager: Pager, uffd: Remote) -> Self {
+    /// Of a client that has nothing yet, of process `pid`, which may have no frames but the least.
+    pub fn new(client: usize, pid: u32, pager: Pager, uffd: Remote) -> Self {
         Self {
             client,
+            pid,
+            same_tids: None,
             pager,
             memory: Memory::new(uffd),
             extents: Vec::new(),
@@ -57,6 +66,7 @@ impl Body {
             starved: false,
             next_look: Nanos(0),
             waiters: 0,
+            waiting: 0,
             faults: 0,
             marked: 0,
         }
@@ -73,6 +83,11 @@ impl Body {
             self.pager.frames_used() as u64,
             self.pager.limits().frames as u64,
         )
+    }
+
+    /// Faults that are not answered yet.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Faults so far.
@@ -179,9 +194,13 @@ impl Body {
         if clock::now() >= self.next_look {
             self.look(common);
         }
+        self.place(common, Tid(fault.tid));
         if self.pager.state(page) == State::Resident {
-            return self.memory.restore(page, address, fault.kind);
+            common.placement.hold();
+            self.memory.restore(page, address, fault.kind);
+            return common.placement.woke(None, clock::now());
         }
+        self.waiting += 1;
         let waiter = Waiter(self.waiters);
         self.waiters = self.waiters.wrapping_add(1);
         let access = match fault.access {
@@ -196,6 +215,15 @@ impl Body {
             extent,
         };
         self.handle(common, event);
+    }
+
+    /// The server may follow a thread that faulted, where it can tell which one it is.
+    fn place(&mut self, common: &mut Common, tid: Tid) {
+        let pid = self.pid;
+        let same = || tasks::is_thread_of(tid, pid);
+        if *self.same_tids.get_or_insert_with(same) {
+            common.placement.fault(tid, clock::now());
+        }
     }
 
     /// Tells the pager what the attribute objects give up.
@@ -239,9 +267,13 @@ impl Body {
     fn act(&mut self, common: &mut Common, action: Action) {
         match action {
             Action::ZeroFill { id, run, .. } => {
-                self.by_page(id, |memory, out| memory.zero(run, out))
+                common.placement.hold();
+                self.by_page(id, |memory, out| memory.zero(run, out));
             }
-            Action::Map { id, run, .. } => self.by_page(id, |memory, out| memory.map(run, out)),
+            Action::Map { id, run, .. } => {
+                common.placement.hold();
+                self.by_page(id, |memory, out| memory.map(run, out));
+            }
             Action::Detach { id, run, .. } => {
                 let hasher = common.hasher;
                 self.by_page(id, |memory, out| memory.detach(hasher, run, out));
@@ -270,7 +302,9 @@ impl Body {
             }
             Action::Wake { page, .. } => {
                 self.stuck_since = None;
+                self.waiting -= 1;
                 self.memory.wake(page);
+                common.placement.woke(None, clock::now());
             }
             Action::TakenBack { range, lost } => {
                 let mut bits = Lost::none(range.pages);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use outpage_core::contract::{ActionId, PageList};
 use outpage_core::units::SlotRange;
 use outpage_engine::hash::Hasher;
+use outpage_engine::placement::Placement;
 use outpage_store::{
     Completion, Direction, Frame, PageBits, Request, StoreError, SubmitError, SwapStore, Token,
 };
@@ -49,6 +50,8 @@ pub struct Common {
     pub extents: Extents,
     /// The server's hash function.
     pub hasher: Hasher,
+    /// On which CPU the server runs, and the thread that it wakes.
+    pub placement: Placement,
     transfers: Vec<Option<Transfer>>,
     unsent: VecDeque<Unsent>,
     completions: Vec<Completion>,
@@ -57,7 +60,11 @@ pub struct Common {
 impl Common {
     /// Nothing is under way.
     pub fn new(store: Box<dyn SwapStore + Send>, hasher: Hasher) -> Self {
+        let mut placement = Placement::new();
+        // What a client's thread begins nobody here sees.
+        placement.be_brief();
         Self {
+            placement,
             extents: Extents::new(store.capacity_slots()),
             completions: Vec::with_capacity(store.depth()),
             store,
@@ -122,6 +129,11 @@ impl Common {
             result: completion.result,
             failed: completion.failed,
         })
+    }
+
+    /// Whether pages are being read.
+    pub fn is_reading(&self) -> bool {
+        self.transfers.iter().flatten().any(|t| t.reading)
     }
 
     /// Transfers of a client that have not ended.

@@ -9,6 +9,7 @@ use outpage_core::units::Nanos;
 use outpage_engine::Workers;
 use outpage_engine::config::StoreKind;
 use outpage_engine::hash::Hasher;
+use outpage_engine::placement::{Yielded, await_by_yielding};
 use outpage_store::{
     Backend, BackendError, Choice, Config as StoreConfig, Ordered, SwapFile, SwapFileError,
     SwapStore,
@@ -205,7 +206,11 @@ impl Server {
     /// As [`Self::run`].
     pub fn round(&mut self) -> Result<(), ServeError> {
         self.complete();
-        let left = self.next_tick.0.saturating_sub(clock::now().0);
+        let left = if self.await_read() {
+            0
+        } else {
+            self.next_tick.0.saturating_sub(clock::now().0)
+        };
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         let timeout = left.div_ceil(1_000_000) as i32;
@@ -217,11 +222,25 @@ impl Server {
             self.dispatch(name, gone);
         }
         self.ready = ready;
+        self.common.placement.let_go();
         if clock::now() >= self.next_tick {
             self.next_tick = Nanos(clock::now().0 + TICK.0);
             self.tick();
         }
         Ok(())
+    }
+
+    /// Awaits a read that somebody waits for by yielding. Whether there is something to look at at once.
+    fn await_read(&mut self) -> bool {
+        let bodies = self.clients.iter().flatten().flat_map(|c| &c.body);
+        let waiting = bodies.map(|body| body.waiting()).sum();
+        let awaits = waiting > 0 && self.common.is_reading();
+        if !awaits || !self.common.placement.may_yield(waiting) {
+            return false;
+        }
+        let end = await_by_yielding(|| self.complete() > 0);
+        self.common.placement.yielded(end);
+        end != Yielded::Late
     }
 
     /// Clients at this moment, and extents of the store that somebody has.
@@ -240,7 +259,8 @@ impl Server {
             return self.accept();
         }
         if is(Kind::Store) {
-            return self.complete();
+            self.complete();
+            return;
         }
         let connection = self.clients.get(place).and_then(Option::as_ref);
         let known = connection.is_some_and(|client| {
@@ -330,7 +350,8 @@ impl Server {
         };
         let joined = client.body.is_none();
         let policies = &self.policies;
-        let mut join = |uffd| Box::new(Body::new(place, policies.pager(), uffd));
+        let pid = socket::peer(client.socket()).map_or(0, |peer| peer.pid as u32);
+        let mut join = |uffd| Box::new(Body::new(place, pid, policies.pager(), uffd));
         if let Err(end) = client.serve(&mut context, &mut join) {
             return self.ended_connection(place, end);
         }
@@ -440,9 +461,11 @@ impl Server {
         self.share();
     }
 
-    /// Takes what the store has ended.
-    fn complete(&mut self) {
+    /// Takes what the store has ended. How much that was.
+    fn complete(&mut self) -> usize {
+        let mut count = 0;
         while let Some(ended) = self.common.next_ended() {
+            count += 1;
             let place = ended.transfer.client;
             match self.body(place) {
                 Some((body, common)) => body.ended(common, ended),
@@ -454,6 +477,7 @@ impl Server {
             }
             self.look_after(place);
         }
+        count
     }
 
     fn tick(&mut self) {

@@ -139,11 +139,19 @@ const PASSES_MAX: usize = 64;
 ///
 /// # Errors
 /// Those of opening, measuring and reading `/proc/PID/task`.
-pub fn each_thread(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
+pub fn each_thread(visit: impl FnMut(Tid)) -> Result<(), Errno> {
+    each_thread_beside(Tid(program()), visit)
+}
+
+/// As [`each_thread`], for the process that thread `tid` belongs to.
+///
+/// # Errors
+/// As [`each_thread`].
+pub fn each_thread_beside(tid: Tid, mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     /// What the directory links to beside its threads.
     const LINKS: usize = 2;
     let mut path = [0; 32];
-    fd::numbered(&mut path, b"", program(), b"/task");
+    fd::numbered(&mut path, b"", tid.0, b"/task");
     let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENOENT)?;
     for _ in 0..PASSES_MAX {
         let directory = proc::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
@@ -313,9 +321,7 @@ pub struct Visible {
 impl Visible {
     /// From now on.
     pub fn now() -> Self {
-        // SAFETY: takes numbers only.
-        let state = unsafe { syscall3(libc::SYS_prctl, libc::PR_GET_DUMPABLE as usize, 0, 0) };
-        let hide = state != Ok(1);
+        let hide = !is_visible();
         if hide {
             set_dumpable(1);
         }
@@ -329,6 +335,14 @@ impl Drop for Visible {
             set_dumpable(0);
         }
     }
+}
+
+/// Whether others of its user may look at this process, and so whether it may look at itself where it is not root's.
+#[must_use]
+pub fn is_visible() -> bool {
+    // SAFETY: takes numbers only.
+    let state = unsafe { syscall3(libc::SYS_prctl, libc::PR_GET_DUMPABLE as usize, 0, 0) };
+    state == Ok(1)
 }
 
 fn set_dumpable(state: usize) {

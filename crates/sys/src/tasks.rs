@@ -92,6 +92,19 @@ pub fn set_scheduling(tid: Tid, scheduling: Scheduling) -> Result<(), Errno> {
     unsafe { syscall3(libc::SYS_sched_setscheduler, tid, number as usize, at) }.map(drop)
 }
 
+/// Whether `tid` is a thread of process `pid`, as this process numbers both.
+#[must_use]
+pub fn is_thread_of(tid: Tid, pid: u32) -> bool {
+    let (mut tasks, mut path) = ([0; 40], [0; 40]);
+    fd::numbered(&mut tasks, b"", pid, b"/task/");
+    let Ok(before) = CStr::from_bytes_until_nul(&tasks) else {
+        return false;
+    };
+    fd::numbered(&mut path, before.to_bytes(), tid.0, b"");
+    let path = CStr::from_bytes_until_nul(&path).ok();
+    path.is_some_and(|path| proc::open(path, libc::O_PATH | libc::O_DIRECTORY).is_ok())
+}
+
 /// Calls `visit` with the processes that a thread has begun and nobody has waited for, as far as they fit into a page of text; with none where the
 /// kernel does not list them (`CONFIG_PROC_CHILDREN`).
 pub fn each_child(tid: Tid, mut visit: impl FnMut(Tid)) {

@@ -49,9 +49,13 @@ impl Watch {
             }
             is_heir
         };
-        let _ = process::each_thread(|thread| {
+        let free_too = |thread| {
             free(thread);
-        });
+        };
+        if process::each_thread_beside(tid, free_too).is_err() {
+            // It has ended: this process's own are looked at, as it was one of them in most cases.
+            let _ = process::each_thread(free_too);
+        }
         free_children(tid, GENERATIONS, &free);
     }
 }
