@@ -42,7 +42,8 @@ const CELLS: usize = 8;
 /// The part is counted in so many.
 const WHOLE: usize = 1024;
 /// A step: a 32nd of all frames to the pool, which takes of them what it fills, and a 128th from it, whose pages leave at once, each for a read: to come back it
-/// takes the pool a step's refaults. Twice as many as the last one where it goes on, up to an eighth. Choices.
+/// takes the pool a step's refaults. Twice as many as the last one where it goes on, up to an eighth; the first one to the pool is a quarter of the way that is thought best, for
+/// of two ways over a hill the one that is begun is to be taken. Choices.
 const STEP: usize = WHOLE / 32;
 const STEP_BACK: usize = WHOLE / 128;
 const STEP_MAX: usize = WHOLE / 8;
@@ -129,16 +130,17 @@ impl Part {
             self.step = 0;
             return;
         }
-        self.go(way < 0, sight);
+        self.go(way, sight);
     }
 
     /// One step, from where the pool is.
-    fn go(&mut self, to_pool: bool, sight: &Sight<'_>) {
+    fn go(&mut self, way: isize, sight: &Sight<'_>) {
+        let to_pool = way < 0;
         let has = sight.pool * WHOLE / sight.frames.max(1);
         let size = if to_pool == (self.step > 0) && self.step != 0 {
             (self.step.unsigned_abs() * 2).min(STEP_MAX)
         } else if to_pool {
-            STEP
+            (STEP * way.unsigned_abs() / 4).clamp(STEP, STEP_MAX)
         } else {
             STEP_BACK
         };
@@ -216,10 +218,18 @@ impl<'a> Model<'a> {
         if hits < FEW {
             return thought;
         }
-        let mut below = hits * 1000 / self.found;
+        let below = hits * 1000 / self.found;
+        // Beyond that distance chance decides what was found.
+        let reached = self.distance(below.min(all - all / WORTH));
         if below + all / WORTH >= all {
-            return thought.max(self.bound(BINS.min(1 + self.last())));
+            thought.max(reached)
+        } else {
+            reached
         }
+    }
+
+    /// The distance below which so many came back, as if each span were even.
+    fn distance(&self, mut below: u64) -> usize {
         for (n, bin) in self.bins.iter().enumerate() {
             let of_span = bin.hits + bin.reads;
             if below < of_span {
@@ -229,12 +239,6 @@ impl<'a> Model<'a> {
             below -= of_span;
         }
         self.bound(BINS)
-    }
-
-    /// The last span that anything came back from.
-    fn last(&self) -> usize {
-        let counted = |bin: &Bin| bin.hits + bin.reads > 0;
-        self.bins.iter().rposition(counted).unwrap_or(0)
     }
 
     /// Nanoseconds, had the program had `more` frames more, and the pool as many less.

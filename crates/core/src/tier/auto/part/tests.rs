@@ -167,6 +167,38 @@ fn where_few_frames_less_would_be_far_worse_they_stay() {
 }
 
 #[test]
+fn what_is_read_from_afar_now_and_then_says_nothing_of_how_far_the_pool_reaches() {
+    // A Perl hash, of which nearly all that comes back is found in the pool, within as many frames as there are.
+    let found = [2, 6, 11, 20, 325, 1146, 1445, 947, 0, 0, 0];
+    let read = [0, 0, 0, 0, 2, 15, 6, 100, 15, 0, 0];
+    let mut bins = [Bin::default(); BINS];
+    for (bin, (hits, reads)) in bins.iter_mut().zip(found.into_iter().zip(read)) {
+        *bin = Bin { hits, reads };
+    }
+    let counts = Refaults::default();
+    let sight = Sight {
+        frames: 3800,
+        pool: 1311,
+        staged: 400,
+        rescued: 0,
+        costs: Costs::default(),
+        near: &counts,
+        far: &counts,
+    };
+    let victims = Victims {
+        size: 485,
+        pooled: 1000,
+    };
+    let model = Model::new(&bins, &sight, victims, 0);
+    assert!((2703..=3800).contains(&model.reach), "{}", model.reach);
+    let (here, less) = (model.cost(0), model.cost(600));
+    assert!(
+        less > here * 5 / 4,
+        "half of the pool less: {less} for {here}"
+    );
+}
+
+#[test]
 fn the_first_step_from_the_pool_is_small_and_each_after_it_twice_as_large() {
     let counts = Refaults::default();
     let sight = |pool: usize| Sight {
@@ -183,13 +215,17 @@ fn the_first_step_from_the_pool_is_small_and_each_after_it_twice_as_large() {
     let mut taken = Vec::new();
     for _ in 0..6 {
         let had = part.now;
-        part.go(false, &sight(had));
+        part.go(1, &sight(had));
         taken.push(had - part.now);
     }
     assert_eq!(taken, [8, 16, 32, 64, 128, 128]);
     let had = part.now;
-    part.go(true, &sight(had));
+    part.go(-1, &sight(had));
     assert_eq!(part.now - had, 32, "what is not filled costs nothing");
+    part.step = 0;
+    let had = part.now;
+    part.go(-16, &sight(had));
+    assert_eq!(part.now - had, 128, "it goes where it sees the least");
 }
 
 #[test]
