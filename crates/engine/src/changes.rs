@@ -11,6 +11,7 @@
 use outpage_core::contract::Event;
 use outpage_core::page::State;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo, PageRange};
+use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Fault, FaultKind, Message, Mode};
 use outpage_sys::{clock, map, process};
@@ -18,9 +19,6 @@ use outpage_sys::{clock, map, process};
 use crate::live::Live;
 use crate::regions::Region;
 use crate::scope::{Failure, Reach};
-
-/// How long faults may come where nothing is known before that is no race any more.
-const ASTRAY_MAX: Nanos = Nanos(5_000_000_000);
 
 /// How long a range may stay known after the kernel gave it to somebody else, while no thread is at a change: one that unmapped it
 /// would be, from Linux 5.13 on, until it has told. A choice for older kernels, where that cannot be seen.
@@ -359,12 +357,11 @@ impl Live {
         }
     }
 
-    /// Where nothing can be found at `start` though its faults come here, somebody would fault for ever.
-    fn is_astray(&mut self, start: usize) {
-        let now = clock::now();
-        if self.world.space.at(start).is_some() || self.astray.0 != start {
-            self.astray = (start, now);
-        } else if now.0 - self.astray.1.0 > ASTRAY_MAX.0 {
+    /// Where nothing can be found at `start` though its faults come here, `tid` would fault for ever.
+    fn is_astray(&mut self, tid: Tid, start: usize) {
+        if self.world.space.at(start).is_some() {
+            self.astray.goes_on(tid);
+        } else if self.astray.strays(tid, start, clock::now()) {
             let why = "is managed, and nothing is known of it";
             self.world.failing.fail(Failure::Page(start, why));
         }
@@ -376,12 +373,12 @@ impl Live {
         world.failing.reach() == Reach::Regions && world.door.is_registered(start) == Some(false)
     }
 
-    /// A fault in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
-    pub(crate) fn stray(&mut self, address: usize) {
+    /// A fault of `tid` in no region: the range was unmapped meanwhile, or a mapping came to be unseen.
+    pub(crate) fn stray(&mut self, tid: Tid, address: usize) {
         let start = address & !(PAGE_BYTES - 1);
         if self.world.change_at(address).is_none() && !self.was_given_back(start) {
             self.find(start);
-            self.is_astray(start);
+            self.is_astray(tid, start);
         }
         // The thread faults again, and gets the kernel's answer or the pager's.
         self.world.door.wake(start, PAGE_BYTES);

@@ -12,6 +12,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map, own};
 
 use crate::adopt::{LIST_BYTES, MAPPING_BYTES, parts_of_program};
+use crate::door::Door;
 use crate::live::{Live, TICK};
 use crate::regions::{Region, Regions};
 use crate::scope::Reach;
@@ -80,11 +81,11 @@ impl Comparison<'_> {
     }
 
     /// A mapping that could be managed; what nobody knows of it is noted if it is `wanted`, or if the rest is managed: it grew.
-    fn mapping(&mut self, start: usize, end: usize, prot: i32, wanted: bool) {
+    fn mapping(&mut self, start: usize, end: usize, prot: i32, wanted: impl FnOnce() -> bool) {
         self.nothing_up_to(start);
         let mut parts = std::mem::take(self.parts);
         self.regions.within(start, end, &mut parts);
-        let wanted = wanted || !parts.is_empty();
+        let wanted = !parts.is_empty() || wanted();
         let mut at = start;
         for part in &parts {
             if wanted && at < part.start {
@@ -152,16 +153,22 @@ impl Live {
     /// Looks at all mappings.
     pub(crate) fn check_now(&mut self) {
         let whole = self.world.failing.reach() == Reach::Process;
-        self.look_at(|entry| whole && entry.len() >= MAPPING_BYTES);
+        // A small one whose faults come here is what another one grew by unseen, cut off by another protection: the rest of it is not forked, nor is it.
+        let is_served = |door: &dyn Door, start| {
+            door.is_registered(start) == Some(true) && door.may_have_registered(start)
+        };
+        self.look_at(|entry, door| {
+            whole && (entry.len() >= MAPPING_BYTES || is_served(door, entry.start))
+        });
     }
 
     /// Manages what is mapped at `address`, where a fault was met though nothing is known there.
     pub(crate) fn find(&mut self, address: usize) {
-        self.look_at(|entry| (entry.start..entry.end).contains(&address));
+        self.look_at(|entry, _| (entry.start..entry.end).contains(&address));
     }
 
     /// Puts right what the list says otherwise; of mappings that nobody told of those that `wanted` picks are managed.
-    fn look_at(&mut self, wanted: impl Fn(&Mapping<'_>) -> bool) {
+    fn look_at(&mut self, wanted: impl Fn(&Mapping<'_>, &dyn Door) -> bool) {
         let before = self.world.is_changing();
         let Some(file) = self.check.file.take() else {
             return;
@@ -181,7 +188,7 @@ impl Live {
         };
         let listed = file.for_each(&mut list, |entry| {
             parts_of_program(entry, statics, |start, end| {
-                comparison.mapping(start, end, entry.prot, wanted(entry));
+                comparison.mapping(start, end, entry.prot, || wanted(entry, &**door));
             });
             if entry.shared && entry.kind() == Kind::SharedMemory {
                 comparison.shared(entry.start, entry.end, entry.prot);
@@ -300,12 +307,12 @@ mod tests {
         };
         // Of the first region the end is gone; a larger mapping lies around the second, of which a part may only be read. Nobody asks
         // for that one, but the kernel joins nothing that is registered with what is not.
-        comparison.mapping(0x1000, 0x2000, RW, false);
-        comparison.mapping(0x4000, 0x6000, RW, false);
-        comparison.mapping(0x6000, 0x8000, libc::PROT_READ, true);
-        comparison.mapping(0xB000, 0xC000, RW, false);
+        comparison.mapping(0x1000, 0x2000, RW, || false);
+        comparison.mapping(0x4000, 0x6000, RW, || false);
+        comparison.mapping(0x6000, 0x8000, libc::PROT_READ, || true);
+        comparison.mapping(0xB000, 0xC000, RW, || false);
         // Something like it, which is not served.
-        comparison.mapping(0xD000, 0xE000, RW, false);
+        comparison.mapping(0xD000, 0xE000, RW, || false);
         comparison.nothing_up_to(usize::MAX);
         assert_eq!(
             found,

@@ -7,6 +7,7 @@
 
 mod adopt;
 mod ask;
+mod astray;
 mod beside;
 pub mod brain;
 mod budget;

@@ -16,6 +16,7 @@ use outpage_sys::process::{self, Tid};
 use outpage_sys::secret::Locked;
 use outpage_sys::uffd::{Fault, FaultAccess};
 
+use crate::astray::Astray;
 use crate::beside::{Beside, Growth};
 use crate::brain::Brain;
 use crate::call::Calls;
@@ -95,8 +96,7 @@ pub struct Live {
     /// A page of shared memory that went back to the program is lost.
     pub(crate) shared_lost: bool,
     pub(crate) check: crate::check::Check,
-    /// The last page of which nothing was known, and since when.
-    pub(crate) astray: (usize, Nanos),
+    pub(crate) astray: Astray,
     /// By the action's number.
     pub(crate) transfers: Vec<Transfer>,
     pub(crate) completions: Vec<Completion>,
@@ -181,7 +181,7 @@ impl Live {
             shared: crate::unmanaged::Shared::default(),
             shared_lost: false,
             check: crate::check::Check::default(),
-            astray: (0, Nanos(0)),
+            astray: Astray::nobody(),
             transfers: Vec::new(),
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
@@ -309,10 +309,11 @@ impl Live {
         let tid = Tid(fault.tid);
         let Some(region) = self.world.space.at(fault.address).copied() else {
             self.placement.fault(tid, now);
-            self.stray(fault.address);
+            self.stray(tid, fault.address);
             self.placement.woke(Some(tid), now);
             return;
         };
+        self.astray.goes_on(tid);
         let page = region.page(fault.address);
         let access = if fault.access == FaultAccess::Write {
             Access::Write

@@ -10,6 +10,8 @@ use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism, SharedMemory};
 use outpage_engine::session::{SessionError, SessionPaths};
 use outpage_engine::{Engine, Setup, StartError};
+use outpage_sys::raw::Errno;
+use outpage_sys::timestamp::ReadsClock;
 use outpage_sys::{fd, process, say};
 
 use crate::mode::{self, Mode};
@@ -193,6 +195,7 @@ fn threads_in(stat: &[u8]) -> Option<usize> {
 /// Called by a hook, outside of all its guards, when the program has outgrown its share.
 pub fn start_pager() {
     let _signals = SignalsBlocked::new();
+    let _clock = ReadsClock::now();
     mode::start(|| {
         // SAFETY: set by the constructor before there was a hook, and never freed.
         let (config, paths) = unsafe { &*SETTINGS.load(Ordering::Acquire) };
@@ -224,10 +227,15 @@ pub fn start_pager() {
 /// Says that this process gets no pager; returns if it may run without a limit.
 ///
 /// A program that goes on alone would take what the limit keeps for others. But one that left its
-/// session's reach, or found it full, can do nothing about it.
+/// session's reach, found it full, or hides itself can do nothing about it.
 fn go_on_without(error: &StartError) {
+    let refused = matches!(error, StartError::Os(_, Errno::EACCES | Errno::EPERM));
     if let StartError::Session(SessionError::Unreachable | SessionError::Full) = error {
         say(format_args!("{error}: this process runs without a limit"));
+    } else if refused && !process::is_visible() {
+        say(format_args!(
+            "{error}: the process is not dumpable (PR_SET_DUMPABLE, or a program file that may not be read) and runs without a limit"
+        ));
     } else if ALLOW_UNMANAGED.load(Ordering::Acquire) {
         say(format_args!("cannot page, runs without a limit: {error}"));
     } else {

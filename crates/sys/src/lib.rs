@@ -55,6 +55,7 @@ pub mod shared;
 pub mod socket;
 pub mod tasks;
 pub mod thread;
+pub mod timestamp;
 pub mod turns;
 pub mod uffd;
 pub mod view;

@@ -33,6 +33,7 @@ use crate::own::Fork;
 pub use crate::pagers::{is_bare, is_pagers};
 use crate::process::{self, Tid};
 use crate::raw::{self, Errno, check, syscall3};
+use crate::timestamp;
 
 mod known;
 
@@ -206,6 +207,7 @@ pub fn spawn<T: Send + 'static>(
     extern "C" fn run<T>(payload: *mut u8) {
         // SAFETY: `spawn` wrote the payload there for this thread alone, which reads it once.
         let Payload { entry, argument } = unsafe { payload.cast::<Payload<T>>().read() };
+        timestamp::read_clock();
         entry(argument);
     }
     let block = new_block(options)?;

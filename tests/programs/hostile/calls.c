@@ -5,7 +5,8 @@
 // memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
 // altstack: signals on a stack that is paged. futex: a futex in a page that is paged.
 // futex-changes: operations by which the kernel changes words of pages that are out. soft-dirty: clear_refs.
-// tasks: the number of threads by the links of /proc/self/task.
+// tasks: the number of threads by the links of /proc/self/task. move-none: mremap of no bytes where nothing is mapped.
+// deadline: SCHED_DEADLINE for a moment, again and again. grows-down: MAP_GROWSDOWN memory that cannot be read grows by a call that fails, and can be read then, in a child too.
 #include "hostile.h"
 #include <linux/futex.h>
 #include <sys/personality.h>
@@ -185,6 +186,45 @@ static void count_threads(void) {
     NEED(!munmap(gate, PAGE));
 }
 
+static void move_none(void) {
+    char *hole = map(4);
+    NEED(!munmap(hole, PAGE));
+    NEED(mremap(hole, 0, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, hole + 2 * PAGE) == MAP_FAILED && errno == EFAULT);
+    NEED(mremap(hole, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT);
+    NEED(!munmap(hole, 4 * PAGE));
+}
+
+static void grow_down(void) {
+    enum { ROOM = 2000, TOP = 1500, SIZE = 300, MORE = 30 };
+    char *room = map(ROOM), *low = room + TOP * PAGE;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN, ends[2];
+    NEED(!munmap(room, ROOM * PAGE) && !pipe(ends));
+    NEED(mmap(low, SIZE * PAGE, PROT_NONE, flags, -1, 0) == low);
+    verify_all("beside what grows"), usleep(200000);
+    NEED(write(ends[1], low - MORE * PAGE, 1) == -1 && errno == EFAULT);
+    NEED(!mprotect(low - MORE * PAGE, MORE * PAGE, PROT_READ | PROT_WRITE));
+    // It is found by the next look at the mappings.
+    verify_all("grown"), usleep(200000), verify_all("looked at");
+    pid_t pid = fork();
+    if (!pid) {
+        for (int i = 1; i <= MORE; i++) NEED(write(ends[1], low - i * PAGE, 1) == 1);
+        _exit(0);
+    }
+    need_right(pid);
+    NEED(!munmap(low - MORE * PAGE, (MORE + SIZE) * PAGE) && !close(ends[0]) && !close(ends[1]));
+}
+
+// Only who may run on every CPU may have a deadline: nobody is to see that a thread which faults is bound to one.
+static void have_deadline(void) {
+    struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; } //
+        none = {.size = 48}, some = {48, 6, 1, 0, 0, 10000000, 100000000, 100000000};
+    for (int i = 0; i < 10; i++) {
+        verify_all("at full speed");
+        if (syscall(SYS_sched_setattr, 0, &some, 0)) missing("SCHED_DEADLINE");
+        NEED(!syscall(SYS_sched_setattr, 0, &none, 0));
+    }
+}
+
 static void act(void) {
     if (is("vm")) peek_and_poke(getpid()), verify_all("poked"), peek_from_child();
     else if (is("names")) name_parts();
@@ -200,6 +240,9 @@ static void act(void) {
     else if (is("futex-changes")) change_words();
     else if (is("soft-dirty")) clear_references();
     else if (is("tasks")) count_threads();
+    else if (is("deadline")) have_deadline();
+    else if (is("move-none")) move_none();
+    else if (is("grows-down")) grow_down();
     else end(2, "no such variant");
 }
 

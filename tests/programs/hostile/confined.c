@@ -2,13 +2,21 @@
 //
 // chroot, setuid, setresuid-raw, capabilities, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
 // capabilities-before, nofile-before: before paging began; there one line that says that the process has no limit is right as
-// well, but for capabilities.
+// well, but for capabilities. hidden, hidden-before: not dumpable, and without capabilities. clock, clock-before: reading the
+// time stamp counter is a SIGSEGV, and clocks are read by it.
 // chroot needs an empty directory as the working directory; setuid and chroot need root.
 #include "hostile.h"
 #include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 enum { NOBODY = 65534 };
+
+static void give_up_capabilities(void) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {0};
+    NEED(!syscall(SYS_capset, &header, none));
+}
 
 static void confine(void) {
     struct rlimit three = {3, 3}, one = {1, 1};
@@ -23,9 +31,12 @@ static void confine(void) {
         // Of this thread alone: the pager's keep theirs, as with every id that is set behind libc's back.
         if (raw(SYS_setresuid, NOBODY, NOBODY, NOBODY, 0, 0, 0)) missing("setresuid");
     } else if (!strncmp(variant, "capabilities", 12)) {
-        struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-        struct __user_cap_data_struct none[2] = {0};
-        NEED(!syscall(SYS_capset, &header, none));
+        give_up_capabilities();
+    } else if (!strncmp(variant, "hidden", 6)) {
+        NEED(!prctl(PR_SET_DUMPABLE, 0));
+        give_up_capabilities();
+    } else if (!strncmp(variant, "clock", 5)) {
+        NEED(!prctl(PR_SET_TSC, PR_TSC_SIGSEGV));
     } else if (!strncmp(variant, "nofile", 6)) {
         NEED(!setrlimit(RLIMIT_NOFILE, &three));
     } else if (is("pidlimit")) {

@@ -40,7 +40,7 @@ fn pieces(engine: &Engine, start: usize, end: usize) -> Result<Vec<Piece>, Errno
     Ok(found)
 }
 
-/// As the kernel's, for pieces that are alike; `EFAULT` for others, and for what is not to move or is to shrink.
+/// As the kernel's, for pieces that are alike; `EFAULT` for others, for none, and for what is not to move or is to shrink.
 pub(super) fn mremap(
     engine: &Engine,
     old: usize,
@@ -51,7 +51,7 @@ pub(super) fn mremap(
 ) -> Result<usize, Errno> {
     let moves = flags & !libc::MREMAP_FIXED == libc::MREMAP_MAYMOVE;
     let (old_len, new_len) = (page_up(old_len), page_up(new_len));
-    if !moves || new_len < old_len {
+    if !moves || old_len == 0 || new_len < old_len {
         return Err(Errno::EFAULT);
     }
     let pieces = pieces(engine, old, old + old_len)?;

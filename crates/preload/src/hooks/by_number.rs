@@ -216,6 +216,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         libc::SYS_set_tid_address,
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_getaffinity,
+        libc::SYS_sched_setattr,
     ];
     let mut bits = [0; ROUTED_END / 64];
     let mut i = 0;
@@ -315,7 +316,8 @@ unsafe extern "C" fn routed(
             // SAFETY: the program's own call.
             unsafe { raw::call(number, [a, b, c, d, e, f]) }
         }
-        libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
+        // A deadline is refused to who may not run on every CPU.
+        libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity | libc::SYS_sched_setattr => {
             let _unbound = Unbound::all();
             // SAFETY: the program's own call.
             unsafe { raw::call(number, [a, b, c, d, e, f]) }

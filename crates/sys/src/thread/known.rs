@@ -11,6 +11,7 @@ use crate::futex::{self, Scope};
 use crate::pagers;
 use crate::process::{self, Tid};
 use crate::raw::{Errno, syscall3};
+use crate::timestamp;
 
 /// What a thread and those who know it share.
 #[derive(Debug)]
@@ -142,6 +143,7 @@ extern "C" fn run<T>(payload: *mut c_void) -> *mut c_void {
     life.tid.store(process::tid().0, Ordering::Release);
     futex::wake(&life.tid, 1, Scope::Process);
     if began.is_ok() {
+        timestamp::read_clock();
         pagers::enter();
         entry(argument);
     }
