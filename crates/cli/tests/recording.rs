@@ -10,6 +10,31 @@ mod common;
 use common::asked::{json, refused, run, words};
 use common::can_page;
 
+/// What goes to the pool, and how large that is, follows from measured waits and distances.
+#[test]
+fn the_log_of_a_run_with_a_pool_replays_identically() {
+    if !can_page() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let log = dir.path().join("log");
+    let words_of_trace = ["trace", "--log", "--memory", "24M", "-o", words(&log), "--"];
+    let program = [common::OUTPAGE, "workload", "random", "--mib", "48"];
+    let output = run(&[&words_of_trace[..], &program].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let same = run(&["replay", "--identical", words(&log)]);
+    let text = String::from_utf8_lossy(&same.stdout);
+    assert!(
+        same.status.success() && text.contains("tier auto"),
+        "{text}{}",
+        String::from_utf8_lossy(&same.stderr)
+    );
+}
+
 #[test]
 fn a_live_log_replays_identically_and_is_charted() {
     if !can_page() {

@@ -28,6 +28,7 @@ fn header() -> Header<'static> {
         readahead: "none",
         slots: "log",
         frames: 4096,
+        measured: 4096,
         tier: "none",
         discard: "none",
         slots_max: 1 << 20,

@@ -352,6 +352,7 @@ fn header<'a>(
     config: &Config,
     [reclaim, readahead, tier, discard]: [&'a str; 4],
     slots_max: u32,
+    measured: usize,
 ) -> Header<'a> {
     Header {
         reclaim,
@@ -368,6 +369,7 @@ fn header<'a>(
         tier,
         discard,
         frames: FRAMES_MIN as u64,
+        measured: u32::try_from(measured).unwrap_or(u32::MAX),
         slots_max,
         zero_around: if config.record_each { 1 } else { ZERO_AROUND },
         rescue_around: if config.record_each { 0 } else { RESCUE_AROUND },
@@ -384,12 +386,13 @@ pub(crate) fn new_pager(
     let readahead = readahead(config).to_string();
     let tier = config.tier.to_string();
     let discard = config.discard.to_string();
-    let header = header(config, [&reclaim, &readahead, &tier, &discard], slots_max);
+    let policies = [&*reclaim, &readahead, &tier, &discard];
+    let header = header(config, policies, slots_max, frames);
     let setup = header
         .setup()
         .expect("names and parameters were checked when they were parsed");
     let mut pager = Brain::new(Pager::new(setup));
-    pager.measure_up_to(frames);
+    pager.measure_up_to(header.measured as usize);
     if let Some(prefix) = &config.record {
         let file = trace_file(prefix)?;
         pager.record(file, &header, config.record_each);

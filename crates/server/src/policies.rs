@@ -67,6 +67,7 @@ impl Policies {
             tier: "none",
             discard: &self.discard,
             frames: FRAMES_MIN as u64,
+            measured: FRAMES_MIN as u32,
             slots_max: self.slots_max,
             zero_around: ZERO_AROUND,
             rescue_around: RESCUE_AROUND,

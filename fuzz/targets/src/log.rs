@@ -100,6 +100,7 @@ impl<'a> Maker<'a> {
             tier: "none",
             discard: pick(discard::REGISTRY, choices.byte()).name,
             frames: 256 + choices.number() % 1024,
+            measured: choices.number() as u32,
             slots_max: 1 << (8 + choices.byte() % 8),
             zero_around: u32::from(choices.byte()),
             rescue_around: choices.number() as u32,

@@ -358,7 +358,7 @@ impl Pager {
         &self.ledger.stats
     }
 
-    /// Measures from now on what up to `frames` frames would save. Decisions are the same whatever is measured.
+    /// Measures from now on what up to `frames` frames would save. A tier policy that weighs it decides otherwise then.
     pub fn measure_up_to(&mut self, frames: usize) {
         self.ledger.departed = departed(frames, &self.ledger.tier);
     }

@@ -37,7 +37,7 @@ pub use read::{Logged, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
 /// The version that is written, and the only one that is read: version 12 knew no advice.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -100,6 +100,8 @@ pub struct Header<'a> {
     pub discard: &'a str,
     /// RAM at the start, in frames.
     pub frames: u64,
+    /// What up to so many frames would save is measured ([`Pager::measure_up_to`](crate::pager::Pager::measure_up_to)); tier policies go by it.
+    pub measured: u32,
     /// The most slots the store can ever have.
     pub slots_max: u32,
     /// The most pages of one zero-fill.
@@ -149,7 +151,8 @@ impl Header<'_> {
             ClusterWindow::Paper => 1,
         });
         put(out, self.frames);
-        for size in [self.slots_max, self.zero_around, self.rescue_around] {
+        let sizes = [self.slots_max, self.zero_around, self.rescue_around];
+        for size in [self.measured].into_iter().chain(sizes) {
             put(out, u64::from(size));
         }
     }

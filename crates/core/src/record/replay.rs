@@ -71,6 +71,7 @@ impl core::error::Error for Unequal {}
 pub fn replay(bytes: &[u8], setup: Setup) -> Result<Replayed, Unequal> {
     let mut reader = Reader::new(bytes)?;
     let mut pager = Pager::new(setup);
+    pager.measure_up_to(reader.header().measured as usize);
     let mut replayed = Replayed::default();
     let mut decisions = Decisions::new();
     // Whether an action of that id waits for its answer.

@@ -118,6 +118,7 @@ impl Plan {
             tier: &self.tier,
             discard: self.discard,
             frames: self.frames as u64,
+            measured: self.frames as u32,
             slots_max: self.slots_max,
             zero_around: self.zero_around,
             rescue_around: self.rescue_around,

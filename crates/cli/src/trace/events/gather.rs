@@ -406,6 +406,7 @@ pub mod tests {
             discard: "none",
             slots: "log",
             frames: 256,
+            measured: 256,
             slots_max: 1000,
             zero_around: 1,
             rescue_around: 0,
