@@ -2,7 +2,7 @@
 //!
 //! Waking a thread that sleeps on another virtual CPU costs 50 to 60 us, on its own CPU 7 us: as
 //! much as reading a page. So while faults come from one thread, the pager follows that thread;
-//! when they come from several, the scheduler decides, or what was tried ([`Crowd`]).
+//! when they come from several, the scheduler decides, or what was tried (`Crowd`).
 //!
 //! The scheduler would wake the thread on another CPU that is idle (`select_idle_sibling`), for the
 //! pager runs on its own. So the thread is bound to it from its fault on, and stays bound while it
@@ -10,7 +10,7 @@
 //!
 //! Which CPU that is matters too: where a device interrupts one CPU only, a read awaited on another
 //! one takes 15 to 20 us longer, because that CPU sleeps. So reads of one page are timed on each CPU
-//! in turn, and the best one is kept for a while ([`Trials`]).
+//! in turn, and the best one is kept for a while (`Trials`).
 //!
 //! Where the process may use one CPU only, nobody is bound and nobody followed.
 
@@ -39,7 +39,7 @@ const FAITHFUL: u32 = 16;
 /// busy loop on the only CPU, 3,000 touches took 3.96, 0.47, 0.28 and 0.25 s with 1, 16, 256 and 4096 (medians of 5).
 const ASLEEP_MAX: u32 = 256;
 
-/// For so long threads are bound briefly after one was found on another CPU than the pager. A choice, not varied: many times [`LOOK_EVERY`], after which one that
+/// For so long threads are bound briefly after one was found on another CPU than the pager. A choice, not varied: many times `LOOK_EVERY`, after which one that
 /// is bound no more is found there again.
 const STRAYS_FOR: Nanos = Nanos(64_000_000);
 
@@ -124,7 +124,7 @@ impl Placement {
         self.to_hold = self.held.own(tid).is_none().then_some(tid);
     }
 
-    /// Has [`Crowd`] choose between the ways, unless nobody may be bound.
+    /// Has `Crowd` choose between the ways, unless nobody may be bound.
     fn try_ways(&mut self, turn: bool, now: Nanos) {
         if self.brief.is_some() || self.unbound.contains(&Tid(0)) {
             return;
@@ -239,7 +239,7 @@ impl Placement {
     }
 
     /// Nobody is bound now, and `tid` (0: nobody) will not be until [`Self::bind`]; if that is not to
-    /// last, until it faulted [`FAITHFUL`] times more.
+    /// last, until it faulted `FAITHFUL` times more.
     pub fn unbind(&mut self, tid: Tid, lasting: bool) {
         self.to_hold = None;
         self.let_go();
