@@ -3,12 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use outpage_core::contract::Access;
+use outpage_core::contract::{Access, Action};
+use outpage_core::record::{Logged, Reader};
 use serde_json::Value;
 
 mod common;
 use common::asked::{json, refused, run, words};
 use common::can_page;
+
+/// What is said of a log whose events lead to the same actions again.
+fn replayed(log: &Path) -> String {
+    let same = run(&["replay", "--identical", words(log)]);
+    assert!(same.status.success(), "{same:?}");
+    String::from_utf8_lossy(&same.stdout).into_owned()
+}
 
 /// What goes to the pool, and how large that is, follows from measured waits and distances.
 #[test]
@@ -18,21 +26,23 @@ fn the_log_of_a_run_with_a_pool_replays_identically() {
     }
     let dir = tempfile::tempdir_in("/var/tmp").expect("directory");
     let log = dir.path().join("log");
-    let words_of_trace = ["trace", "--log", "--memory", "24M", "-o", words(&log), "--"];
+    let to_log = ["trace", "--log", "--memory", "24M", "-o", words(&log), "--"];
     let program = [common::OUTPAGE, "workload", "random", "--mib", "48"];
-    let output = run(&[&words_of_trace[..], &program].concat());
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let same = run(&["replay", "--identical", words(&log)]);
-    let text = String::from_utf8_lossy(&same.stdout);
-    assert!(
-        same.status.success() && text.contains("tier auto"),
-        "{text}{}",
-        String::from_utf8_lossy(&same.stderr)
-    );
+    let output = run(&[&to_log[..], &program].concat());
+    assert!(output.status.success(), "{output:?}");
+    let said = replayed(&log);
+    assert!(said.contains("tier auto"), "{said}");
+    let bytes = fs::read(&log).expect("log");
+    let mut reader = Reader::new(&bytes).expect("a log");
+    let mut pooled = [0_u32; 2];
+    while let Some(entry) = reader.next_entry().expect("whole") {
+        match entry {
+            Logged::Action(Action::Compress { .. }) => pooled[0] += 1,
+            Logged::Action(Action::Decompress { .. }) => pooled[1] += 1,
+            _ => {}
+        }
+    }
+    assert!(pooled.iter().all(|&actions| actions > 100), "{pooled:?}");
 }
 
 #[test]
@@ -67,13 +77,9 @@ fn a_live_log_replays_identically_and_is_charted() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let same = run(&["replay", "--identical", words(&log)]);
-    let text = String::from_utf8_lossy(&same.stdout);
-    assert!(
-        same.status.success() && text.contains("identical") && !text.contains("cut short"),
-        "{text}{}",
-        String::from_utf8_lossy(&same.stderr)
-    );
+    let said = replayed(&log);
+    let whole = said.contains("identical") && !said.contains("cut short");
+    assert!(whole, "{said}");
     let perfetto = fs::read(charts.join("trace.json")).expect("trace");
     let events: Value = serde_json::from_slice(&perfetto).expect("JSON");
     assert!(
@@ -120,9 +126,8 @@ fn a_live_log_replays_identically_and_is_charted() {
     );
     // Without its end mark it is that of a process that a signal ended.
     fs::write(&log, &bytes[..bytes.len() - 5]).expect("file");
-    let cut = run(&["replay", "--identical", words(&log)]);
-    let text = String::from_utf8_lossy(&cut.stdout);
-    assert!(cut.status.success() && text.contains("cut short"), "{text}");
+    let said = replayed(&log);
+    assert!(said.contains("cut short"), "{said}");
     fs::write(&log, &bytes[..bytes.len() - 3]).expect("file");
     refused(
         &["replay", "--identical", words(&log)],
@@ -159,9 +164,7 @@ fn each_program_that_a_process_executes_has_its_log() {
     let logs: Vec<_> = fs::read_dir(dir.path()).expect("directory").collect();
     assert_eq!(logs.len(), 2, "{logs:?}, {text}");
     for log in logs {
-        let log = log.expect("entry").path();
-        let same = run(&["replay", "--identical", words(&log)]);
-        assert!(same.status.success(), "{same:?}");
+        replayed(&log.expect("entry").path());
     }
 }
 

@@ -194,7 +194,7 @@ impl Body {
         if clock::now() >= self.next_look {
             self.look(common);
         }
-        self.place(common, Tid(fault.tid));
+        self.follow(common, Tid(fault.tid));
         if self.pager.state(page) == State::Resident {
             common.placement.hold();
             self.memory.restore(page, address, fault.kind);
@@ -218,7 +218,7 @@ impl Body {
     }
 
     /// The server may follow a thread that faulted, where it can tell which one it is.
-    fn place(&mut self, common: &mut Common, tid: Tid) {
+    fn follow(&mut self, common: &mut Common, tid: Tid) {
         let pid = self.pid;
         let same = || tasks::is_thread_of(tid, pid);
         if *self.same_tids.get_or_insert_with(same) {
