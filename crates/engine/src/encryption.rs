@@ -68,36 +68,80 @@ pub fn decide(wish: Encrypt) -> Result<Decision, EncryptionError> {
 }
 
 /// The cipher that `wish` leads to, with the session's key if it has one, else with one of the engine's own. In locked RAM, for it is
-/// as good as the key.
+/// as good as the key. A process of a run whose pages are encrypted by default may lose the right to lock any: it encrypts all the
+/// same, and says so.
 pub(crate) fn cipher(
     wish: Encrypt,
     session: &Session,
 ) -> Result<Option<Arc<Locked<Cipher>>>, EncryptionError> {
-    match decide(wish)? {
-        Decision::Encrypted => {}
-        Decision::Plain => return Ok(None),
-        Decision::Unlocked(error) => {
-            let why = error.to_string();
-            report::say(&[
-                "outpage: the swap file is not encrypted, for no RAM can be locked for its key: ",
-                &why,
-            ]);
-            return Ok(None);
+    let shared = wish != Encrypt::Off && session.has_key();
+    if !shared {
+        match decide(wish)? {
+            Decision::Encrypted => {}
+            Decision::Plain => return Ok(None),
+            Decision::Unlocked(error) => {
+                let why = error.to_string();
+                report::say(&[
+                    "outpage: the swap file is not encrypted, for no RAM can be locked for its key: ",
+                    &why,
+                ]);
+                return Ok(None);
+            }
         }
     }
-    let mut key = Locked::new(|| [0_u8; KEY_BYTES]).map_err(EncryptionError::Locked)?;
-    let shared = session
-        .read_key(&mut key)
-        .map_err(EncryptionError::Session)?;
-    if !shared {
+    let (mut key, unlocked) = place(wish, || [0_u8; KEY_BYTES])?;
+    if shared {
+        let read = session.read_key(&mut key);
+        read.map_err(EncryptionError::Session)?;
+    } else {
         secret::random(&mut *key).map_err(EncryptionError::Random)?;
     }
-    let cipher = Locked::new(|| Cipher::new(&key)).map_err(EncryptionError::Locked)?;
+    let (cipher, _) = place(wish, || Cipher::new(&key))?;
+    if let Some(error) = unlocked {
+        say_unlocked(error);
+    }
     Ok(Some(Arc::new(cipher)))
 }
 
+/// A secret in locked RAM; unless that was asked for, where there is none, elsewhere.
+fn place<T>(
+    wish: Encrypt,
+    make: impl FnOnce() -> T,
+) -> Result<(Locked<T>, Option<Errno>), EncryptionError> {
+    let placed = match wish {
+        Encrypt::On => Locked::new(make).map(|secret| (secret, None)),
+        Encrypt::Auto | Encrypt::Off => Locked::where_possible(make),
+    };
+    placed.map_err(EncryptionError::Locked)
+}
+
+fn say_unlocked(error: Errno) {
+    let why = error.to_string();
+    report::say(&[
+        "outpage: the key of the swap file is in RAM that the kernel may swap, for this process may lock none: ",
+        &why,
+    ]);
+}
+
 /// In a forked child, whose memory is not locked: what it has of its parent's cipher.
-pub(crate) fn lock_again(cipher: Option<&Locked<Cipher>>) -> Result<(), EncryptionError> {
+pub(crate) fn lock_again(
+    wish: Encrypt,
+    cipher: Option<&Locked<Cipher>>,
+) -> Result<(), EncryptionError> {
+    match wish {
+        Encrypt::On => {
+            let locked = cipher.map_or(Ok(()), Locked::lock_again);
+            locked.map_err(EncryptionError::Locked)
+        }
+        Encrypt::Auto | Encrypt::Off => {
+            keep_locked(cipher);
+            Ok(())
+        }
+    }
+}
+
+/// Locks what this process has of the key again, or says that it cannot.
+pub(crate) fn keep_locked(cipher: Option<&Locked<Cipher>>) {
     let locked = cipher.map_or(Ok(()), Locked::lock_again);
-    locked.map_err(EncryptionError::Locked)
+    locked.unwrap_or_else(say_unlocked);
 }

@@ -258,7 +258,8 @@ fn begin_child(
         .swap
         .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
-    encryption::lock_again(live.cipher.as_deref()).map_err(StartError::Encryption)?;
+    let locked = encryption::lock_again(shared.config.encrypt, live.cipher.as_deref());
+    locked.map_err(StartError::Encryption)?;
     live.store
         .reopen_after_fork(swap)
         .map_err(StartError::Store)?;

@@ -12,6 +12,7 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map};
 
 use crate::call::Call;
+use crate::encryption;
 use crate::leaving::Topic;
 use crate::live::Live;
 use crate::regions::Region;
@@ -86,7 +87,7 @@ impl Live {
             Call::Madvise { addr, len, advice } => self.madvise(addr, len, advice),
             Call::Mprotect { addr, len, prot } => self.mprotect(addr, len, prot),
             Call::Mlock { addr, len } => self.lock(addr, len, true),
-            Call::Munlock { addr, len } => self.lock(addr, len, false),
+            Call::Munlock { addr, len } => self.unlock(addr, len),
             Call::Pin { addr, len } => self.pin(addr, len),
             Call::Unpin { addr, len } => self.unpin(addr, len),
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
@@ -289,6 +290,15 @@ impl Live {
     fn lock(&mut self, addr: usize, len: usize, locked: bool) -> isize {
         let bounds = (self.kept_bytes(), self.lockable());
         unit(self.world.space.lock(addr, len, locked, bounds))
+    }
+
+    fn unlock(&mut self, addr: usize, len: usize) -> isize {
+        let result = self.lock(addr, len, false);
+        if addr == 0 {
+            // munlockall(2), which unlocked the key of the swap file as well.
+            encryption::keep_locked(self.cipher.as_deref());
+        }
+        result
     }
 
     /// Pages that may be locked: half of what transfers leave.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::fitting::FittingStore;
 use crate::{
     Config, PoolStore, Spawner, SwapFile, SwapStore, UringStore, WORKERS_DEFAULT, pool, uring,
 };
@@ -39,7 +40,7 @@ pub struct Probe {
 /// What to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
-    /// io_uring, or the pool where io_uring is not permitted.
+    /// io_uring, or the pool where io_uring is not permitted, also in a forked child.
     #[default]
     Auto,
     /// This one or none.
@@ -65,14 +66,12 @@ pub fn open(
     config: Config,
     spawner: Box<dyn Spawner + Send>,
 ) -> Result<Box<dyn SwapStore + Send>, BackendError> {
-    let pool = match choice {
-        Choice::Only(backend) => backend == Backend::Pool,
-        Choice::Auto => uring::probe().is_err(),
-    };
-    Ok(if pool {
-        Box::new(PoolStore::new(file, config, WORKERS_DEFAULT, spawner)?)
-    } else {
-        Box::new(UringStore::new(file, config)?)
+    Ok(match choice {
+        Choice::Auto => Box::new(FittingStore::new(file, config, spawner)?),
+        Choice::Only(Backend::Uring) => Box::new(UringStore::new(file, config)?),
+        Choice::Only(Backend::Pool) => {
+            Box::new(PoolStore::new(file, config, WORKERS_DEFAULT, spawner)?)
+        }
     })
 }
 
@@ -87,8 +86,7 @@ impl BackendError {
                 "this kernel lacks it or is older than 5.6; the thread pool does without it"
             }
             (Backend::Uring, libc::ENOMEM) => {
-                "kernels before 5.12 count it as locked memory: raise ulimit -l, or use the thread \
-                 pool"
+                "its memory counts as locked: raise ulimit -l, or use the thread pool"
             }
             (_, libc::EMFILE | libc::ENFILE) => "too many open files: raise ulimit -n",
             (Backend::Pool, libc::EAGAIN) => "too many threads: raise ulimit -u or the pids limit",

@@ -21,6 +21,7 @@ mod encrypted;
 mod error;
 mod faulty;
 mod filesystem;
+mod fitting;
 mod flight;
 mod frame;
 mod growth;

@@ -307,6 +307,15 @@ impl SwapFile {
         below.into_iter().chain(buffered)
     }
 
+    /// The same file by a descriptor of its own.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            origin: self.origin.clone(),
+            ..*self
+        })
+    }
+
     /// Follows a fork: the descriptor stays, or is forgotten for another one.
     pub(crate) fn follow_fork(&mut self, descriptors: Descriptors) {
         if let Descriptors::Replaced(fd) = descriptors {

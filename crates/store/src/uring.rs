@@ -54,7 +54,8 @@ pub struct UringStore {
     broken: Option<i32>,
 }
 
-struct Ring {
+/// A ring, which a store is on.
+pub(crate) struct Ring {
     ring: IoUring,
     /// Whether the ring still waits to be enabled by the thread that will use it.
     disabled: bool,
@@ -80,14 +81,18 @@ impl UringStore {
     /// # Panics
     /// When `config` is out of range.
     pub fn new(file: SwapFile, config: Config) -> Result<Self, BackendError> {
-        let config = config.check();
+        Ok(Self::on(Ring::build(config.check().depth)?, file, config))
+    }
+
+    /// A store on `file` by `ring`.
+    pub(crate) fn on(ring: Ring, file: SwapFile, config: Config) -> Self {
         let op = || Op {
             flight: Flight::new(config.request_pages_max),
             sequence: 0,
             active: false,
         };
-        Ok(Self {
-            ring: Some(Ring::build(config.depth)?),
+        Self {
+            ring: Some(ring),
             file,
             config,
             ops: (0..config.depth).map(|_| op()).collect(),
@@ -96,7 +101,12 @@ impl UringStore {
             pushed: 0,
             taken: 0,
             broken: None,
-        })
+        }
+    }
+
+    /// The file that it is on.
+    pub(crate) const fn file(&self) -> &SwapFile {
+        &self.file
     }
 
     /// Puts the rest of an operation into the submission queue and hands it to the kernel.
@@ -411,6 +421,15 @@ fn backend_error(call: &'static str, error: &io::Error) -> BackendError {
         call,
         errno,
     }
+}
+
+/// A ring as `config` has it, where one can be made that knows vectored transfers.
+///
+/// # Panics
+/// When `config` is out of range.
+pub(crate) fn ring(config: Config) -> Result<Ring, BackendError> {
+    let depth = config.check().depth;
+    probe().and_then(|()| Ring::build(depth))
 }
 
 /// Whether a ring can be made that knows vectored transfers.

@@ -108,6 +108,16 @@ pub fn has_file_capabilities(path: &CStr) -> bool {
     unsafe { syscall5(libc::SYS_getxattr, path, name, 0, 0, 0) }.is_ok_and(|bytes| bytes > 0)
 }
 
+/// Whether this process's effective user may execute the file at `path` (access(2)); in doubt it may, and execve(2) says.
+#[must_use]
+pub fn may_execute(path: &CStr) -> bool {
+    let (at, path) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+    let (mode, flags) = (libc::X_OK as usize, libc::AT_EACCESS as usize);
+    // SAFETY: a C string and numbers.
+    let answer = unsafe { syscall5(libc::SYS_faccessat2, at, path, mode, flags, 0) };
+    answer != Err(Errno::EACCES)
+}
+
 /// Makes a copy of this process, which calls `child` and ends with the exit code that it returns; returns
 /// the copy's process id.
 ///

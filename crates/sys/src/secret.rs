@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 use zeroize::Zeroize;
@@ -53,6 +54,8 @@ pub fn can_lock() -> Result<(), Errno> {
 #[derive(Debug)]
 pub struct Locked<T> {
     area: Area,
+    /// Whether it does stay in RAM, which it does but for [`Locked::where_possible`].
+    locked: AtomicBool,
     value: PhantomData<T>,
 }
 
@@ -62,21 +65,46 @@ impl<T> Locked<T> {
     /// # Errors
     /// Those of mmap(2) and mlock(2): `ENOMEM` and `EPERM` where `RLIMIT_MEMLOCK` allows no page more.
     pub fn new(make: impl FnOnce() -> T) -> Result<Self, Errno> {
-        const { assert!(size_of::<T>() <= PAGE_BYTES && align_of::<T>() <= PAGE_BYTES) };
         let area = Area::new(PAGE_BYTES, Fork::Inherited)?;
         lock(area.start())?;
-        put(area.start(), make);
-        wipe_stack();
-        let value = PhantomData;
-        Ok(Self { area, value })
+        Ok(Self::put(area, true, make))
     }
 
-    /// Locks it again in a forked child, whose memory is not locked.
+    /// As [`Self::new`], but for a page that may be written to the kernel's swap where it cannot be locked; then with the reason.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Those of mmap(2).
+    pub fn where_possible(make: impl FnOnce() -> T) -> Result<(Self, Option<Errno>), Errno> {
+        let area = Area::new(PAGE_BYTES, Fork::Inherited)?;
+        let locked = lock(area.start());
+        if locked.is_err() {
+            map::madvise(area.start(), PAGE_BYTES, libc::MADV_DONTDUMP)?;
+        }
+        Ok((Self::put(area, locked.is_ok(), make), locked.err()))
+    }
+
+    fn put(area: Area, locked: bool, make: impl FnOnce() -> T) -> Self {
+        const { assert!(size_of::<T>() <= PAGE_BYTES && align_of::<T>() <= PAGE_BYTES) };
+        put(area.start(), make);
+        wipe_stack();
+        Self {
+            area,
+            locked: AtomicBool::new(locked),
+            value: PhantomData,
+        }
+    }
+
+    /// Locks it again in a forked child, whose memory is not locked, if it was locked in the parent.
+    ///
+    /// # Errors
+    /// As [`Self::new`], once; the child's children do not try again.
     pub fn lock_again(&self) -> Result<(), Errno> {
-        lock(self.area.start())
+        if !self.locked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let locked = lock(self.area.start());
+        self.locked.store(locked.is_ok(), Ordering::Relaxed);
+        locked
     }
 
     fn at(&self) -> *mut T {

@@ -3,7 +3,8 @@
 // chroot, setuid, setresuid-raw, capabilities, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
 // capabilities-before, nofile-before: before paging began; there one line that says that the process has no limit is right as
 // well, but for capabilities. hidden, hidden-before: not dumpable, and without capabilities. clock, clock-before: reading the
-// time stamp counter is a SIGSEGV, and clocks are read by it.
+// time stamp counter is a SIGSEGV, and clocks are read by it. memlock, memlock-before: no page may be locked, for the key of the
+// swap file either.
 // chroot needs an empty directory as the working directory; setuid and chroot need root.
 #include "hostile.h"
 #include <linux/capability.h>
@@ -19,7 +20,7 @@ static void give_up_capabilities(void) {
 }
 
 static void confine(void) {
-    struct rlimit three = {3, 3}, one = {1, 1};
+    struct rlimit three = {3, 3}, one = {1, 1}, none = {0, 0};
     if (!strncmp(variant, "chroot", 6)) {
         if (chroot(".")) missing("chroot");
         NEED(!chdir("/"));
@@ -37,6 +38,9 @@ static void confine(void) {
         give_up_capabilities();
     } else if (!strncmp(variant, "clock", 5)) {
         NEED(!prctl(PR_SET_TSC, PR_TSC_SIGSEGV));
+    } else if (!strncmp(variant, "memlock", 7)) {
+        NEED(!setrlimit(RLIMIT_MEMLOCK, &none));
+        give_up_capabilities();
     } else if (!strncmp(variant, "nofile", 6)) {
         NEED(!setrlimit(RLIMIT_NOFILE, &three));
     } else if (is("pidlimit")) {

@@ -70,17 +70,17 @@ pub fn userfaultfd(config: &Config, device: Option<&Fd>) -> Result<Mechanism, Cl
     })
 }
 
-/// Settles whether the swap file is encrypted; a sentence says where it is not, though it would be by default.
+/// Settles whether the swap file is encrypted: the setting is then `off`, or as it was. A sentence says where it is not encrypted,
+/// though it would be by default.
 ///
 /// # Errors
 /// [`code::UNAVAILABLE`] where that was asked for and cannot be.
 pub fn encryption(config: &mut Config) -> Result<Option<String>, CliError> {
     let decision = encryption::decide(config.encrypt);
     let decision = decision.map_err(|error| CliError::new(code::UNAVAILABLE, error.to_string()))?;
-    config.encrypt = match decision {
-        Decision::Encrypted => Encrypt::On,
-        Decision::Plain | Decision::Unlocked(_) => Encrypt::Off,
-    };
+    if decision != Decision::Encrypted {
+        config.encrypt = Encrypt::Off;
+    }
     Ok(match decision {
         Decision::Encrypted | Decision::Plain => None,
         Decision::Unlocked(error) => Some(format!(

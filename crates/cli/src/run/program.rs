@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub enum Unmanaged {
     Go,
     /// So does this sanitizer's.
     Sanitizer(&'static str),
+    /// Its file may be executed and not read, so nobody but root may look at its memory: proc(5), `PR_SET_DUMPABLE`.
+    Unreadable,
 }
 
 impl Unmanaged {
@@ -51,6 +53,7 @@ impl Unmanaged {
             }
             Self::Go => "is a Go program".into(),
             Self::Sanitizer(name) => format!("is built with {name}"),
+            Self::Unreadable => "may be executed and not read".into(),
         }
     }
 
@@ -100,10 +103,10 @@ fn locate(name: &OsStr) -> Result<PathBuf, CliError> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match fs::metadata(&path) {
-            Ok(metadata) => executable(&metadata)
+            Ok(metadata) => executable(&path, &metadata)
                 .map_err(|why| cannot_execute(&path, why))
                 .map(|()| path),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 Err(cannot_execute(&path, "permission denied"))
             }
             Err(_) => Err(not_found("no such program")),
@@ -113,7 +116,7 @@ fn locate(name: &OsStr) -> Result<PathBuf, CliError> {
     let mut refused = None;
     for directory in std::env::split_paths(&search) {
         let path = directory.join(name);
-        match fs::metadata(&path).map(|metadata| executable(&metadata)) {
+        match fs::metadata(&path).map(|metadata| executable(&path, &metadata)) {
             Ok(Ok(())) if !name.is_empty() => return Ok(path),
             Ok(Err(why)) if refused.is_none() && path.is_file() => {
                 refused = Some(cannot_execute(&path, why))
@@ -124,14 +127,21 @@ fn locate(name: &OsStr) -> Result<PathBuf, CliError> {
     Err(refused.unwrap_or_else(|| not_found("no such program in PATH")))
 }
 
-fn executable(metadata: &Metadata) -> Result<(), &'static str> {
+fn executable(path: &Path, metadata: &Metadata) -> Result<(), &'static str> {
+    let allowed = || c_text(path).is_none_or(|path| launch::may_execute(&path));
     if metadata.is_dir() {
         Err("it is a directory")
     } else if metadata.mode() & 0o111 == 0 {
         Err("it has no execute permission")
+    } else if !allowed() {
+        Err("permission denied")
     } else {
         Ok(())
     }
+}
+
+fn c_text(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
 }
 
 enum Look {
@@ -144,7 +154,12 @@ const HEAD_BYTES: usize = 256;
 
 fn look(path: &Path) -> Result<Look, CliError> {
     let fail = |error: std::io::Error| cannot_execute(path, &error.to_string());
-    let mut file = File::open(path).map_err(fail)?;
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Ok(Look::Binary(Some(Unmanaged::Unreadable)));
+        }
+        file => file.map_err(fail)?,
+    };
     let mut head = Vec::new();
     file.by_ref()
         .take(HEAD_BYTES as u64)
@@ -161,7 +176,7 @@ fn look(path: &Path) -> Result<Look, CliError> {
     }
     let metadata = file.metadata().map_err(fail)?;
     let unmanaged = privileged(path, &metadata).map(Unmanaged::Privileged);
-    Ok(Look::Binary(unmanaged.or_else(|| elf(&file, &head))))
+    Ok(Look::Binary(unmanaged.or_else(|| elf(path, &file, &head))))
 }
 
 /// The interpreter of a script's first line.
@@ -181,9 +196,7 @@ fn script_interpreter(head: &[u8]) -> Option<PathBuf> {
 fn privileged(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     // /proc/self belongs to the effective user and group.
     let me = fs::metadata("/proc/self").ok()?;
-    let capable = || {
-        CString::new(path.as_os_str().as_bytes()).is_ok_and(|p| launch::has_file_capabilities(&p))
-    };
+    let capable = || c_text(path).is_some_and(|path| launch::has_file_capabilities(&path));
     if metadata.mode() & 0o4000 != 0 && metadata.uid() != me.uid() {
         Some("set-user-id")
     } else if metadata.mode() & 0o2010 == 0o2010 && metadata.gid() != me.gid() {
@@ -209,7 +222,7 @@ const LOADER: &str = "ld-linux-x86-64.so.2";
 /// What the Go linker calls its notes.
 const GO_NOTE: &[u8] = b"Go\0\0";
 
-fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
+fn elf(path: &Path, file: &File, head: &[u8]) -> Option<Unmanaged> {
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
     if head.len() < HEADER_BYTES || head[4] != CLASS_64 || half(18) != MACHINE_X86_64 {
         return Some(Unmanaged::OtherArchitecture);
@@ -243,7 +256,8 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
         }
     }
     let Some(loader) = loader else {
-        return Some(Unmanaged::Static);
+        // The loader itself has none, and preloads when it is executed.
+        return (!is_loader(path)).then_some(Unmanaged::Static);
     };
     let path = loader.split(|&byte| byte == 0).next().unwrap_or(&[]);
     let path = PathBuf::from(OsStr::from_bytes(path));
@@ -252,6 +266,12 @@ fn elf(file: &File, head: &[u8]) -> Option<Unmanaged> {
     }
     let sanitizer = || sanitizer::of(file, &dynamic, &loads).map(Unmanaged::Sanitizer);
     go.then_some(Unmanaged::Go).or_else(sanitizer)
+}
+
+/// Whether `path` is glibc's loader, or a link to it as `ld.so` is.
+fn is_loader(path: &Path) -> bool {
+    let named = |path: &Path| path.file_name() == Some(OsStr::new(LOADER));
+    named(path) || fs::canonicalize(path).is_ok_and(|path| named(&path))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -315,6 +335,17 @@ mod tests {
             unmanaged(&program(&[(PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0")])),
             None
         );
+    }
+
+    #[test]
+    fn the_loader_is_managed_under_any_name() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = write(directory.path(), LOADER, &program(&[]), 0o755);
+        let link = directory.path().join("ld.so");
+        std::os::unix::fs::symlink(&path, &link).expect("link");
+        for path in [&path, &link] {
+            assert_eq!(find(path.as_os_str()).expect("loader").unmanaged, None);
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Plan {
 
     /// Whether pages will be encrypted in the swap file.
     pub fn encrypts(&self) -> bool {
-        self.config.encrypt == Encrypt::On
+        self.config.encrypt != Encrypt::Off
     }
 
     /// Starts the program as `name` with `arguments`; `adjust` may redirect its standard streams.
