@@ -100,9 +100,17 @@ impl Links {
     fn of_pagers(&self, dir: i32, path: &CStr) -> u64 {
         // Those of procfs have no size.
         let may_be = self.mode & libc::S_IFMT == libc::S_IFDIR && self.bytes == 0;
-        if !may_be || self.links <= LINKS + 1 || !is_own(dir, path) {
-            return 0;
+        if may_be && self.links > LINKS + 1 && is_own(dir, path) {
+            self.counted(dir, path)
+        } else {
+            0
         }
+    }
+
+    /// How many, of the directory of this process's threads. Apart, for it takes more stack than a coroutine may have.
+    #[cold]
+    #[inline(never)]
+    fn counted(&self, dir: i32, path: &CStr) -> u64 {
         let path = if path.is_empty() { c"." } else { path };
         let (mut all, mut pagers) = (0u64, 0u64);
         each_task(dir, path, |directory, tid| {

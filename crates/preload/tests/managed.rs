@@ -33,12 +33,27 @@ fn can_page() -> bool {
 
 /// `program` under the little limit, its swap file on the disk.
 fn little(program: &Program) -> Command {
-    let mut command = program.command();
+    within_little(program.command())
+}
+
+fn within_little(mut command: Command) -> Command {
     command
         .env_remove("OUTPAGE_TRACE_HOOKS")
         .env("OUTPAGE_MEMORY", LITTLE)
         .env("OUTPAGE_SWAP", DISK);
     command
+}
+
+/// Compiles the test program `linked`; `false` without a compiler.
+fn compile_linked(arguments: &[&str], into: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/linked.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-w", "-pthread", "-o"]).arg(into);
+    let done = compiler.arg(source).args(arguments).status();
+    if done.is_err() {
+        eprintln!("SKIPPED: linked needs a C compiler (cc), and there is none");
+    }
+    done.is_ok_and(|status| status.success())
 }
 
 #[test]
@@ -117,6 +132,21 @@ fn moved_memory_leaves_its_neighbours_as_they_were() {
 #[test]
 fn memory_by_the_zero_device_is_managed() {
     does_well("zero");
+}
+
+#[test]
+fn a_thread_that_a_linked_library_starts_is_no_hindrance() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (library, path) = (folder.path().join("liblinked.so"), folder.path().join("p"));
+    if !can_page() || !compile_linked(&["-DLIBRARY", "-shared", "-fPIC"], &library) {
+        return;
+    }
+    let library = library.to_str().expect("UTF-8");
+    assert!(compile_linked(&[library], &path), "it does not compile");
+    for mechanism in ["write-protect", "auto"] {
+        let command = within_little(common::under_shim(&path, Path::new("")));
+        succeed({ command }.env("OUTPAGE_MECHANISM", mechanism));
+    }
 }
 
 #[test]

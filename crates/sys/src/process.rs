@@ -178,11 +178,12 @@ fn each_numbered(path: &CStr, visit: impl FnMut(Tid)) -> Result<(), Errno> {
 ///
 /// # Errors
 /// Those of getdents64(2).
+#[inline(never)] // its buffer is on the stack, which may be small: whoever does not call it needs no room for it
 pub fn each_in(directory: i32, mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     // From `struct linux_dirent64` of getdents64(2): its length, and its name behind a type.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
-    let mut entries = [0u8; 4096];
+    let mut entries = [0u8; 1024];
     loop {
         let (fd, at) = (directory as usize, entries.as_mut_ptr() as usize);
         // SAFETY: the kernel writes at most the length of the buffer.

@@ -7,11 +7,13 @@
 // futex-changes: operations by which the kernel changes words of pages that are out. soft-dirty: clear_refs.
 // tasks: the number of threads by the links of /proc/self/task. move-none: mremap of no bytes where nothing is mapped.
 // deadline: SCHED_DEADLINE for a moment, again and again. grows-down: MAP_GROWSDOWN memory that cannot be read grows by a call that fails, and can be read then, in a child too.
+// small-stack: calls by a coroutine that has 3 KiB of stack.
 #include "hostile.h"
 #include <linux/futex.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 
 #ifndef PR_SET_MEMORY_MERGE
 #define PR_SET_MEMORY_MERGE 67
@@ -225,6 +227,34 @@ static void have_deadline(void) {
     }
 }
 
+static ucontext_t caller, coroutine;
+
+static void call(void) {
+    struct stat seen;
+    int word = 0;
+    NEED(!stat("/proc/self/task", &seen) && !stat("/", &seen) && !fstat(2, &seen));
+    syscall(SYS_fstat, 2, &seen);
+    syscall(SYS_futex, &word, FUTEX_WAKE, 1, 0, 0, 0);
+    NEED(!syscall(SYS_madvise, at(FROM), COUNT * PAGE, MADV_WILLNEED));
+    char *fresh = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(fresh != MAP_FAILED && !mprotect(fresh, MIB, PROT_READ) && !madvise(fresh, MIB, MADV_DONTNEED) && !munmap(fresh, MIB));
+}
+
+// A stack that is too small shows below it.
+static void call_on_small_stack(void) {
+    enum { STACK = 3072, BELOW = 2 * PAGE };
+    static char area[BELOW + STACK] __attribute__((aligned(16)));
+    call(); // what is bound lazily is bound
+    memset(area, 0x5a, sizeof area);
+    NEED(!getcontext(&coroutine));
+    coroutine.uc_stack.ss_sp = area + BELOW;
+    coroutine.uc_stack.ss_size = STACK;
+    coroutine.uc_link = &caller;
+    makecontext(&coroutine, call, 0);
+    NEED(!swapcontext(&caller, &coroutine));
+    for (size_t i = 0; i < BELOW; i++) NEED(area[i] == 0x5a);
+}
+
 static void act(void) {
     if (is("vm")) peek_and_poke(getpid()), verify_all("poked"), peek_from_child();
     else if (is("names")) name_parts();
@@ -243,6 +273,7 @@ static void act(void) {
     else if (is("deadline")) have_deadline();
     else if (is("move-none")) move_none();
     else if (is("grows-down")) grow_down();
+    else if (is("small-stack")) call_on_small_stack();
     else end(2, "no such variant");
 }
 

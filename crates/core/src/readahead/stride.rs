@@ -33,6 +33,9 @@ const PASSED_MAX: i64 = 2 * DEPTH_MAX as i64;
 /// 24,000 and of 33,333 bytes take a third longer to settle.
 const CORRECTION: i64 = 4;
 
+/// Steps behind which several pages were touched in a row before a walk is taken for rows that are read whole: one may be chance.
+const ROWS_SURE: u8 = 2;
+
 /// A page, in 65536ths.
 const PAGE: i64 = 1 << 16;
 
@@ -49,6 +52,10 @@ struct Walk {
     step: i64,
     /// How many steps are read ahead.
     depth: u32,
+    /// How far behind the last page the touch was that began with the page next to it and went on from there; 0 for none.
+    run: i64,
+    /// Steps behind which there was one, as far as [`ROWS_SURE`].
+    rows: u8,
     /// The time of the last use, on a clock that counts touches.
     used: u64,
 }
@@ -82,8 +89,11 @@ impl Strides {
     /// A fault on `page`: the walk that it continues. Takes time in the square of [`RECENT`].
     pub(super) fn fault(&mut self, page: PageNo) -> Option<Going> {
         self.clock += 1;
-        if let Some(going) = self.go_on(page) {
-            return Some(going);
+        if self.in_row(page) {
+            return None;
+        }
+        if let Some(walk) = self.go_on(page) {
+            return walk.going();
         }
         self.begin(page);
         self.recent[self.next] = Some(page);
@@ -94,10 +104,22 @@ impl Strides {
     /// A page that was read ahead is touched: the walk that it continues.
     pub(super) fn hit(&mut self, page: PageNo) -> Option<Going> {
         self.clock += 1;
-        self.go_on(page)
+        if self.in_row(page) {
+            return None;
+        }
+        self.go_on(page)?.going()
     }
 
-    fn go_on(&mut self, page: PageNo) -> Option<Going> {
+    /// Whether `page` is of a row that is read whole, from the page on where a walk is.
+    fn in_row(&mut self, page: PageNo) -> bool {
+        let mut found = false;
+        for walk in self.walks.iter_mut().flatten() {
+            found |= walk.runs_to(page);
+        }
+        found
+    }
+
+    fn go_on(&mut self, page: PageNo) -> Option<Walk> {
         let clock = self.clock;
         let steps = |walk: &Option<Walk>| walk.as_ref().and_then(|walk| walk.steps_to(page));
         let found = self.walks.iter().enumerate();
@@ -107,7 +129,7 @@ impl Strides {
         walk.advance(page, steps);
         walk.depth = (walk.depth * 2).min(DEPTH_MAX);
         walk.used = clock;
-        Some(Going { walk: *walk })
+        Some(*walk)
     }
 
     /// Whether three earlier touches and this one are at one distance: then a walk has begun.
@@ -143,6 +165,8 @@ impl Strides {
             within: PAGE / 2,
             step: (last - first) * PAGE / 3,
             depth: 1,
+            run: 0,
+            rows: 0,
             used: self.clock,
         };
         let places = self.walks.iter_mut();
@@ -177,6 +201,7 @@ impl Walk {
         let at = self.within + steps * self.step - distance * PAGE;
         self.within = at.clamp(0, PAGE - 1);
         self.last += distance;
+        self.run = 0;
         self.steps += steps;
         let step = self.step - (at - self.within) / CORRECTION;
         let (mean, room) = (
@@ -184,6 +209,33 @@ impl Walk {
             PAGE / self.steps,
         );
         self.step = step.clamp(mean - room, mean + room);
+    }
+
+    /// What is read ahead of it, unless the walk only goes from row to row, each of which is read whole: that is for streams.
+    fn going(self) -> Option<Going> {
+        (self.rows < ROWS_SURE).then_some(Going { walk: self })
+    }
+
+    /// A touch of `page`. Whether it is of a row that is read whole: behind the walk's last page, in either direction, and not where the walk goes
+    /// on. A column of two pages is no row, so the page next to the last one does not suffice.
+    fn runs_to(&mut self, page: PageNo) -> bool {
+        let distance = index(page) - self.last;
+        let within = (1..self.step.abs() / PAGE - 1).contains(&distance.abs());
+        if self.object != page.object() || !within {
+            return false;
+        }
+        let begins = self.run == 0 && distance.abs() == 1;
+        let farther = self.run != 0
+            && distance.signum() == self.run.signum()
+            && distance.abs() > self.run.abs();
+        // Once for each step: where the run goes on it has counted.
+        if farther && self.run.abs() == 1 {
+            self.rows = (self.rows + 1).min(ROWS_SURE);
+        }
+        if begins || farther {
+            self.run = distance;
+        }
+        self.rows == ROWS_SURE
     }
 
     /// The page `n` pages on from the last one.
@@ -303,5 +355,67 @@ mod tests {
             .collect();
         assert_eq!(next, expected);
         assert!(strides.hit(page(5000)).is_none());
+    }
+
+    /// The pages that are in memory, by number.
+    struct There(Vec<bool>);
+
+    impl SlotView for There {
+        fn paged_out(&self, slot: SlotNo) -> Option<PageNo> {
+            (!self.0[slot.0 as usize]).then(|| page(slot.0.into()))
+        }
+
+        fn slot_of(&self, page: PageNo) -> Option<SlotNo> {
+            let there = self.0.get(page.index() as usize)?;
+            (!there).then_some(SlotNo(page.index() as u32))
+        }
+    }
+
+    /// How many pages are named in `rows` rows, each below the one before, of which the first `wide` of `pages` pages are touched upward. At a
+    /// fault where nothing is named `window` pages are mapped, whose touches are not seen.
+    fn named_in_rows(pages: u64, wide: u64, window: u64, rows: u64) -> usize {
+        let (mut strides, mut named) = (Strides::new(), 0);
+        let all = (rows * pages) as usize;
+        let mut out = There(alloc::vec![false; all]);
+        let mut staged = alloc::vec![false; all];
+        for n in 1..=rows {
+            let start = (rows - n) * pages;
+            for at in start..start + wide {
+                let index = at as usize;
+                let going = match (out.0[index], staged[index]) {
+                    (true, false) => continue,
+                    (true, true) => strides.hit(page(at)),
+                    (false, _) => strides.fault(page(at)),
+                };
+                let fault = !core::mem::replace(&mut out.0[index], true);
+                if let Some(going) = going.filter(|going| going.passes_over(&out)) {
+                    let next: Vec<SlotNo> = going.next(&out).collect();
+                    named += next.len();
+                    for slot in next {
+                        (out.0[slot.0 as usize], staged[slot.0 as usize]) = (true, true);
+                    }
+                } else if fault {
+                    let end = all.min(index + window as usize);
+                    out.0[index..end].fill(true);
+                }
+            }
+        }
+        named
+    }
+
+    #[test]
+    fn rows_that_are_read_whole_are_left_to_streams_however_they_lie() {
+        for (pages, wide) in [(45, 45), (45, 44), (100, 45), (250, 250)] {
+            for window in [1, 2, 8, 16, 32] {
+                let named = named_in_rows(pages, wide, window, 1000);
+                // What a walk names before it is found out.
+                let most = 2 * DEPTH_MAX as usize;
+                assert!(named <= most, "{pages} {wide} {window}: {named}");
+            }
+        }
+        for wide in [1, 2] {
+            let named = named_in_rows(45, wide, 1, 1000);
+            assert!(named > 900 * wide as usize, "{wide} wide: {named}");
+        }
     }
 }

@@ -228,6 +228,7 @@ static ROUTED: [u64; ROUTED_END / 64] = {
 };
 
 /// A call through `syscall(2)` that looks at a file.
+#[inline(never)] // the others need no room for it on the stack
 fn look_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
     let here = libc::AT_FDCWD;
     let (into, path) = (b as *mut libc::stat, a as *const u8);
@@ -247,6 +248,7 @@ fn look_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
 }
 
 /// Another program, by a call through `syscall(2)`.
+#[inline(never)] // the others need no room for it on the stack
 fn exec_by_number(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
     let s = |value: usize| value as c_int;
     let at = number == libc::SYS_execveat;
