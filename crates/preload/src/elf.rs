@@ -27,12 +27,13 @@ pub struct Libc {
 }
 
 // From <elf.h>; the GNU hash section as in binutils.
-const PT_DYNAMIC: u32 = 2;
-const DT_NULL: u64 = 0;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
+pub(crate) const PT_DYNAMIC: u32 = 2;
+pub(crate) const DT_NULL: u64 = 0;
+pub(crate) const DT_STRTAB: u64 = 5;
+pub(crate) const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DT_VERSYM: u64 = 0x6fff_fff0;
+const STT_FUNC: u8 = 2;
 /// Kept for programs linked long ago; where it differs, a newer version has the same name.
 const VERSION_HIDDEN: u16 = 0x8000;
 
@@ -114,6 +115,19 @@ impl Libc {
 
     /// The symbol `name`, in the version that programs are linked to today.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        self.look_up(name).map(|(symbol, _)| symbol)
+    }
+
+    /// The function `name`, likewise; `None` for one that the loader chooses among several, such as `memcpy`.
+    pub fn function(&self, name: &CStr) -> Option<Symbol> {
+        let found = self.look_up(name);
+        found
+            .filter(|(_, kind)| *kind == STT_FUNC)
+            .map(|(symbol, _)| symbol)
+    }
+
+    /// The symbol, and its type.
+    fn look_up(&self, name: &CStr) -> Option<(Symbol, u8)> {
         // Header: buckets, first hashed symbol, words of the Bloom filter, its shift.
         // SAFETY: libc's GNU hash table.
         let [buckets, first, filter_words, _] = unsafe { self.hashes.cast::<[u32; 4]>().read() };
@@ -145,10 +159,8 @@ impl Libc {
                 let old = unsafe { self.versions.add(index as usize).read() } & VERSION_HIDDEN != 0;
                 if text == name && symbol.st_value != 0 && !old {
                     let address = self.base + symbol.st_value as usize;
-                    return Some(Symbol {
-                        address,
-                        bytes: symbol.st_size as usize,
-                    });
+                    let bytes = symbol.st_size as usize;
+                    return Some((Symbol { address, bytes }, symbol.st_info & 15));
                 }
             }
             if word & 1 == 1 {
@@ -168,7 +180,7 @@ impl Libc {
         let symbols = unsafe { core::slice::from_raw_parts(self.symbols, count) };
         let code = symbols
             .iter()
-            .filter(|s| s.st_info & 15 == 2 && s.st_size > 0);
+            .filter(|s| s.st_info & 15 == STT_FUNC && s.st_size > 0);
         code.map(|s| Symbol {
             address: self.base + s.st_value as usize,
             bytes: s.st_size as usize,

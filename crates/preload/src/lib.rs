@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `lifecycle` | the constructor, and the start of the pager |
+//! | `bind` | the shim's own references to libc |
 //! | `patch`, `elf`, `decode` | how the hooks get into libc, and why that way |
 //! | `hooks` | the hooks: libc's functions as the program calls them |
 //! | `memory` | what they do with memory, by mode |
@@ -24,6 +25,7 @@
 
 use outpage_sys::arena::Arena;
 
+mod bind;
 mod budget;
 mod checked;
 mod decode;

@@ -14,10 +14,11 @@ use outpage_sys::raw::Errno;
 use outpage_sys::timestamp::ReadsClock;
 use outpage_sys::{fd, process, say};
 
+use crate::elf::Libc;
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
 use crate::{
-    budget, exec, fork, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace,
+    bind, budget, exec, fork, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace,
 };
 
 /// The settings; null until the constructor has read them.
@@ -122,6 +123,10 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     }
     if let Some(name) = sanitizer::name() {
         return Err(Reason::Sanitizer(name));
+    }
+    if let Some(libc) = Libc::find() {
+        // SAFETY: passed on from the caller, and nothing of this library has started a thread.
+        unsafe { bind::to_libc(&libc) };
     }
     if !hooks::find_break() {
         return Err(Reason::NoBreak);

@@ -44,16 +44,18 @@ fn within_little(mut command: Command) -> Command {
     command
 }
 
-/// Compiles the test program `linked`; `false` without a compiler.
-fn compile_linked(arguments: &[&str], into: &Path) -> bool {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/linked.c");
+/// Compiles the test program `name` with more arguments; `false` without a compiler.
+fn compile(name: &str, arguments: &[&str], into: &Path) -> bool {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let source = sources.join(name).with_extension("c");
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-w", "-pthread", "-o"]).arg(into);
-    let done = compiler.arg(source).args(arguments).status();
-    if done.is_err() {
-        eprintln!("SKIPPED: linked needs a C compiler (cc), and there is none");
-    }
-    done.is_ok_and(|status| status.success())
+    let Ok(status) = compiler.arg(source).args(arguments).status() else {
+        eprintln!("SKIPPED: {name} needs a C compiler (cc), and there is none");
+        return false;
+    };
+    assert!(status.success(), "{name} does not compile");
+    true
 }
 
 #[test]
@@ -138,14 +140,32 @@ fn memory_by_the_zero_device_is_managed() {
 fn a_thread_that_a_linked_library_starts_is_no_hindrance() {
     let folder = tempfile::tempdir().expect("folder");
     let (library, path) = (folder.path().join("liblinked.so"), folder.path().join("p"));
-    if !can_page() || !compile_linked(&["-DLIBRARY", "-shared", "-fPIC"], &library) {
+    if !can_page() || !compile("linked", &["-DLIBRARY", "-shared", "-fPIC"], &library) {
         return;
     }
     let library = library.to_str().expect("UTF-8");
-    assert!(compile_linked(&[library], &path), "it does not compile");
+    assert!(compile("linked", &[library], &path), "it does not compile");
     for mechanism in ["write-protect", "auto"] {
         let command = within_little(common::under_shim(&path, Path::new("")));
         succeed({ command }.env("OUTPAGE_MECHANISM", mechanism));
+    }
+}
+
+#[test]
+fn the_pager_never_gets_into_libraries_that_define_functions_of_libc_anew() {
+    let folder = tempfile::tempdir().expect("folder");
+    let library = folder.path().join("libinterposer.so");
+    let built = compile("interposer", &["-shared", "-fPIC"], &library);
+    let Some(program) = Program::compile("zero").filter(|_| built && can_page()) else {
+        return;
+    };
+    let list = format!("{}:{}", library.display(), common::shim().display());
+    for mechanism in ["write-protect", "auto"] {
+        let mut command = little(&program);
+        command
+            .env("LD_PRELOAD", &list)
+            .env("OUTPAGE_MECHANISM", mechanism);
+        succeed(&mut command);
     }
 }
 

@@ -1,0 +1,168 @@
+//! The shim's own references to libc, bound to libc itself.
+//!
+//! A library that is preloaded beside the shim may define functions of libc's anew, as fakeroot does with `statx` and uid_wrapper with
+//! `syscall`, and the loader binds the shim's references to those. On a pager's thread they must not run: it has no thread-local data of
+//! libc's, and a thread that waits for a page may hold a lock of theirs.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+
+use outpage_core::units::PAGE_BYTES;
+
+use crate::elf::{DT_NULL, DT_STRTAB, DT_SYMTAB, Libc, PT_DYNAMIC};
+use crate::raw;
+
+// From <elf.h>.
+const DT_PLTRELSZ: u64 = 2;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_JMPREL: u64 = 23;
+const R_X86_64_GLOB_DAT: u32 = 6;
+const R_X86_64_JUMP_SLOT: u32 = 7;
+
+/// What libc returns to be freed, it has from whatever `malloc` the program has: these stay a pair.
+const ALLOCATOR: [&CStr; 4] = [c"malloc", c"calloc", c"realloc", c"free"];
+
+/// A relocation as the loader reads it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Rela {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// This library, as far as it refers to others.
+struct Own {
+    base: usize,
+    symbols: *const libc::Elf64_Sym,
+    strings: *const c_char,
+    /// First entry and length in bytes: of data, of calls.
+    tables: [(usize, usize); 2],
+    /// What the loader has made read-only, half-open; empty for nothing.
+    fixed: (usize, usize),
+}
+
+/// Binds every reference of this library to a function of `libc`'s that leads elsewhere. Where the kernel does not let it, they stay.
+///
+/// # Safety
+/// No other thread is within this library.
+pub unsafe fn to_libc(libc: &Libc) {
+    let Some(own) = Own::find() else {
+        return;
+    };
+    let inside = |at: usize| (libc.text().0..libc.text().1).contains(&at);
+    let led_away = |reference: &(usize, &CStr)| {
+        // SAFETY: an entry of this library's table of addresses.
+        let at = unsafe { (reference.0 as *const usize).read() };
+        at != 0 && !inside(at) && !ALLOCATOR.contains(&reference.1)
+    };
+    let mut led = own.references().filter(led_away);
+    let Some(first) = led.next() else {
+        return;
+    };
+    if !own.protect(libc::PROT_READ | libc::PROT_WRITE) {
+        return;
+    }
+    for (at, name) in core::iter::once(first).chain(led) {
+        if let Some(function) = libc.function(name) {
+            // SAFETY: writable for now, aligned, and read by nobody meanwhile.
+            unsafe { (at as *mut usize).write(function.address) };
+        }
+    }
+    own.protect(libc::PROT_READ);
+}
+
+impl Own {
+    fn find() -> Option<Self> {
+        extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+            // SAFETY: the loader's record, and the option passed below.
+            let (info, out) = unsafe { (&*info, &mut *out.cast::<Option<Own>>()) };
+            *out = Own::from_object(info);
+            c_int::from(out.is_some())
+        }
+        let mut found: Option<Self> = None;
+        // SAFETY: the callback matches what it is given.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        found
+    }
+
+    /// The object, if this function is in it.
+    fn from_object(info: &libc::dl_phdr_info) -> Option<Self> {
+        let base = info.dlpi_addr as usize;
+        // SAFETY: the loader says that `dlpi_phnum` headers lie there.
+        let headers =
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let range = |h: &libc::Elf64_Phdr| {
+            let start = base + h.p_vaddr as usize;
+            (start, start + h.p_memsz as usize)
+        };
+        let here = Self::find as *const () as usize;
+        let has = |h: &&libc::Elf64_Phdr| {
+            h.p_type == libc::PT_LOAD && (range(h).0..range(h).1).contains(&here)
+        };
+        headers.iter().find(has)?;
+        let dynamic = headers.iter().find(|h| h.p_type == PT_DYNAMIC)?;
+        let fixed = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO);
+        let mut own = Self {
+            base,
+            symbols: ptr::null(),
+            strings: ptr::null(),
+            tables: [(0, 0); 2],
+            fixed: fixed.map_or((0, 0), range),
+        };
+        let mut at = range(dynamic).0 as *const [u64; 2];
+        loop {
+            // SAFETY: the dynamic section ends with a null tag.
+            let [tag, value] = unsafe { at.read() };
+            let value = value as usize;
+            match tag {
+                DT_NULL => break,
+                // glibc has relocated the addresses.
+                DT_STRTAB => own.strings = value as *const c_char,
+                DT_SYMTAB => own.symbols = value as *const libc::Elf64_Sym,
+                DT_RELA => own.tables[0].0 = value,
+                DT_RELASZ => own.tables[0].1 = value,
+                DT_JMPREL => own.tables[1].0 = value,
+                DT_PLTRELSZ => own.tables[1].1 = value,
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            at = unsafe { at.add(1) };
+        }
+        let addresses = [own.strings as usize, own.symbols as usize];
+        addresses.iter().all(|&at| at > base).then_some(own)
+    }
+
+    /// Where each address lies that the loader has looked up, and of what it is.
+    fn references(&self) -> impl Iterator<Item = (usize, &CStr)> {
+        let tables = self.tables.iter().filter(|(start, _)| *start > self.base);
+        let entries = tables.flat_map(|&(start, bytes)| {
+            let count = bytes / size_of::<Rela>();
+            // SAFETY: the loader has read so many there.
+            (0..count).map(move |n| unsafe { (start as *const Rela).add(n).read() })
+        });
+        entries.filter_map(|entry| {
+            let (kind, index) = (entry.info as u32, (entry.info >> 32) as usize);
+            if !matches!(kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                return None;
+            }
+            // SAFETY: the relocation's symbol, whose name is an offset into the strings.
+            let name = unsafe {
+                let symbol = &*self.symbols.add(index);
+                CStr::from_ptr(self.strings.add(symbol.st_name as usize))
+            };
+            Some((self.base + entry.offset as usize, name))
+        })
+    }
+
+    /// Sets the protection of what the loader has made read-only; whether that was done.
+    fn protect(&self, protection: c_int) -> bool {
+        let (start, end) = self.fixed;
+        // As the loader does: whole pages within.
+        let (start, end) = (start & !(PAGE_BYTES - 1), end & !(PAGE_BYTES - 1));
+        let args = [start, end - start, protection as usize, 0, 0, 0];
+        // SAFETY: this library's own data, whose content stays.
+        end == start || unsafe { raw::call(libc::SYS_mprotect, args) } == 0
+    }
+}
