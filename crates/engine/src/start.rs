@@ -152,9 +152,20 @@ fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism
     }
 }
 
+/// The device by the descriptor that the launcher handed down, where this user may not open it: in the pager's own table it is the
+/// pager's, and stays open for children whatever the program closes.
+fn handed_down(shared: &Shared) -> Option<fd::Fd> {
+    // `MISC_MAJOR` of linux/major.h: what has the number by now may be the program's.
+    const MISC: u32 = 10;
+    let number = shared.paths.uffd_device?;
+    let (major, _) = fd::character_device(number).ok()??;
+    (shared.reach == Reach::Process && major == MISC).then(|| fd::Fd::adopt(number))
+}
+
 pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     keep_only(&[shared.paths.uffd_device])?;
     let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
+    let device = device.or_else(|| handed_down(shared));
     // First: who left the session's reach left that of /proc too, as a rule, and this is what is said of it.
     let mut session = open_session(shared)?;
     if shared.reach == Reach::Process {

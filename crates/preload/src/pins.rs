@@ -9,7 +9,7 @@
 //! `process_vm_writev` pins too (`process_vm_rw_single_vec` in mm/process_vm_access.c): a page that is protected
 //! between the pin and the copy is written all the same. So what a process writes to itself in this way is pinned as well.
 //!
-//! Not seen: reads by io_uring or libaio; lists of buffers that no word boundary begins; what another process writes by `process_vm_writev`; a read that is under way while the pager starts, unless
+//! Not seen: reads by io_uring or libaio; lists of buffers that no word boundary begins; what another process writes by `process_vm_writev`, where its page leaves at that moment; a read that is under way while the pager starts, unless
 //! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
 //! writable and executable, which is copied as well.
 
@@ -130,32 +130,49 @@ pub fn vectored(
     done as isize
 }
 
-/// `process_vm_writev(2)`, as the system call takes it: where the target is this process and pages are
-/// copied, what is written cannot be a victim meanwhile.
+/// `process_vm_writev(2)`, as the system call takes it: where the target is this process and pages are copied, what is written cannot
+/// be a victim meanwhile. In another process that cannot be had, so each page is written by a call of its own: the fewer are pinned at
+/// once, the fewer does that process's pager take for the others.
 pub fn write_process(args: [usize; 6]) -> isize {
     let [pid, local, locals, remote, remotes, flags] = args;
     // SAFETY: the program's own call, unchanged.
     let direct = || unsafe { raw::call(libc::SYS_process_vm_writev, args) };
-    if flags != 0 || !NEEDED.load(Ordering::Acquire) || !is_own(pid) {
+    if flags != 0 || !NEEDED.load(Ordering::Acquire) {
         return direct();
     }
+    let Some((from, to)) = list_at(local, locals).zip(list_at(remote, remotes)) else {
+        return direct();
+    };
+    // The kernel refuses such lists before it copies anything (`EINVAL`).
+    let too_long = |part: &libc::iovec| part.iov_len > isize::MAX as usize;
+    if from.iter().chain(to).any(too_long) {
+        return direct();
+    }
+    if !is_own(pid) {
+        let to_page_end = |at: usize| PAGE_BYTES - at % PAGE_BYTES;
+        return in_pieces(from, to, to_page_end, |pair| write_pair(pid, pair));
+    }
     match mode::enter() {
-        Path::Managed(engine) => {
-            let lists = list_at(local, locals).zip(list_at(remote, remotes));
-            let Some((from, to)) = lists else {
-                return direct();
-            };
-            // The kernel refuses such lists before it copies anything (`EINVAL`).
-            let too_long = |part: &libc::iovec| part.iov_len > isize::MAX as usize;
-            if from.iter().chain(to).any(too_long) {
-                return direct();
-            }
-            write_pinned(engine, pid, from, to)
-        }
+        Path::Managed(engine) => in_pieces(
+            from,
+            to,
+            |_| PIECE_BYTES,
+            |pair| {
+                let target = (pair[1].iov_base as usize, pair[1].iov_len);
+                with_pins(engine, &[target], || write_pair(pid, pair))
+            },
+        ),
         // The pager does not start meanwhile.
         Path::Direct(_at_work) => direct(),
         Path::Raw => direct(),
     }
+}
+
+/// A part of the program's own call: from where, and to where.
+fn write_pair(pid: usize, pair: &[libc::iovec; 2]) -> isize {
+    let [local, remote] = [0, 1].map(|i| (&raw const pair[i]) as usize);
+    // SAFETY: a part of the program's own call; the pair outlives it.
+    unsafe { raw::call(libc::SYS_process_vm_writev, [pid, local, 1, remote, 1, 0]) }
 }
 
 /// The `count` parts at `at`, as the program says. `None` where the kernel has an error for them.
@@ -175,23 +192,23 @@ fn is_own(pid: usize) -> bool {
     unsafe { raw::call(libc::SYS_tgkill, args) == 0 }
 }
 
-/// Copies what is in `from` to `to`, both of this process, in pieces that lie in one part of either. Returns the bytes copied, as
-/// the kernel does: an error only where there are none.
-fn write_pinned(engine: &Engine, pid: usize, from: &[libc::iovec], to: &[libc::iovec]) -> isize {
+/// Copies what is in `from` to `to` by `write`, in pieces that lie in one part of either and have at most `most` bytes, which may depend on
+/// the target's address. Returns the bytes copied, as the kernel does: an error only where there are none.
+fn in_pieces(
+    from: &[libc::iovec],
+    to: &[libc::iovec],
+    most: impl Fn(usize) -> usize,
+    write: impl Fn(&[libc::iovec; 2]) -> isize,
+) -> isize {
     let (mut from, mut to) = (Rest::of(from), Rest::of(to));
     let mut done = 0;
     while let (Some(source), Some(target)) = (from.part(), to.part()) {
-        let len = source.1.min(target.1).min(PIECE_BYTES);
+        let len = source.1.min(target.1).min(most(target.0));
         let pair = [source.0, target.0].map(|at| libc::iovec {
             iov_base: at as *mut _,
             iov_len: len,
         });
-        let [local, remote] = [0, 1].map(|i| (&raw const pair[i]) as usize);
-        let got = with_pins(engine, &[(target.0, len)], || {
-            let args = [pid, local, 1, remote, 1, 0];
-            // SAFETY: a part of the program's own call; the pair outlives it.
-            unsafe { raw::call(libc::SYS_process_vm_writev, args) }
-        });
+        let got = write(&pair);
         if got < 0 {
             return if done > 0 { done } else { got };
         }

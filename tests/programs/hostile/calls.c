@@ -1,6 +1,6 @@
 // Other calls that reach into memory that is paged, or change how the kernel treats it.
 //
-// vm: process_vm_readv and process_vm_writev of oneself and from a child. names: prctl(PR_SET_VMA) over parts of it.
+// vm: process_vm_readv and process_vm_writev of oneself and from a child. vm-much: all of it, by large calls from a child. names: prctl(PR_SET_VMA) over parts of it.
 // thp: PR_SET_THP_DISABLE. merge: PR_SET_MEMORY_MERGE and MADV_MERGEABLE. personality: READ_IMPLIES_EXEC, then new
 // memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
 // altstack: signals on a stack that is paged. futex: a futex in a page that is paged.
@@ -42,6 +42,26 @@ static void peek_from_child(void) {
     }
     need_right(pid);
     for (size_t i = FROM; i < FROM + COUNT; i++) generation[i]++;
+}
+
+// 1.5 MiB a call: more pages at once than the pager keeps back.
+static void write_much_from_child(void) {
+    enum { BATCH = 384 };
+    pid_t pid = fork();
+    if (!pid) {
+        char *batch = map(BATCH);
+        for (size_t first = 0; first < pages; first += BATCH) {
+            size_t count = pages - first < BATCH ? pages - first : BATCH;
+            for (size_t i = 0; i < count; i++) fill_at(batch + i * PAGE, first + i, generation[first + i] + 1);
+            struct iovec here = {batch, count * PAGE}, there = {at(first), count * PAGE};
+            ssize_t put = process_vm_writev(getppid(), &here, 1, &there, 1, 0);
+            if (put < 0 && errno == EPERM) missing("process_vm_writev");
+            NEED(put == (ssize_t)(count * PAGE));
+        }
+        _exit(0);
+    }
+    need_right(pid);
+    for (size_t i = 0; i < pages; i++) generation[i]++;
 }
 
 static void name_parts(void) {
@@ -274,6 +294,7 @@ static void act(void) {
     else if (is("move-none")) move_none();
     else if (is("grows-down")) grow_down();
     else if (is("small-stack")) call_on_small_stack();
+    else if (is("vm-much")) write_much_from_child();
     else end(2, "no such variant");
 }
 
