@@ -96,8 +96,8 @@ pub(crate) fn cipher(
     } else {
         secret::random(&mut *key).map_err(EncryptionError::Random)?;
     }
-    let (cipher, _) = place(wish, || Cipher::new(&key))?;
-    if let Some(error) = unlocked {
+    let (cipher, also) = place(wish, || Cipher::new(&key))?;
+    if let Some(error) = also.or(unlocked) {
         say_unlocked(error);
     }
     Ok(Some(Arc::new(cipher)))

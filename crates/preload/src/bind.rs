@@ -52,23 +52,21 @@ pub unsafe fn to_libc(libc: &Libc) {
         return;
     };
     let inside = |at: usize| (libc.text().0..libc.text().1).contains(&at);
-    let led_away = |reference: &(usize, &CStr)| {
+    let own_of_libc = |(at, name): (usize, &CStr)| {
         // SAFETY: an entry of this library's table of addresses.
-        let at = unsafe { (reference.0 as *const usize).read() };
-        at != 0 && !inside(at) && !ALLOCATOR.contains(&reference.1)
+        let leads_to = unsafe { (at as *const usize).read() };
+        let led_away = leads_to != 0 && !inside(leads_to) && !ALLOCATOR.contains(&name);
+        let function = led_away.then(|| libc.function(name)).flatten()?;
+        Some((at, function.address))
     };
-    let mut led = own.references().filter(led_away);
-    let Some(first) = led.next() else {
-        return;
-    };
-    if !own.protect(libc::PROT_READ | libc::PROT_WRITE) {
+    let mut led_away = own.references().filter_map(own_of_libc).peekable();
+    // As a rule there is none.
+    if led_away.peek().is_none() || !own.protect(libc::PROT_READ | libc::PROT_WRITE) {
         return;
     }
-    for (at, name) in core::iter::once(first).chain(led) {
-        if let Some(function) = libc.function(name) {
-            // SAFETY: writable for now, aligned, and read by nobody meanwhile.
-            unsafe { (at as *mut usize).write(function.address) };
-        }
+    for (at, address) in led_away {
+        // SAFETY: writable for now, aligned, and read by nobody meanwhile.
+        unsafe { (at as *mut usize).write(address) };
     }
     own.protect(libc::PROT_READ);
 }
