@@ -4,12 +4,12 @@
 //! `syscall`, and the loader binds the shim's references to those. On a pager's thread they must not run: it has no thread-local data of
 //! libc's, and a thread that waits for a page may hold a lock of theirs.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 
 use outpage_core::units::PAGE_BYTES;
 
-use crate::elf::{DT_NULL, DT_STRTAB, DT_SYMTAB, Libc, PT_DYNAMIC};
+use crate::elf::{DT_STRTAB, DT_SYMTAB, Libc, Object};
 use crate::raw;
 
 // From <elf.h>.
@@ -72,51 +72,27 @@ pub unsafe fn to_libc(libc: &Libc) {
 }
 
 impl Own {
+    /// The object that this function is in.
     fn find() -> Option<Self> {
-        extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-            // SAFETY: the loader's record, and the option passed below.
-            let (info, out) = unsafe { (&*info, &mut *out.cast::<Option<Own>>()) };
-            *out = Own::from_object(info);
-            c_int::from(out.is_some())
-        }
-        let mut found: Option<Self> = None;
-        // SAFETY: the callback matches what it is given.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-        found
+        Object::find(|object, _| {
+            let here = (Self::find as *const () as u64).wrapping_sub(object.base as u64);
+            let has = |h: &libc::Elf64_Phdr| (h.p_vaddr..h.p_vaddr + h.p_memsz).contains(&here);
+            object.segment(|h| h.p_type == libc::PT_LOAD && has(h))?;
+            Self::from_object(object)
+        })
     }
 
-    /// The object, if this function is in it.
-    fn from_object(info: &libc::dl_phdr_info) -> Option<Self> {
-        let base = info.dlpi_addr as usize;
-        // SAFETY: the loader says that `dlpi_phnum` headers lie there.
-        let headers =
-            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-        let range = |h: &libc::Elf64_Phdr| {
-            let start = base + h.p_vaddr as usize;
-            (start, start + h.p_memsz as usize)
-        };
-        let here = Self::find as *const () as usize;
-        let has = |h: &&libc::Elf64_Phdr| {
-            h.p_type == libc::PT_LOAD && (range(h).0..range(h).1).contains(&here)
-        };
-        headers.iter().find(has)?;
-        let dynamic = headers.iter().find(|h| h.p_type == PT_DYNAMIC)?;
-        let fixed = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO);
+    fn from_object(object: &Object<'_>) -> Option<Self> {
+        let fixed = object.segment(|h| h.p_type == libc::PT_GNU_RELRO);
         let mut own = Self {
-            base,
+            base: object.base,
             symbols: ptr::null(),
             strings: ptr::null(),
             tables: [(0, 0); 2],
-            fixed: fixed.map_or((0, 0), range),
+            fixed: fixed.unwrap_or((0, 0)),
         };
-        let mut at = range(dynamic).0 as *const [u64; 2];
-        loop {
-            // SAFETY: the dynamic section ends with a null tag.
-            let [tag, value] = unsafe { at.read() };
-            let value = value as usize;
+        for (tag, value) in object.dynamic() {
             match tag {
-                DT_NULL => break,
-                // glibc has relocated the addresses.
                 DT_STRTAB => own.strings = value as *const c_char,
                 DT_SYMTAB => own.symbols = value as *const libc::Elf64_Sym,
                 DT_RELA => own.tables[0].0 = value,
@@ -125,11 +101,9 @@ impl Own {
                 DT_PLTRELSZ => own.tables[1].1 = value,
                 _ => {}
             }
-            // SAFETY: not the last entry.
-            at = unsafe { at.add(1) };
         }
         let addresses = [own.strings as usize, own.symbols as usize];
-        addresses.iter().all(|&at| at > base).then_some(own)
+        addresses.iter().all(|&at| at > own.base).then_some(own)
     }
 
     /// Where each address lies that the loader has looked up, and of what it is.

@@ -27,8 +27,7 @@ pub struct Libc {
 }
 
 // From <elf.h>; the GNU hash section as in binutils.
-pub(crate) const PT_DYNAMIC: u32 = 2;
-pub(crate) const DT_NULL: u64 = 0;
+const DT_NULL: u64 = 0;
 pub(crate) const DT_STRTAB: u64 = 5;
 pub(crate) const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -40,61 +39,98 @@ const VERSION_HIDDEN: u16 = 0x8000;
 /// The file name that glibc is loaded by.
 const NAME: &[u8] = b"libc.so.6";
 
+/// A loaded object: where it lies, and the headers of its segments.
+pub(crate) struct Object<'a> {
+    /// What addresses in its file are relative to.
+    pub(crate) base: usize,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+impl Object<'_> {
+    /// What `pick` makes of the first loaded object of which it makes anything; it is told the file's name too.
+    ///
+    /// Takes the loader's lock: for the constructor only.
+    pub(crate) fn find<T>(pick: fn(&Object<'_>, &CStr) -> Option<T>) -> Option<T> {
+        struct Search<T> {
+            pick: fn(&Object<'_>, &CStr) -> Option<T>,
+            found: Option<T>,
+        }
+        extern "C" fn visit<T>(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+            // SAFETY: the loader's record, with a name that is a C string and so many headers; the search passed below.
+            let (object, name, search) = unsafe {
+                let info = &*info;
+                let count = info.dlpi_phnum as usize;
+                let object = Object {
+                    base: info.dlpi_addr as usize,
+                    headers: core::slice::from_raw_parts(info.dlpi_phdr, count),
+                };
+                let name = CStr::from_ptr(info.dlpi_name);
+                (object, name, &mut *out.cast::<Search<T>>())
+            };
+            search.found = (search.pick)(&object, name);
+            c_int::from(search.found.is_some())
+        }
+        let mut search = Search { pick, found: None };
+        // SAFETY: the callback matches what it is given.
+        unsafe { libc::dl_iterate_phdr(Some(visit::<T>), (&raw mut search).cast()) };
+        search.found
+    }
+
+    /// Where the first segment lies of which `is_it` says so, half-open.
+    pub(crate) fn segment(
+        &self,
+        is_it: impl Fn(&libc::Elf64_Phdr) -> bool,
+    ) -> Option<(usize, usize)> {
+        let header = self.headers.iter().find(|header| is_it(header))?;
+        let start = self.base + header.p_vaddr as usize;
+        Some((start, start + header.p_memsz as usize))
+    }
+
+    /// The entries of its dynamic section, tag and value; none without one. glibc has relocated the addresses.
+    pub(crate) fn dynamic(&self) -> impl Iterator<Item = (u64, usize)> {
+        let section = self.segment(|header| header.p_type == libc::PT_DYNAMIC);
+        let mut next = section.map(|(start, _)| start as *const [u64; 2]);
+        core::iter::from_fn(move || {
+            let at = next?;
+            // SAFETY: the section ends with a null tag, behind which nothing is read.
+            let [tag, value] = unsafe { at.read() };
+            next = (tag != DT_NULL).then(|| at.wrapping_add(1));
+            next.map(|_| (tag, value as usize))
+        })
+    }
+}
+
 impl Libc {
     /// Finds it among the loaded objects; `None` in a process with another C library.
     ///
     /// Takes the loader's lock: for the constructor only.
     pub fn find() -> Option<Self> {
-        extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-            // SAFETY: the loader's record, with a name that is a C string.
-            let (info, name) = unsafe { (&*info, CStr::from_ptr((*info).dlpi_name)) };
-            if name.to_bytes().rsplit(|&byte| byte == b'/').next() != Some(NAME) {
-                return 0;
-            }
-            // SAFETY: the option passed below.
-            unsafe { *out.cast::<Option<Libc>>() = Libc::from_object(info) };
-            1
-        }
-        let mut found: Option<Self> = None;
-        // SAFETY: the callback matches what it is given.
-        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-        found
+        Object::find(|object, name| {
+            let file = name.to_bytes().rsplit(|&byte| byte == b'/').next();
+            (file == Some(NAME)).then(|| Self::from_object(object))?
+        })
     }
 
-    fn from_object(info: &libc::dl_phdr_info) -> Option<Self> {
-        let base = info.dlpi_addr as usize;
-        // SAFETY: the loader says that `dlpi_phnum` headers lie there.
-        let headers =
-            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-        let code = headers
-            .iter()
-            .find(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0)?;
-        let start = base + code.p_vaddr as usize;
+    fn from_object(object: &Object<'_>) -> Option<Self> {
+        let is_code = |header: &libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
         let mut found = Self {
-            base,
-            text: (start, start + code.p_memsz as usize),
+            base: object.base,
+            text: object.segment(is_code)?,
             symbols: core::ptr::null(),
             strings: core::ptr::null(),
             hashes: core::ptr::null(),
             versions: core::ptr::null(),
         };
-        let dynamic = headers.iter().find(|h| h.p_type == PT_DYNAMIC)?;
-        let mut at = (base + dynamic.p_vaddr as usize) as *const [u64; 2];
-        loop {
-            // SAFETY: the dynamic section ends with a null tag.
-            let [tag, value] = unsafe { at.read() };
-            let value = value as usize;
+        for (tag, value) in object.dynamic() {
             match tag {
-                DT_NULL => break,
-                // glibc has relocated these to addresses.
                 DT_STRTAB => found.strings = value as *const libc::c_char,
                 DT_SYMTAB => found.symbols = value as *const libc::Elf64_Sym,
                 DT_GNU_HASH => found.hashes = value as *const u32,
                 DT_VERSYM => found.versions = value as *const u16,
                 _ => {}
             }
-            // SAFETY: not the last entry.
-            at = unsafe { at.add(1) };
         }
         let complete = [
             found.strings as usize,
@@ -104,7 +140,7 @@ impl Libc {
         ];
         complete
             .iter()
-            .all(|&address| address > base)
+            .all(|&address| address > object.base)
             .then_some(found)
     }
 

@@ -33,7 +33,8 @@ const PASSED_MAX: i64 = 2 * DEPTH_MAX as i64;
 /// 24,000 and of 33,333 bytes take a third longer to settle.
 const CORRECTION: i64 = 4;
 
-/// Steps behind which several pages were touched in a row before a walk is taken for rows that are read whole: one may be chance.
+/// Steps behind which several pages were touched in a row before a walk is taken for rows that are read whole. A choice: one may be
+/// chance, and each more has single pages of [`DEPTH_MAX`] rows read first. Plausible are 1 to 4.
 const ROWS_SURE: u8 = 2;
 
 /// A page, in 65536ths.
