@@ -229,6 +229,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_was_unlocked_is_locked_again_if_it_was_locked_at_first() {
+        let (value, refused) = Locked::where_possible(|| 7_u8).unwrap();
+        let is_locked = || mapping(value.area.start()).contains(" lo");
+        assert_eq!(is_locked(), refused.is_none());
+        map::munlock(value.area.start(), PAGE_BYTES).unwrap();
+        assert!(!is_locked() && *value == 7);
+        value.lock_again().unwrap();
+        assert_eq!(is_locked(), refused.is_none());
+    }
+
+    #[test]
     fn a_dropped_value_is_dropped_once() {
         use core::sync::atomic::{AtomicU32, Ordering};
         static DROPS: AtomicU32 = AtomicU32::new(0);
