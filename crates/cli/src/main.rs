@@ -34,8 +34,33 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 use error::CliError;
 
+/// Bytes of stack that any command gets by with: what Rust gives to a thread. Reading the arguments alone needs more than 64 KiB.
+const STACK_BYTES: usize = 2 << 20;
+
 fn main() -> ExitCode {
+    // What the user may no longer do is given up by the thread that all others come from.
     let device = run::device::open_privileged();
+    let small = outpage_sys::kernel::stack().is_ok_and(|limit| limit.soft < STACK_BYTES as u64);
+    if !small {
+        return command(device);
+    }
+    // The program gets the limit as it is: only what is Outpage's own goes on elsewhere.
+    let elsewhere = std::thread::Builder::new().stack_size(STACK_BYTES);
+    match elsewhere.spawn(|| command(device)) {
+        Ok(thread) => thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(error) => {
+            message::line(format_args!(
+                "outpage: cannot get a stack of 2 MiB ({error}): raise `ulimit -s` or `ulimit -v`"
+            ));
+            ExitCode::from(error::code::OS)
+        }
+    }
+}
+
+/// Carries out what the arguments say.
+fn command(device: Option<outpage_sys::fd::Fd>) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error)

@@ -213,6 +213,11 @@ fn swap_directories() {
     );
     swap(file.to_str().expect("UTF-8"), &["no directory"]);
     swap("/dev/shm", &["/dev/shm", "tmpfs", "--swap"]);
+    swap("/proc", &["/proc", "no file can be made", "--swap"]);
+    let circle = directory.path().join("circle");
+    std::os::unix::fs::symlink(&circle, &circle).expect("link");
+    swap(circle.to_str().expect("UTF-8"), &["circle", "--swap"]);
+    swap(&"x".repeat(5000), &["name too long", "--swap"]);
 }
 
 /// Runs `script` as root in mount namespace of its own; `None`, said aloud, where that cannot be.
@@ -255,6 +260,19 @@ fn a_full_swap_directory() {
 }
 
 #[test]
+fn a_stack_too_small_for_rust_is_none_for_the_command() {
+    let script = "ulimit -s 16; \"$0\" --version >&2 && exec \"$0\" run -m 64M -- no-such-program";
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", script, OUTPAGE]).output().expect("sh");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(
+        said.starts_with("outpage ") && said.contains("no-such-program"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_limit_on_the_size_of_files() {
     let script = "ulimit -f 2000; exec \"$0\" run --memory 64M -- echo it ran";
     let mut command = Command::new("sh");
@@ -265,7 +283,9 @@ fn a_limit_on_the_size_of_files() {
 /// A copy that another user may execute, with any file in place of the library, and a swap directory.
 fn copied(directory: &Path) -> (PathBuf, PathBuf) {
     let (program, swap) = (directory.join("outpage"), directory.join("swap"));
-    fs::copy(OUTPAGE, &program).expect("copy");
+    // By a process of its own: what this one has open for writing while another test forks cannot be executed.
+    let copy = Command::new("cp").arg(OUTPAGE).arg(&program).status();
+    assert!(copy.expect("cp").success());
     fs::write(directory.join("liboutpage_preload.so"), "").expect("write");
     fs::create_dir(&swap).expect("mkdir");
     for open in [directory, &swap] {

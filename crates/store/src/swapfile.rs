@@ -54,6 +54,10 @@ pub enum SwapFileError {
     Missing(PathBuf),
     /// The path is something else than a directory.
     NotADirectory(PathBuf),
+    /// No directory can have this name: too long, or a circle of symbolic links.
+    BadName(PathBuf, i32),
+    /// Its file system makes no files, as that of `/proc`, or it was removed meanwhile.
+    NoFiles(PathBuf),
     /// The file system is mounted read-only.
     ReadOnly(PathBuf),
     /// No permission to make a file there.
@@ -117,7 +121,11 @@ impl SwapFile {
             other => other,
         };
         Self::new(
-            file.map_err(fail("open"))?.into(),
+            file.map_err(|e| match e.raw_os_error() {
+                Some(libc::ENOENT) => SwapFileError::NoFiles(directory.to_owned()),
+                _ => fail("open")(e),
+            })?
+            .into(),
             directory.to_owned(),
             cap_bytes,
         )
@@ -395,6 +403,8 @@ impl SwapFileError {
         match self {
             Self::Missing(origin)
             | Self::NotADirectory(origin)
+            | Self::BadName(origin, _)
+            | Self::NoFiles(origin)
             | Self::ReadOnly(origin)
             | Self::Permission(origin)
             | Self::InMemory(origin, _)
@@ -411,6 +421,7 @@ impl SwapFileError {
         match error.raw_os_error().unwrap_or(0) {
             libc::ENOENT => Self::Missing(origin),
             libc::ENOTDIR => Self::NotADirectory(origin),
+            errno @ (libc::ENAMETOOLONG | libc::ELOOP) => Self::BadName(origin, errno),
             libc::EROFS => Self::ReadOnly(origin),
             libc::EACCES | libc::EPERM => Self::Permission(origin),
             libc::ENOSPC | libc::EDQUOT => Self::NoSpace {
@@ -439,6 +450,13 @@ impl fmt::Display for SwapFileError {
                 )
             }
             Self::NotADirectory(_) => write!(f, "{place} is no directory: {other}"),
+            Self::BadName(_, errno) => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "no swap directory can be {place} ({error}): {other}")
+            }
+            Self::NoFiles(_) => {
+                write!(f, "no file can be made in swap directory {place}: {other}")
+            }
             Self::ReadOnly(_) => {
                 write!(f, "swap directory {place} is mounted read-only: {other}")
             }

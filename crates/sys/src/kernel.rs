@@ -153,6 +153,14 @@ pub fn file_size() -> Result<Limit, Errno> {
     limit(libc::RLIMIT_FSIZE as usize)
 }
 
+/// `RLIMIT_STACK`, in bytes: how far the stack of a process's first thread may grow.
+///
+/// # Errors
+/// Those of prlimit(2).
+pub fn stack() -> Result<Limit, Errno> {
+    limit(libc::RLIMIT_STACK as usize)
+}
+
 /// Whether io_uring can be had.
 fn io_uring() -> Result<(), Errno> {
     /// `struct io_uring_params` is 120 bytes, all zero for the defaults.
