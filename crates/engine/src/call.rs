@@ -345,6 +345,10 @@ impl Calls {
         slot.state.store(POSTED, Ordering::Release);
         while slot.state.load(Ordering::Acquire) != ANSWERED {
             if self.closed.load(Ordering::Acquire) {
+                // What was answered before the end is seen from here on, if it was not above.
+                if slot.state.load(Ordering::Acquire) == ANSWERED {
+                    break;
+                }
                 slot.state.store(IDLE, Ordering::Release);
                 return -(libc::ESHUTDOWN as isize);
             }

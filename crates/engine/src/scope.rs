@@ -79,7 +79,9 @@ pub enum Failure {
 impl Failure {
     const fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::SwapFull => Some("a larger --swap-cap, or a --swap directory with more space"),
+            Self::SwapFull => Some(
+                "a larger --swap-cap, a --swap directory with more space, or a larger limit on the size of files (ulimit -f) where the program sets one",
+            ),
             Self::NoVictims => Some("a larger --memory"),
             Self::NoMemory(_) => Some("a smaller --memory"),
             Self::Session(_) | Self::Os(..) | Self::Page(..) => None,

@@ -101,6 +101,10 @@ impl Builder {
             let text = format!("a limit of {limit} bytes is below the least, {MIN_LIMIT}");
             return Err(Error::Setting(text));
         }
+        if is_of_valgrind(std::env::var_os("LD_PRELOAD").as_deref()) {
+            let text = "valgrind runs one thread at a time, and one that waits for a page lets no pager run: start the program without it";
+            return Err(Error::Userfaultfd(text.to_owned()));
+        }
         let mut tries = 0;
         let scope = loop {
             tries += 1;
@@ -112,6 +116,11 @@ impl Builder {
         };
         Ok(Pager(Shared::new(scope, limit)))
     }
+}
+
+/// Whether a program with this `LD_PRELOAD` runs under valgrind, which puts libraries of its own there (valgrind 3, `vgpreload_*.so`).
+fn is_of_valgrind(preload: Option<&OsStr>) -> bool {
+    preload.is_some_and(|list| list.to_string_lossy().contains("/vgpreload_"))
 }
 
 impl Pager {
@@ -202,4 +211,18 @@ impl fmt::Debug for Pager {
 /// [`Error::Setting`].
 pub fn parse_size(text: &str) -> Result<u64, Error> {
     config::parse_size(text).map_err(|error| Error::Setting(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valgrind_is_told_by_its_own_libraries() {
+        let seen = |list: &str| is_of_valgrind(Some(OsStr::new(list)));
+        let core = "/usr/libexec/valgrind/vgpreload_core-amd64-linux.so";
+        let second = format!("/usr/lib/other.so:{core}");
+        assert!(seen(core) && seen(&second));
+        assert!(!seen("") && !seen("/usr/lib/libfakeroot-sysv.so") && !is_of_valgrind(None));
+    }
 }

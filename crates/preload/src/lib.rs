@@ -58,5 +58,5 @@ mod zero;
 #[unsafe(link_section = "outpage_forks")]
 static ARENA: Arena = Arena::new().or_die(
     "outpage: the kernel gives the pager no memory: too many mappings (vm.max_map_count) or too little \
-     address space (ulimit -v); the program ends",
+     address space (ulimit -v) or data (ulimit -d); the program ends",
 );

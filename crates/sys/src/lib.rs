@@ -37,6 +37,7 @@ pub mod arena;
 pub mod clock;
 pub mod fd;
 pub mod futex;
+pub mod kcmp;
 pub mod kernel;
 pub mod launch;
 pub mod map;

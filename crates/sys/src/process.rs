@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::fd::{self, Fd};
+use crate::kcmp;
 use crate::proc;
 pub use crate::raw::yield_now;
 use crate::raw::{Errno, syscall3, syscall5, syscall6};
@@ -433,27 +434,22 @@ pub fn has_memory_alone() -> bool {
 
 /// Whether a thread of the program uses the caller's memory. One that changed its user hides that, and counts as if while the program is the parent.
 fn is_sharer(tid: Tid) -> bool {
-    match compare_memory(tid) {
+    match has_my_memory(tid) {
         Err(Errno::EPERM) => parent() == program(),
-        same => same == Ok(0),
+        same => same == Ok(true),
     }
 }
 
-/// 0 where the thread uses the memory of the calling one (kcmp(2)). By the caller's own number: a first thread that has ended has no memory, as kernel threads
-/// have none.
-fn compare_memory(with: Tid) -> Result<usize, Errno> {
-    /// Of include/uapi/linux/kcmp.h.
-    const KCMP_VM: usize = 1;
-    let (here, there) = (tid().0 as usize, with.0 as usize);
-    // SAFETY: takes numbers only.
-    unsafe { syscall5(libc::SYS_kcmp, here, there, KCMP_VM, 0, 0) }
+/// Whether `task` uses the memory of the calling thread. By the caller's own number: a first thread that has ended has no memory.
+fn has_my_memory(task: Tid) -> Result<bool, Errno> {
+    Ok(kcmp::memory(tid().0, task.0)?.is_eq())
 }
 
 /// Calls `visit` with every other process that shares the caller's memory, as far as /proc shows it (kcmp(2)).
 fn each_sharer(mut visit: impl FnMut(Tid)) -> Result<(), Errno> {
     let me = pid();
     each_numbered(c".", |task| {
-        if task.0 != me && compare_memory(task) == Ok(0) {
+        if task.0 != me && has_my_memory(task) == Ok(true) {
             visit(task);
         }
     })

@@ -53,7 +53,7 @@ errnos! {
     EISDIR "is a directory"
     EINVAL "invalid argument"
     ENFILE "too many open files in the system"
-    EMFILE "too many open files in the process"
+    EMFILE "too many open files in the process (ulimit -n)"
     ENOTTY "not an operation of this device"
     EFBIG "file too large"
     ENOSPC "no space left"

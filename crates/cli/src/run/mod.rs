@@ -49,7 +49,9 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let adjust = |command: &mut Command| signals.inherit(command);
     let mut running = plan.start(&args.program()[0], &args.program()[1..], adjust)?;
     let (status, watch) = attend(&mut running, &signals, began, &stats)?;
-    let outcome = Outcome::of(&running.session, began.elapsed()).beside(watch.unpaged());
+    let took = began.elapsed();
+    watch::await_pagers(&running.session);
+    let outcome = Outcome::of(&running.session, took).beside(watch.unpaged());
     if let Err(error) = running.session.check() {
         message::line(format_args!(
             "outpage: {error}; what it counted may be wrong"

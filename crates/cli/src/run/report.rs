@@ -226,8 +226,13 @@ impl Outcome {
         };
         let mut lines: Vec<String> = self.counts.each().filter_map(warns).collect();
         if self.still_running > 0 {
-            let running = grouped(self.still_running as u64);
-            lines.push(format!("{running} processes of the program still run"));
+            lines.push(match self.still_running {
+                1 => "1 process of the program still runs".to_owned(),
+                more => format!(
+                    "{} processes of the program still run",
+                    grouped(more as u64)
+                ),
+            });
         }
         lines.extend(self.reads_too_much());
         lines

@@ -24,6 +24,24 @@ const LOOK_COST: u32 = 100;
 /// person can want it. A choice.
 const SNAPSHOT: Duration = Duration::from_secs(2);
 
+/// A pager in a process of its own sees within a tenth of a second that the program has ended; twice that where the CPUs are busy.
+const PAGER_ENDS: Duration = Duration::from_millis(200);
+/// Between two looks whether it has.
+const PAGER_LOOK: Duration = Duration::from_millis(2);
+
+/// Waits for pagers that have outlived the processes they belong to: they end where nobody else has the memory. Who runs on is not waited for.
+pub fn await_pagers(session: &Session) {
+    let until = Instant::now() + PAGER_ENDS;
+    loop {
+        session.reap();
+        let ended = |pid| !tree::is_there(pid);
+        if !session.members().any(|member| ended(member.pid)) || Instant::now() >= until {
+            return;
+        }
+        std::thread::sleep(PAGER_LOOK);
+    }
+}
+
 /// Looks at a run.
 pub struct Watch {
     began: Instant,

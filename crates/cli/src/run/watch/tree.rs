@@ -72,6 +72,11 @@ fn started(pid: u32) -> Option<u64> {
     (!matches!(fields.first()?.as_str(), "Z" | "X")).then_some(fields.get(22 - 3)?.parse().ok()?)
 }
 
+/// Whether process `pid` runs.
+pub fn is_there(pid: u32) -> bool {
+    started(pid).is_some()
+}
+
 /// Children that any thread of process `pid` has (`CONFIG_PROC_CHILDREN`).
 fn children(pid: u32) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(proc(pid).join("task"));

@@ -1,6 +1,9 @@
 //! Memory in RAM that the limit does not hold: what is shared, huge, or private without a pager to take it.
 
+use std::cmp::Ordering;
+
 use outpage_engine::session::Session;
+use outpage_sys::kcmp;
 
 use super::tree::{self, Resident};
 use crate::run::shim;
@@ -91,7 +94,7 @@ impl Looks {
         let lent = lent.saturating_add(totals.overhead_bytes);
         let paged = totals.shared_pages.saturating_mul(page);
         let mut seen = Vec::new();
-        for &pid in pids {
+        for pid in with_memory_of_their_own(pids) {
             seen.extend(tree::resident(pid).map(|memory| (pid, memory)));
         }
         let allowed = lent.saturating_add(PROCESS_BYTES * seen.len() as u64);
@@ -110,6 +113,20 @@ impl Looks {
     pub const fn peak(&self) -> Unpaged {
         self.peak
     }
+}
+
+/// Of processes that use the same memory the first: a pager in a process of its own has the program's. Where the kernel does not tell, all.
+fn with_memory_of_their_own(pids: &[u32]) -> Vec<u32> {
+    let mut ordered: Vec<u32> = Vec::with_capacity(pids.len());
+    let mut own = Vec::with_capacity(pids.len());
+    for &pid in pids {
+        let order = |&other: &u32| kcmp::memory(other, pid).unwrap_or(Ordering::Less);
+        if let Err(at) = ordered.binary_search_by(order) {
+            ordered.insert(at, pid);
+            own.push(pid);
+        }
+    }
+    own
 }
 
 /// Whether pages that several processes have must be told from those that one has, and who has what.
@@ -176,6 +193,26 @@ mod tests {
         let all = summed(&seen);
         assert_eq!((all.resident, all.all), (340 << 20, 300 << 20));
         assert_eq!(all.kinds()[0], ("shared", 300 << 20));
+    }
+
+    #[test]
+    fn every_memory_is_looked_at_once() {
+        let mut children: Vec<_> = (0..3)
+            .map(|_| {
+                std::process::Command::new("sleep")
+                    .arg("60")
+                    .spawn()
+                    .expect("sleep")
+            })
+            .collect();
+        let pids: Vec<u32> = children.iter().map(std::process::Child::id).collect();
+        let twice = [&pids[..], &pids[..]].concat();
+        assert_eq!(with_memory_of_their_own(&pids), pids);
+        assert_eq!(with_memory_of_their_own(&twice), pids);
+        for child in &mut children {
+            child.kill().expect("kill");
+            child.wait().expect("wait");
+        }
     }
 
     #[test]
