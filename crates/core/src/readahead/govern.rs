@@ -70,6 +70,9 @@ struct Object {
     account: Account,
     /// One in so many pages that are mapped along is sampled, about.
     interval: u32,
+    /// Pages until the next one is sampled, and how many that one stands for. Of its own: of an object with little one page in a few is
+    /// sampled, of one with much one in [`INTERVAL_MAX`], and a countdown for both would sample the former as seldom, at the weight of a few.
+    next: Countdown,
     /// Used samples in a row.
     row: u32,
     /// How many of the last major faults were where a slow stream goes on, weighed.
@@ -77,6 +80,32 @@ struct Object {
     /// What may be read ahead for slow streams before any of it is used: paid back first.
     loan: Account,
     used: u64,
+}
+
+/// Pages of an object until one is sampled.
+#[derive(Clone, Copy)]
+struct Countdown {
+    pages: u32,
+    /// How many pages lie between two sampled ones in the mean: so many does the next one stand for.
+    interval: u32,
+}
+
+impl Countdown {
+    /// A sample is due long after it should be where the interval is so many times as short as when it was set. A choice.
+    const STALE: u32 = 4;
+
+    const FIRST: Self = Self {
+        pages: INTERVAL_FIRST,
+        interval: INTERVAL_FIRST,
+    };
+
+    /// One page in `interval`, anywhere in the next two intervals but one: strides must not meet the same pages always.
+    const fn drawn(interval: u32, random: u64) -> Self {
+        Self {
+            pages: 1 + ((random >> 33) % (2 * interval as u64 - 1)) as u32,
+            interval,
+        }
+    }
 }
 
 /// The account of a stream.
@@ -120,8 +149,6 @@ pub(crate) struct Governor {
     range: usize,
     /// The stream that is being read for.
     stream: Option<StreamId>,
-    /// Pages until the next one is sampled.
-    until_sample: u32,
     random: u64,
 }
 
@@ -144,7 +171,6 @@ impl Governor {
             ranges: [(SlotRange::new(SlotNo(0), 0), None); RANGES],
             range: 0,
             stream: None,
-            until_sample: INTERVAL_FIRST,
             random: 1,
         };
         governor.resize(frames);
@@ -182,6 +208,7 @@ impl Governor {
             id,
             account: Account::starting(FIRST, first(self.frames), self.most()),
             interval: INTERVAL_FIRST,
+            next: Countdown::FIRST,
             row: 0,
             slow: 0,
             loan: Account::new(self.most(), self.most()),
@@ -361,31 +388,49 @@ impl Governor {
             return true;
         }
         let stream = self.stream_of(slot);
-        let poor = self.is_poor(stream, page);
-        if self.until_sample > 1 && !poor {
-            self.until_sample -= 1;
+        let weight = if self.is_poor(stream, page) {
+            Some(1)
+        } else {
+            self.counted_down(page)
+        };
+        let Some(weight) = weight else {
             return false;
-        }
-        let interval = if poor { 1 } else { self.interval(page) };
-        // Anywhere in the next two intervals but one: strides must not meet the same pages always.
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let jitter = ((self.random >> 33) % u64::from(2 * interval - 1)) as u32;
-        if !poor {
-            self.until_sample = 1 + jitter;
-        }
+        };
         if self.samples.full() {
             return false;
         }
         self.samples.watch(Sample {
             page,
-            weight: interval,
+            weight,
             since: self.taken,
             stream,
         });
         true
+    }
+
+    /// Counts `page` towards the next sample of its object. How many pages it stands for if it is the one.
+    fn counted_down(&mut self, page: PageNo) -> Option<u32> {
+        let interval = self.interval(page);
+        let mut next = self.object(page).next;
+        if interval * Countdown::STALE <= next.interval {
+            next = Countdown::drawn(interval, self.draw());
+        }
+        next.pages -= 1;
+        let due = next.pages == 0;
+        let weight = next.interval;
+        if due {
+            next = Countdown::drawn(interval, self.draw());
+        }
+        self.object(page).next = next;
+        due.then_some(weight)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        self.random
     }
 
     /// Whether `stream` has next to nothing though the object of `page` has much: all of what it reads is sampled, so that it has soon
@@ -517,5 +562,36 @@ mod tests {
         assert_eq!(governor.allows(page, stream), 0, "that is no proof yet");
         (0..2000).for_each(|_| assert_eq!(hit(&mut governor), None));
         assert!(governor.allows(page, stream) >= 1024);
+    }
+
+    #[test]
+    fn samples_of_an_object_stand_for_its_pages_whatever_goes_on_beside() {
+        const PAGES: u64 = 20_000;
+        let mut governor = Governor::new(1 << 20);
+        let (rich, poor) = (ObjectId(1), ObjectId(2));
+        governor.object(PageNo::new(rich, 0)).interval = INTERVAL_MAX;
+        (0..10_000).for_each(|n| assert_eq!(governor.hit(PageNo::new(rich, n), SlotNo(0)), None));
+        let mut stood_for = [0, 0];
+        for index in 0..PAGES {
+            for (sum, object) in stood_for.iter_mut().zip([rich, poor]) {
+                let page = PageNo::new(object, index);
+                assert_eq!(
+                    governor.samples(page, SlotNo(0)),
+                    governor.samples.has(page)
+                );
+                *sum += governor
+                    .samples
+                    .take(page)
+                    .map_or(0, |sample| u64::from(sample.weight));
+            }
+        }
+        assert!(
+            governor.interval(PageNo::new(rich, 0)) > 8 * governor.interval(PageNo::new(poor, 0))
+        );
+        let fair = PAGES * 4 / 5..PAGES * 6 / 5;
+        assert!(
+            stood_for.iter().all(|sum| fair.contains(sum)),
+            "{stood_for:?}"
+        );
     }
 }
