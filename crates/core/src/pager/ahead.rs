@@ -29,6 +29,23 @@ fn row(fault: &Touch, most: u32, view: &View<'_>) -> u32 {
     1 + (1..most).take_while(goes_on).count() as u32
 }
 
+/// The first page from `next` on that is out: pages on the way that are in RAM, of an earlier read say, end no stream.
+fn first_out(next: Option<PageNo>, view: &View<'_>) -> Option<PageNo> {
+    /// More of them in a row mean that memory holds what the stream goes to. A choice.
+    const PASSED_MAX: u64 = 16;
+    let pages = (0..PASSED_MAX).map_while(|n| next?.checked_add(n));
+    let mut out = pages.filter(|&page| view.slot_of(page).is_some());
+    out.next()
+}
+
+/// The page behind those in `range`, if they lie there one after another.
+fn behind_row(range: SlotRange, view: &View<'_>) -> Option<PageNo> {
+    let first = view.paged_out(range.start)?;
+    let last = first.checked_add(u64::from(range.slots) - 1)?;
+    let lie_so = view.paged_out(SlotNo(range.end().0 - 1)) == Some(last);
+    lie_so.then(|| last.checked_add(1))?
+}
+
 impl Ahead {
     /// Under `manner`, with `frames` frames of RAM.
     pub fn governed(policy: Box<dyn ReadAhead>, manner: &Manner, frames: usize) -> Self {
@@ -70,7 +87,7 @@ impl Ahead {
             return window;
         };
         let stream = self.policy.stream();
-        let slow = governor.slow_stream(fault.page);
+        let slow = governor.slow_stream(fault.page, stream);
         let most = governor.allows(fault.page, stream);
         let scattered = !window.rest.as_slice().is_empty();
         let most = if scattered {
@@ -90,8 +107,9 @@ impl Ahead {
             self.policy.shorten(&window, fault, most, &view)
         };
         let pages = row(fault, window.now.end().0 - fault.slot.0, &view);
-        if let Some(next) = fault.page.checked_add(pages.into()) {
-            governor.read_up_to(next, pages);
+        if let Some(next) = first_out(fault.page.checked_add(pages.into()), &view) {
+            let meant = slow.map_or(pages, |meant| meant.min(self.read_max));
+            governor.read_up_to(next, pages, meant);
         }
         window
     }
@@ -117,10 +135,16 @@ impl Ahead {
             return Some(range);
         };
         let most = governor.allows(page, self.policy.stream());
-        if range.slots <= most {
-            return Some(range);
+        let view = View(pages);
+        let range = if range.slots <= most {
+            range
+        } else {
+            self.policy.shorten_behind(range, most, &view)?
+        };
+        if let Some(next) = first_out(behind_row(range, &view), &view) {
+            governor.read_up_to(next, range.slots, range.slots);
         }
-        self.policy.shorten_behind(range, most, &View(pages))
+        Some(range)
     }
 
     /// Whether `page`, which was read ahead from `slot`, stays staged in place of being mapped along.

@@ -16,7 +16,7 @@ const PLACES: usize = 1 << 13;
 /// At least so many.
 const PLACES_MIN: usize = 512;
 
-/// A stream that goes on within fewer frames is none of many: policies see it by themselves. A choice, a common window.
+/// A stream that goes on within fewer frames is none of many, and policies see it by themselves, unless they have lost it. A choice, a common window.
 const SLOW: u64 = 64;
 
 #[derive(Clone, Copy)]
@@ -24,6 +24,19 @@ struct Place {
     page: PageNo,
     since: u64,
     pages: u32,
+    /// How many should have been read: more where the row of slots ended.
+    meant: u32,
+}
+
+/// Where a page is that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    /// Behind no read that is known.
+    Elsewhere,
+    /// Behind one of a stream that policies see by themselves.
+    Followed,
+    /// Behind one of a slow stream: how many pages of it could be read at once, and how many were meant to be.
+    Behind { fits: u32, meant: u32 },
 }
 
 /// Pages behind reads, found by number; a later one takes the place of an earlier one.
@@ -49,31 +62,49 @@ impl Follow {
         }
     }
 
-    fn place(&mut self, page: PageNo) -> &mut Option<Place> {
-        let at = (hash(page) >> 32) as usize & (self.places.len() - 1);
-        &mut self.places[at]
+    /// The two places where `page` may be: with one, streams at regular distances meet in places of others again and again.
+    fn pair(&mut self, page: PageNo) -> &mut [Option<Place>] {
+        let at = (hash(page) >> 32) as usize & (self.places.len() - 2);
+        &mut self.places[at..at + 2]
     }
 
-    /// `pages` pages were read up to `page`, which was not, when so many frames had been taken.
-    pub(super) fn read_up_to(&mut self, page: PageNo, pages: u32, taken: u64) {
-        *self.place(page) = Some(Place {
+    /// `pages` pages of the `meant` ones were read up to `page`, which was not, when so many frames had been taken.
+    pub(super) fn read_up_to(&mut self, page: PageNo, pages: u32, meant: u32, taken: u64) {
+        let new = Place {
             page,
             since: taken,
             pages,
-        });
+            meant,
+        };
+        // The same page, else none, else the older.
+        let age = |place: &&mut Option<Place>| {
+            place
+                .map(|old| (old.page != page, old.since))
+                .filter(|&(other, _)| other)
+        };
+        if let Some(place) = self.pair(page).iter_mut().min_by_key(age) {
+            *place = Some(new);
+        }
     }
 
-    /// `page` is wanted: how many pages the slow stream that goes on there could be read at once, and how many it
-    /// was, where memory has `frames` frames.
-    pub(super) fn wanted(&mut self, page: PageNo, taken: u64, frames: usize) -> Option<(u32, u32)> {
-        let place = self.place(page);
-        let found = place.filter(|place| place.page == page)?;
-        *place = None;
+    /// `page` is wanted, where memory has `frames` frames. The policy has `lost` a stream that it takes for a new one.
+    pub(super) fn wanted(&mut self, page: PageNo, taken: u64, frames: usize, lost: bool) -> Wanted {
+        let is_it = |place: &&mut Option<Place>| place.is_some_and(|place| place.page == page);
+        let place = self.pair(page).iter_mut().find(is_it);
+        let Some(found) = place.and_then(Option::take) else {
+            return Wanted::Elsewhere;
+        };
         let took = taken - found.since;
+        if !lost && took < SLOW {
+            return Wanted::Followed;
+        }
         // An eighth is for what is on its way in and out.
         let held = frames as u64 - frames as u64 / 8;
         let fits = held * u64::from(found.pages) / took.max(1);
-        (took >= SLOW).then_some((fits as u32, found.pages))
+        Wanted::Behind {
+            fits: fits as u32,
+            meant: found.meant,
+        }
     }
 }
 
@@ -89,25 +120,36 @@ mod tests {
         let (mut follow, mut taken) = (Follow::new(), 0);
         for (at, pages) in [(0, 1), (1, 2), (3, 2)] {
             for stream in 0..500 {
-                let found = follow.wanted(page(stream, at), taken, 1600);
+                let found = follow.wanted(page(stream, at), taken, 1600, false);
                 match at {
-                    0 => assert_eq!(found, None),
+                    0 => assert_eq!(found, Wanted::Elsewhere),
                     // Places are shared by chance: a stream may be forgotten.
                     _ => assert!(
-                        found.is_none_or(|(fits, _)| fits == 2 || (at == 1 && fits == 1)),
+                        match found {
+                            Wanted::Behind { fits, .. } => fits == 2 || (at == 1 && fits == 1),
+                            other => other == Wanted::Elsewhere,
+                        },
                         "{found:?}"
                     ),
                 }
                 taken += u64::from(pages);
-                follow.read_up_to(page(stream, at + u64::from(pages)), pages, taken);
+                follow.read_up_to(page(stream, at + u64::from(pages)), pages, pages, taken);
             }
         }
-        assert_eq!(follow.wanted(page(0, 90), taken, 1600), None);
-        follow.read_up_to(page(0, 90), 1, taken);
+        let mut wanted = |after, lost| {
+            follow.read_up_to(page(0, 90), 1, 1, taken);
+            follow.wanted(page(0, 90), taken + after, 1600, lost)
+        };
+        assert_eq!(wanted(3, false), Wanted::Followed, "a fast one");
+        let (fits, meant) = (100, 1);
         assert_eq!(
-            follow.wanted(page(0, 90), taken + 3, 1600),
-            None,
-            "a fast one"
+            wanted(14, true),
+            Wanted::Behind { fits, meant },
+            "one that the policy follows no more"
+        );
+        assert_eq!(
+            follow.wanted(page(0, 90), taken, 1600, false),
+            Wanted::Elsewhere
         );
     }
 }

@@ -15,23 +15,17 @@ use alloc::vec::Vec;
 
 use super::account::{Account, Amount};
 use super::cost::Cost;
-use super::follow::Follow;
+use super::follow::{Follow, Wanted};
 use super::ghost::Ghosts;
+use super::objects::{Object, Objects};
 use super::sample::{Sample, Samples};
 use super::stride::DEPTH_MAX;
 use super::{StreamId, TAGS};
-use crate::units::{Nanos, ObjectId, PageNo, SlotNo, SlotRange};
-
-/// Objects with an account of their own; the least recently read one makes room. Their number in
-/// [`crate::swap_cache`].
-const OBJECTS: usize = crate::swap_cache::OBJECTS_MAX;
+use crate::units::{Nanos, PageNo, SlotNo, SlotRange};
 
 /// At most one in so many pages that are mapped along is sampled. A sampled page costs a minor fault,
 /// 7 us, one mapped along is read in 4 us and more: this is less than a hundredth.
 const INTERVAL_MAX: u32 = 256;
-
-/// Where nothing is known yet: a window of the default size gives several samples.
-const INTERVAL_FIRST: u32 = 16;
 
 /// Samples used in a row after which half as many are taken.
 const ROW: u32 = 4;
@@ -53,8 +47,8 @@ const SLOW_SURE: u8 = 32;
 const SLOW_NOT: u8 = 3;
 const SLOW_MAX: u8 = 2 * SLOW_SURE;
 
-/// A slow stream's window is at most so many times the last one.
-const SLOW_GROWTH: u32 = 4;
+/// A slow stream's window is at most so many times the last one. A choice: at its third fault it is read as far as memory holds.
+const SLOW_GROWTH: u32 = 8;
 
 /// A stream with less is poor, where its object is not. A choice; `moc --cluster 1` of 256 MiB under 115 MiB had 573 major faults
 /// [185-1080] without this rule, 140 [117-213] with it.
@@ -62,51 +56,6 @@ const POOR: u32 = 8;
 
 /// Ranges read ahead whose stream is remembered: those that a few streams have in memory.
 const RANGES: usize = 32;
-
-/// The account of an object, and how its pages are sampled.
-#[derive(Clone, Copy)]
-struct Object {
-    id: ObjectId,
-    account: Account,
-    /// One in so many pages that are mapped along is sampled, about.
-    interval: u32,
-    /// Pages until the next one is sampled, and how many that one stands for. Of its own: of an object with little one page in a few is
-    /// sampled, of one with much one in [`INTERVAL_MAX`], and a countdown for both would sample the former as seldom, at the weight of a few.
-    next: Countdown,
-    /// Used samples in a row.
-    row: u32,
-    /// How many of the last major faults were where a slow stream goes on, weighed.
-    slow: u8,
-    /// What may be read ahead for slow streams before any of it is used: paid back first.
-    loan: Account,
-    used: u64,
-}
-
-/// Pages of an object until one is sampled.
-#[derive(Clone, Copy)]
-struct Countdown {
-    pages: u32,
-    /// How many pages lie between two sampled ones in the mean: so many does the next one stand for.
-    interval: u32,
-}
-
-impl Countdown {
-    /// A sample is due long after it should be where the interval is so many times as short as when it was set. A choice.
-    const STALE: u32 = 4;
-
-    const FIRST: Self = Self {
-        pages: INTERVAL_FIRST,
-        interval: INTERVAL_FIRST,
-    };
-
-    /// One page in `interval`, anywhere in the next two intervals but one: strides must not meet the same pages always.
-    const fn drawn(interval: u32, random: u64) -> Self {
-        Self {
-            pages: 1 + ((random >> 33) % (2 * interval as u64 - 1)) as u32,
-            interval,
-        }
-    }
-}
 
 /// The account of a stream.
 #[derive(Clone, Copy)]
@@ -132,7 +81,7 @@ pub(crate) struct Governor {
     /// Frames taken since the start: the time of this module.
     taken: u64,
     whole: Account,
-    objects: Vec<Object>,
+    objects: Objects,
     streams: Vec<Option<Stream>>,
     samples: Samples,
     ghosts: Ghosts,
@@ -159,7 +108,7 @@ impl Governor {
             frames,
             taken: 0,
             whole: Account::starting(FIRST, first(frames), first(frames)),
-            objects: Vec::with_capacity(OBJECTS),
+            objects: Objects::new(),
             streams: vec![None; TAGS],
             samples: Samples::new(),
             ghosts: Ghosts::new(frames),
@@ -183,10 +132,7 @@ impl Governor {
         self.ghosts.resize(frames);
         self.follow.resize(frames);
         let most = self.most();
-        for object in &mut self.objects {
-            object.account.resize(most);
-            object.loan.resize(most);
-        }
+        self.objects.resize(most);
         self.whole.resize(most);
     }
 
@@ -196,33 +142,9 @@ impl Governor {
     }
 
     fn object(&mut self, page: PageNo) -> &mut Object {
-        let id = page.object();
-        let at = self.objects.iter().position(|object| object.id == id);
-        let at = at.unwrap_or_else(|| self.admit(id));
-        self.objects[at].used = self.taken;
-        &mut self.objects[at]
-    }
-
-    fn admit(&mut self, id: ObjectId) -> usize {
-        let object = Object {
-            id,
-            account: Account::starting(FIRST, first(self.frames), self.most()),
-            interval: INTERVAL_FIRST,
-            next: Countdown::FIRST,
-            row: 0,
-            slow: 0,
-            loan: Account::new(self.most(), self.most()),
-            used: 0,
-        };
-        if self.objects.len() < OBJECTS {
-            self.objects.push(object);
-            return self.objects.len() - 1;
-        }
-        let objects = self.objects.iter().enumerate();
-        let oldest = objects.min_by_key(|(_, object)| object.used);
-        let at = oldest.map_or(0, |(at, _)| at);
-        self.objects[at] = object;
-        at
+        let (taken, most, frames) = (self.taken, self.most(), self.frames);
+        let first = || Account::starting(FIRST, first(frames), most);
+        self.objects.get(page.object(), taken, first, most)
     }
 
     /// The account of `stream`. A new stream may spend half of what its object has, and so may one that began when that was little and
@@ -288,24 +210,34 @@ impl Governor {
     }
 
     /// How many pages are read at a major fault on `page`, its own included, because a slow stream goes on there
-    /// ([`follow`](super::follow)) and memory holds so much of all of them; what is read next is for it.
-    pub(crate) fn slow_stream(&mut self, page: PageNo) -> Option<u32> {
-        let found = self.follow.wanted(page, self.taken, self.frames);
-        let found = found.filter(|&(fits, _)| fits > 1);
+    /// ([`follow`](super::follow)) and memory holds so much of all of them; what is read next is for it. A `stream` that is seen for the first
+    /// time here is one that the policy has lost: it follows [`TAGS`] at most.
+    pub(crate) fn slow_stream(&mut self, page: PageNo, stream: Option<StreamId>) -> Option<u32> {
+        let lost = stream.is_some() && self.known_stream(stream).is_none();
+        let wanted = self.follow.wanted(page, self.taken, self.frames, lost);
         let object = self.object(page);
-        object.slow = match found {
-            Some(_) => (object.slow + 1).min(SLOW_MAX),
-            None => object.slow.saturating_sub(SLOW_NOT),
+        let (fits, meant) = match wanted {
+            Wanted::Followed => return None,
+            Wanted::Behind { fits, meant } if fits > 1 => {
+                object.slow = (object.slow + 1).min(SLOW_MAX);
+                (fits, meant)
+            }
+            Wanted::Behind { .. } | Wanted::Elsewhere => {
+                object.slow = object.slow.saturating_sub(SLOW_NOT);
+                return None;
+            }
         };
-        let (fits, last) = found.filter(|_| object.slow >= SLOW_SURE)?;
+        if object.slow < SLOW_SURE {
+            return None;
+        }
         let lends = object.loan.affords();
         self.lent = true;
-        Some(fits.min(last * SLOW_GROWTH).min(lends + 1))
+        Some(fits.min(meant * SLOW_GROWTH).min(lends + 1))
     }
 
-    /// At a major fault, `pages` pages were read in a row, the last one before `page`.
-    pub(crate) fn read_up_to(&mut self, page: PageNo, pages: u32) {
-        self.follow.read_up_to(page, pages, self.taken);
+    /// `pages` pages are read in a row, the last one before `page`; `meant` ones were to be, had their slots been one row.
+    pub(crate) fn read_up_to(&mut self, page: PageNo, pages: u32, meant: u32) {
+        self.follow.read_up_to(page, pages, meant, self.taken);
     }
 
     /// A page that was not in memory is touched: where it was watched, it is used all the same.
@@ -410,19 +342,8 @@ impl Governor {
 
     /// Counts `page` towards the next sample of its object. How many pages it stands for if it is the one.
     fn counted_down(&mut self, page: PageNo) -> Option<u32> {
-        let interval = self.interval(page);
-        let mut next = self.object(page).next;
-        if interval * Countdown::STALE <= next.interval {
-            next = Countdown::drawn(interval, self.draw());
-        }
-        next.pages -= 1;
-        let due = next.pages == 0;
-        let weight = next.interval;
-        if due {
-            next = Countdown::drawn(interval, self.draw());
-        }
-        self.object(page).next = next;
-        due.then_some(weight)
+        let (interval, random) = (self.interval(page), self.draw());
+        self.object(page).counted_down(interval, random)
     }
 
     fn draw(&mut self) -> u64 {
@@ -527,6 +448,7 @@ const fn verdict(sample: Sample, used: bool) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::ObjectId;
 
     /// What the accounts of `page` have after it left and came back 20 frames later, while so many pages that were read ahead wait.
     fn after_a_return(governor: &mut Governor, page: PageNo, early: usize) -> u32 {

@@ -29,6 +29,7 @@ mod linux;
 mod linux_slot;
 mod linux_vma;
 mod none;
+mod objects;
 mod refused;
 mod sample;
 mod scan;

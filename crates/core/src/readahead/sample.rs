@@ -159,7 +159,12 @@ impl Samples {
 
 /// Fibonacci hashing: the upper half is well mixed.
 pub(super) const fn hash(page: PageNo) -> u64 {
-    page.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    hash_of(page.raw())
+}
+
+/// The same of any number.
+pub(super) const fn hash_of(number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 #[cfg(test)]

@@ -45,9 +45,14 @@ struct Run {
 
 impl Run {
     fn new(policy: &str, govern: &str, pages: u64) -> Self {
-        let mut body = Body::new(policy, FRAMES, govern);
-        (0..pages).for_each(|index| body.touch(page(1, index)));
-        (0..2 * FRAMES as u64).for_each(|index| body.touch(page(2, index)));
+        let written = (0..pages).map(|index| page(1, index));
+        Self::behind(Body::new(policy, FRAMES, govern), FRAMES, written)
+    }
+
+    /// Behind `written`, in `frames` frames.
+    fn behind(mut body: Body, frames: usize, written: impl Iterator<Item = PageNo>) -> Self {
+        written.for_each(|page| body.touch(page));
+        (0..2 * frames as u64).for_each(|index| body.touch(page(2, index)));
         let stats = body.pager.stats();
         let before = (stats.page_ins, stats.major_faults);
         Self {
@@ -104,6 +109,32 @@ fn no_read_is_larger_than_the_largest_window() {
     for policy in policies() {
         let mut run = Run::new(policy, "govern=on", matrix.pages());
         run.touch(matrix.down_columns(4));
+    }
+}
+
+/// More streams than any policy follows, side by side, in one object and each in its own: an array of structures' parts, the columns of a table.
+#[test]
+fn streams_side_by_side_are_read_in_windows_however_many() {
+    const PAGES: u64 = 40_000;
+    const FRAMES: usize = 16 * 1024;
+    let cases = [20, 40, 64, 100].into_iter();
+    for (streams, apart) in cases.flat_map(|streams| [(streams, false), (streams, true)]) {
+        let len = PAGES / streams;
+        let place = |stream, at| {
+            if apart {
+                page(10 + stream as u32, at)
+            } else {
+                page(1, stream * len + at)
+            }
+        };
+        let written = (0..streams).flat_map(|stream| (0..len).map(move |at| place(stream, at)));
+        let body = Body::new("stream", FRAMES, "govern=on");
+        let mut run = Run::behind(body, FRAMES, written);
+        run.touch((0..len).flat_map(|at| (0..streams).map(move |stream| place(stream, at))));
+        let (read, faults) = (run.page_ins(), run.major_faults());
+        let case = format!("{streams} streams, apart: {apart}: {read} pages read, {faults} faults");
+        assert!(faults * 5 < PAGES, "{case}");
+        assert!(read < PAGES * 5 / 4, "{case}");
     }
 }
 
