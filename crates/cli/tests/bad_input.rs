@@ -261,9 +261,11 @@ fn a_full_swap_directory() {
 
 #[test]
 fn a_stack_too_small_for_rust_is_none_for_the_command() {
-    let script = "ulimit -s 16; \"$0\" --version >&2 && exec \"$0\" run -m 64M -- no-such-program";
+    // Of the stack arguments and environment have their part.
+    let script = "ulimit -s 64; \"$0\" --version >&2 && exec \"$0\" run -m 64M -- no-such-program";
     let mut command = Command::new("sh");
-    let output = command.args(["-c", script, OUTPAGE]).output().expect("sh");
+    command.env_clear().args(["-c", script, OUTPAGE]);
+    let output = command.output().expect("sh");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(127), "{said}");
     assert!(

@@ -102,7 +102,7 @@ impl Follow {
         let held = frames as u64 - frames as u64 / 8;
         let fits = held * u64::from(found.pages) / took.max(1);
         Wanted::Behind {
-            fits: fits as u32,
+            fits: u32::try_from(fits).unwrap_or(u32::MAX),
             meant: found.meant,
         }
     }
