@@ -271,3 +271,20 @@ fn programs_that_cannot_be_managed_run_when_that_is_allowed() {
     );
     assert_eq!(text(&output.stderr), expected);
 }
+
+/// A pager in a process of its own has the program's memory, which is looked at from outside.
+#[test]
+fn a_pager_in_a_process_of_its_own_is_no_memory_beside_the_limit() {
+    if !can_page() {
+        return;
+    }
+    let options = ["--memory", "16M", "--tier", "none", "--debuggable"];
+    let program = [common::OUTPAGE, "workload", "random", "--mib", "48"];
+    let output = run(&options, &program);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("page-ins"),
+        "{said}"
+    );
+    assert!(!said.contains("not paged"), "{said}");
+}

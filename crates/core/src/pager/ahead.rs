@@ -31,7 +31,7 @@ fn row(fault: &Touch, most: u32, view: &View<'_>) -> u32 {
 
 /// The first page from `next` on that is out: pages on the way that are in RAM, of an earlier read say, end no stream.
 fn first_out(next: Option<PageNo>, view: &View<'_>) -> Option<PageNo> {
-    /// More of them in a row mean that memory holds what the stream goes to. A choice.
+    /// More of them in a row mean that memory holds what the stream goes to. A choice, others than 16 were not tried.
     const PASSED_MAX: u64 = 16;
     let pages = (0..PASSED_MAX).map_while(|n| next?.checked_add(n));
     let mut out = pages.filter(|&page| view.slot_of(page).is_some());

@@ -39,7 +39,7 @@ pub(super) enum Wanted {
     Behind { fits: u32, meant: u32 },
 }
 
-/// Pages behind reads, found by number; a later one takes the place of an earlier one.
+/// Pages behind reads, found by number; of the two that share places with a new one the older makes room.
 pub(super) struct Follow {
     places: Vec<Option<Place>>,
 }

@@ -61,7 +61,8 @@ struct Countdown {
 }
 
 impl Countdown {
-    /// A sample is due long after it should be where the interval is so many times as short as when it was set. A choice.
+    /// A sample is due long after it should be where the interval is so many times as short as when it was set. A choice, 2 to 8 are
+    /// plausible; others were not tried.
     const STALE: u32 = 4;
 
     const FIRST: Self = Self {
