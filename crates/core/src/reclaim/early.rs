@@ -61,10 +61,12 @@ const LEARN_LEAST: u32 = 8;
 /// choice: over 75 simulated lines (25 traces at 25, 50 and 75 %) an eighth, and returns within half of the frames or all of them, take the same
 /// time to a hundredth in the geometric mean; single lines change by up to a fifth.
 const FADE: u32 = 4;
+/// A page counts so much, so that few are forgotten as many are: of three whole ones a quarter is none, and they would count for ever.
+const ONE: u32 = 1 << 8;
 /// A return is soon until this part of the frames has left: a choice, as above.
 const RECENT_PART: usize = 2;
 
-/// Pages that were to leave, and how many of them were wanted again.
+/// Pages that were to leave, and how many of them were wanted again, each [`ONE`].
 #[derive(Clone, Copy, Default)]
 struct Account {
     left: u32,
@@ -74,7 +76,7 @@ struct Account {
 impl Account {
     fn fade(&mut self) {
         self.left -= self.left / FADE;
-        self.wanted -= self.wanted / FADE;
+        self.wanted -= self.wanted.div_ceil(FADE);
     }
 
     /// Whether fewer than three quarters as many of its pages were wanted as of another's.
@@ -162,7 +164,7 @@ impl Learned {
     fn left(&mut self, frames: usize) -> Option<bool> {
         self.since += 1;
         let [came, old] = self.accounts;
-        if self.since <= frames / LEARN_PART || came.left.min(old.left) < LEARN_LEAST {
+        if self.since <= frames / LEARN_PART || came.left.min(old.left) < LEARN_LEAST * ONE {
             return None;
         }
         self.since = 0;
@@ -208,7 +210,7 @@ impl Early {
             came.or(second)
         }?;
         self.marks.set_old(id);
-        self.learned.accounts[1].left += 1;
+        self.learned.accounts[1].left += ONE;
         Some(id)
     }
 
@@ -219,7 +221,7 @@ impl Early {
             _ => self.marks.recall_from(id, pages.framed() / RECENT_PART),
         };
         if let Some(from) = from {
-            self.learned.accounts[from as usize].wanted += 1;
+            self.learned.accounts[from as usize].wanted += ONE;
         }
     }
 }
@@ -264,7 +266,7 @@ impl Reclaim for Early {
         if self.marks.take_old(id) {
             self.marks.leaves_from(id, Left::Second);
         } else {
-            self.learned.accounts[0].left += 1;
+            self.learned.accounts[0].left += ONE;
             self.marks.leaves_from(id, Left::First);
         }
         if let Some(older) = self.learned.left(pages.framed()) {
@@ -350,7 +352,10 @@ mod tests {
         let mut learned = Learned::default();
         let mut tell = |came: u32, old: u32| {
             for (account, wanted) in learned.accounts.iter_mut().zip([came, old]) {
-                *account = Account { left: 100, wanted };
+                *account = Account {
+                    left: 100 * ONE,
+                    wanted: wanted * ONE,
+                };
             }
             (0..=1024 / LEARN_PART).find_map(|_| learned.left(1024))
         };
@@ -358,8 +363,27 @@ mod tests {
         assert_eq!(tell(40, 30), Some(false));
         // A loop: nothing is wanted soon.
         assert_eq!(tell(0, 0), Some(false));
-        let few = Account { left: 7, wanted: 0 };
-        learned.accounts[1] = few;
+        learned.accounts[1] = Account {
+            left: 7 * ONE,
+            wanted: 0,
+        };
         assert_eq!((0..100).find_map(|_| learned.left(1024)), None);
+    }
+
+    #[test]
+    fn what_few_pages_taught_is_forgotten_when_a_loop_goes_on() {
+        let mut learned = Learned::default();
+        learned.accounts[0] = Account {
+            left: 10 * ONE,
+            wanted: 3 * ONE,
+        };
+        // Nearly all that leave are old ones, and nothing is wanted again.
+        let mut older = Vec::new();
+        for n in 0..4096 {
+            learned.accounts[usize::from(n % 8 != 0)].left += ONE;
+            older.extend(learned.left(1024));
+        }
+        assert_eq!(older.first(), Some(&true));
+        assert_eq!(older.last(), Some(&false), "{older:?}");
     }
 }

@@ -155,6 +155,8 @@ impl Model for Lirs {
 }
 
 /// How many turns of pages that came last go with how many of old ones.
+/// What a page counts.
+const ONE: usize = 256;
 const SHARES: [[usize; 2]; 8] = [
     [31, 1],
     [15, 1],
@@ -240,11 +242,11 @@ impl Model for Early {
     fn touch(&mut self, page: u64, was: Was, frames: usize) {
         match was {
             Was::Nowhere => {}
-            Was::Staged => self.accounts[1][1] += usize::from(self.old.remove(&page)),
+            Was::Staged => self.accounts[1][1] += ONE * usize::from(self.old.remove(&page)),
             Was::Gone => {
                 let at = self.departed.iter().rposition(|&(p, _)| p == page);
                 if let Some(at) = at.filter(|&at| self.departed.len() - 1 - at < frames / 2) {
-                    self.accounts[usize::from(self.departed[at].1)][1] += 1;
+                    self.accounts[usize::from(self.departed[at].1)][1] += ONE;
                 }
             }
         }
@@ -264,17 +266,17 @@ impl Model for Early {
             false => self.came.pop_back().or_else(|| self.rescued.pop_front()),
         }?;
         self.old.insert(page);
-        self.accounts[1][0] += 1;
+        self.accounts[1][0] += ONE;
         Some(page)
     }
 
     fn left(&mut self, page: u64, frames: usize) {
         let old = self.old.remove(&page);
-        self.accounts[0][0] += usize::from(!old);
+        self.accounts[0][0] += ONE * usize::from(!old);
         self.departed.push((page, old));
         self.since += 1;
         let [[came, came_wanted], [old, old_wanted]] = self.accounts;
-        if self.since <= frames / 32 || came.min(old) < 8 {
+        if self.since <= frames / 32 || came.min(old) < 8 * ONE {
             return;
         }
         self.since = 0;
@@ -285,7 +287,7 @@ impl Model for Early {
         };
         self.accounts = self
             .accounts
-            .map(|account| account.map(|count| count - count / 4));
+            .map(|[left, wanted]| [left - left / 4, wanted - wanted.div_ceil(4)]);
     }
 
     fn unmap(&mut self, page: u64) {
