@@ -209,6 +209,17 @@ impl Live {
         self.check.file = Some(file);
     }
 
+    /// Asks which protection the staging area has: whether ordinary memory has another, and is write-protected in place of being moved.
+    /// Where the list cannot be read it is taken to be what was asked for.
+    pub(crate) fn moves_no_plain_memory(&mut self) -> bool {
+        let (start, _) = self.world.frames.span();
+        let asked = self.world.frames.prot();
+        let got = self.of_mapping(start, |entry| entry.prot);
+        let got = got.ok().flatten().unwrap_or(asked);
+        self.world.frames.set_prot(got);
+        got != asked
+    }
+
     /// What [`crate::call::Call::MappingAt`] asks for.
     pub(crate) fn mapping_at(&mut self, addr: usize) -> isize {
         let answer = self.of_mapping(addr, |entry| {
@@ -231,6 +242,7 @@ impl Live {
     ) -> Result<Option<T>, Errno> {
         let file = self.check.file.take().ok_or(Errno::ENOENT)?;
         let mut found = None;
+        self.check.list.resize(LIST_BYTES, 0);
         let read = file.for_each(&mut self.check.list, |entry| {
             if entry.end <= addr {
                 return ControlFlow::Continue(());

@@ -45,6 +45,7 @@ pub struct Frames {
     empty: Bits,
     free: Bits,
     populated: usize,
+    prot: i32,
 }
 
 impl Frames {
@@ -66,7 +67,19 @@ impl Frames {
             empty: Bits::filled(places, true),
             free: Bits::filled(places, false),
             populated: 0,
+            prot: libc::PROT_READ | libc::PROT_WRITE,
         })
+    }
+
+    /// The area's protection, `PROT_*`.
+    #[must_use]
+    pub const fn prot(&self) -> i32 {
+        self.prot
+    }
+
+    /// The kernel gave the area this protection: what is mapped under `READ_IMPLIES_EXEC` (personality(2)) can be executed.
+    pub const fn set_prot(&mut self, prot: i32) {
+        self.prot = prot;
     }
 
     /// Address and length in bytes of the area.

@@ -49,10 +49,10 @@ impl Region {
         PageNo::from_raw(self.first.raw() + ((address - self.start) >> PAGE_SHIFT) as u64)
     }
 
-    /// Readable, writable, not executable and not locked: `UFFDIO_MOVE` may act on it.
+    /// Whether `UFFDIO_MOVE` may act on it: not locked, and of the protection of the staging area.
     #[must_use]
-    pub fn plain(&self) -> bool {
-        self.prot == libc_prot::READ | libc_prot::WRITE && !self.locked
+    pub const fn is_like(&self, staging: i32) -> bool {
+        self.prot == staging && !self.locked
     }
 
     /// Whether no page of it may leave.
@@ -356,7 +356,7 @@ mod tests {
         assert!(regions.all().all(Region::holds_no_victim));
         regions.let_all_leave();
         assert!(!regions.all().any(Region::holds_no_victim));
-        assert!(regions.all().all(Region::plain));
+        assert!(regions.all().all(|region| region.is_like(RW)));
     }
 
     #[test]

@@ -172,8 +172,6 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         proc::keep().map_err(os("open /proc"))?;
     }
     let ((door, bells), mechanism) = open_doors(shared, device.as_ref().map(fd::Fd::number))?;
-    let protects = mechanism == Mechanism::WriteProtect;
-    shared.write_protects.store(protects, Ordering::Release);
     let chosen = match mechanism {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
@@ -215,6 +213,8 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
     live.keep_compressed(compressed(&shared.config, total, slots_max)?);
     live.open_list().map_err(os("open /proc/self/maps"))?;
+    let protects = mechanism == Mechanism::WriteProtect || live.moves_no_plain_memory();
+    shared.write_protects.store(protects, Ordering::Release);
     register_own(&live)?;
     start_releasing(&live)?;
     live.take_share();

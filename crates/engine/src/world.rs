@@ -76,11 +76,11 @@ impl Mechanism {
         }
     }
 
-    /// Who serves `region`.
-    fn mover(self, region: &Region) -> &'static dyn Mover {
+    /// Who serves `region`, where the staging area has protection `staging`.
+    fn mover(self, region: &Region, staging: i32) -> &'static dyn Mover {
         match self {
             _ if region.view != 0 => &Sharing,
-            Self::Move if region.plain() => &Moving,
+            Self::Move if region.is_like(staging) => &Moving,
             Self::Move | Self::WriteProtect => &Protecting,
         }
     }
@@ -193,7 +193,7 @@ impl World {
         };
         let region = *self.space.at(address).expect("an address of a region");
         let pages = run.pages.min(follow) as usize;
-        let mover = self.mechanism.mover(&region);
+        let mover = self.mechanism.mover(&region, self.frames.prot());
         Ok(Segment {
             address,
             first: run.start,

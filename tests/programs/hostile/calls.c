@@ -2,7 +2,7 @@
 //
 // vm: process_vm_readv and process_vm_writev of oneself and from a child. vm-much: all of it, by large calls from a child. names: prctl(PR_SET_VMA) over parts of it.
 // thp: PR_SET_THP_DISABLE. merge: PR_SET_MEMORY_MERGE and MADV_MERGEABLE. personality: READ_IMPLIES_EXEC, then new
-// memory. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
+// memory. personality-first: READ_IMPLIES_EXEC before paging begins, with older memory and new. policy: mbind, and move_pages to the same node. splice: vmsplice into a pipe, then overwritten.
 // altstack: signals on a stack that is paged. futex: a futex in a page that is paged.
 // futex-changes: operations by which the kernel changes words of pages that are out. soft-dirty: clear_refs.
 // tasks: the number of threads by the links of /proc/self/task. move-none: mremap of no bytes where nothing is mapped.
@@ -193,7 +193,11 @@ static void need_threads(nlink_t threads) {
     struct statx more;
     NEED(!statx(task, "", AT_EMPTY_PATH, STATX_NLINK, &more) && more.stx_nlink == 2 + threads);
     NEED(!syscall(SYS_statx, proc, "self/task", 0, STATX_NLINK, &more) && more.stx_nlink == 2 + threads);
-    close(proc), close(task);
+    int self = openat(proc, "self", O_PATH | O_CLOEXEC);
+    NEED(!fstatat(self, "task", &found, 0) && found.st_nlink == 2 + threads);
+    NEED(!fstatat(task, ".", &found, 0) && found.st_nlink == 2 + threads);
+    NEED(!statx(self, "task", 0, STATX_NLINK, &more) && more.stx_nlink == 2 + threads);
+    close(proc), close(task), close(self);
 }
 
 static void count_threads(void) {
@@ -282,7 +286,7 @@ static void act(void) {
     else if (is("merge")) {
         NEED(!madvise(at(FROM), COUNT * PAGE, MADV_MERGEABLE) || errno == EINVAL);
         if (prctl(PR_SET_MEMORY_MERGE, 1, 0, 0, 0)) missing("PR_SET_MEMORY_MERGE (Linux 6.4)");
-    } else if (is("personality")) implied();
+    } else if (is("personality") || is("personality-first")) implied();
     else if (is("policy")) place_on_nodes();
     else if (is("splice")) give_to_pipe();
     else if (is("altstack")) signal_on_stack();
@@ -298,8 +302,25 @@ static void act(void) {
     else end(2, "no such variant");
 }
 
+// More than the limit, of which half is older than the personality.
+static void begin_implied(void) {
+    enum { HALF = 16 * MIB };
+    char *halves[2];
+    for (int half = 0; half < 2; half++) {
+        halves[half] = map(HALF);
+        NEED(personality(READ_IMPLIES_EXEC) != -1);
+    }
+    for (int round = 1; round < 4; round++)
+        for (int half = 0; half < 2; half++)
+            for (size_t i = 0; i < HALF; i++) {
+                if (round > 1) verify_at(halves[half] + i * PAGE, i, round - 1, "older or newer");
+                fill_at(halves[half] + i * PAGE, i, round);
+            }
+}
+
 int main(int count, char **arguments) {
     begin(count, arguments);
+    if (is("personality-first")) begin_implied();
     arena(arguments);
     for (int round = 0; round < 2; round++) {
         act();

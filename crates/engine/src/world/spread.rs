@@ -73,7 +73,7 @@ impl World {
                 .space
                 .address(run.start)
                 .and_then(|(at, _)| self.space.at(at));
-            region.is_some_and(|region| !region.plain())
+            region.is_some_and(|region| !region.is_like(self.frames.prot()))
         };
         !self.mechanism.moves() || pair.into_iter().all(copied)
     }
