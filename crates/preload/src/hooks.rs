@@ -350,6 +350,10 @@ extern "C" fn execveat(
 }
 
 extern "C" fn fexecve(fd: c_int, argv: exec::Strings, envp: exec::Strings) -> c_int {
+    // As libc has it; the kernel takes none for an empty list.
+    if fd < 0 || argv.is_null() || envp.is_null() {
+        return c_result(-(libc::EINVAL as isize)) as c_int;
+    }
     execveat(fd, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH)
 }
 

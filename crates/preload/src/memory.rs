@@ -11,6 +11,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use outpage_core::units::PAGE_BYTES;
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
 use outpage_sys::own;
@@ -88,6 +89,10 @@ impl Kind {
 /// mmap(2).
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize) -> isize {
     let trace = trace::begin(trace::Hook::Mmap);
+    // Whatever is mapped, as the kernel has it.
+    if !off.is_multiple_of(PAGE_BYTES) {
+        return -(libc::EINVAL as isize);
+    }
     let (flags, fd) = match zero::without_device(prot, flags, fd, off) {
         Some(flags) => (flags, -1),
         None => (flags, fd),
@@ -401,7 +406,12 @@ pub fn mlockall(flags: i32) -> isize {
         }
         result
     };
-    run(none, direct, |_| -(libc::ENOMEM as isize))
+    let all = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    let is_valid = flags & !all == 0 && flags & !libc::MCL_ONFAULT != 0;
+    run(none, direct, |_| {
+        let refusal = if is_valid { libc::ENOMEM } else { libc::EINVAL };
+        -(refusal as isize)
+    })
 }
 
 /// munlockall(2).

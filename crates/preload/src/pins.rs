@@ -143,11 +143,6 @@ pub fn write_process(args: [usize; 6]) -> isize {
     let Some((from, to)) = list_at(local, locals).zip(list_at(remote, remotes)) else {
         return direct();
     };
-    // The kernel refuses such lists before it copies anything (`EINVAL`).
-    let too_long = |part: &libc::iovec| part.iov_len > isize::MAX as usize;
-    if from.iter().chain(to).any(too_long) {
-        return direct();
-    }
     if !is_own(pid) {
         let to_page_end = |at: usize| PAGE_BYTES - at % PAGE_BYTES;
         return in_pieces(from, to, to_page_end, |pair| write_pair(pid, pair));
@@ -182,7 +177,11 @@ fn list_at<'a>(at: usize, count: usize) -> Option<&'a [libc::iovec]> {
     }
     let there = Reader::default().covers(at, count * size_of::<libc::iovec>());
     // SAFETY: it can be read, and belongs to the program's call as long as that lasts.
-    there.then(|| unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) })
+    let list =
+        there.then(|| unsafe { core::slice::from_raw_parts(at as *const libc::iovec, count) })?;
+    // Such lists are refused before anything is copied (`EINVAL`).
+    let fits = |part: &libc::iovec| part.iov_len <= isize::MAX as usize;
+    list.iter().all(fits).then_some(list)
 }
 
 /// Whether `pid` is a thread of this process.

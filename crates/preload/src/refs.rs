@@ -17,13 +17,18 @@ use crate::raw;
 /// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)).
 const PIPE_BUF: usize = 4096;
 
+/// `SPLICE_F_ALL` of include/linux/splice.h: other flags are refused (`EINVAL`).
+const SPLICE_F_ALL: u32 =
+    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+
 /// vmsplice(2): into a pipe by copying, out of a pipe as it is.
 ///
 /// Like the original, waits only while nothing at all fits, and returns how much did.
 pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) -> isize {
     let args = [fd as usize, parts as usize, count, flags as usize, 0, 0];
     let mode = descriptor::open_flags(fd).unwrap_or(libc::O_RDONLY);
-    if mode & libc::O_ACCMODE == libc::O_RDONLY || !is_pipe(fd) {
+    let is_out = mode & libc::O_ACCMODE == libc::O_RDONLY || !is_pipe(fd);
+    if is_out || flags as u32 & !SPLICE_F_ALL != 0 {
         // SAFETY: the program's own call: it copies out of the pipe, or fails.
         return unsafe { raw::call(libc::SYS_vmsplice, args) };
     }
@@ -32,7 +37,8 @@ pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) ->
             again if again == -(libc::EAGAIN as isize) => {}
             result => return result,
         }
-        if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 || mode & libc::O_NONBLOCK != 0 {
+        // Whether the pipe itself may wait does not count.
+        if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 {
             return -(libc::EAGAIN as isize);
         }
         let waited = wait_writable(fd, -1);
@@ -64,7 +70,9 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
     ];
     // SAFETY: the kernel reads the program's own buffers, as the program asked.
     let result = unsafe { raw::call(libc::SYS_pwritev2, args) };
-    if result != -(libc::EOPNOTSUPP as isize) {
+    // Of parts that follow each other in one page of the pipe none is written where one cannot be read; vmsplice(2) takes those before.
+    let partly = count > 1 && result == -(libc::EFAULT as isize);
+    if result != -(libc::EOPNOTSUPP as isize) && !partly {
         return result;
     }
     // Pipes take RWF_NOWAIT since Linux 5.13 or so; before, the first piece that surely fits.

@@ -129,7 +129,7 @@ impl Links {
 /// Whether this is the directory of this process's threads: by its path, or by what the open one is called.
 fn is_own(dir: i32, path: &CStr) -> bool {
     if !path.is_empty() {
-        return is_task(path.to_bytes());
+        return is_task(path.to_bytes()) || is_own_where_it_leads(dir, path);
     }
     let mut link = [0u8; 48];
     join(&mut link, b"/proc/thread-self/fd/", dir.unsigned_abs(), b"");
@@ -139,6 +139,23 @@ fn is_own(dir: i32, path: &CStr) -> bool {
     // SAFETY: a C string, for the rest of the array is zero; the kernel writes at most the length.
     let got = unsafe { raw::call(libc::SYS_readlinkat, args) };
     is_task(&name[..got.max(0) as usize])
+}
+
+/// The same of a path that does not say so, as a relative one.
+#[cold]
+#[inline(never)]
+fn is_own_where_it_leads(dir: i32, path: &CStr) -> bool {
+    let flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
+    let args = [dir as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    // SAFETY: a C string, and nothing is written.
+    let directory = unsafe { raw::call(libc::SYS_openat, args) };
+    if directory < 0 {
+        return false;
+    }
+    let own = is_own(directory as i32, c"");
+    // SAFETY: opened here.
+    unsafe { raw::call(libc::SYS_close, [directory as usize, 0, 0, 0, 0, 0]) };
+    own
 }
 
 /// Whether a path ends as that of this process's threads.

@@ -21,6 +21,7 @@ use outpage_sys::futex::{self, Scope};
 use outpage_sys::process;
 
 use crate::mode::{self, Path};
+use crate::raw::SignalsBlocked;
 
 /// `pthread_create`.
 pub type Create = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
@@ -140,7 +141,7 @@ extern "C" fn thread_begins(birth: &'static Birth) -> Run {
     hear_of_end();
     if let Path::Managed(engine) = mode::enter() {
         let tid = process::tid().0;
-        engine.call(Call::ThreadBegins { tid });
+        ask(engine, Call::ThreadBegins { tid });
     }
     Run { function, argument }
 }
@@ -154,39 +155,54 @@ extern "C" fn thread_ends(_value: *mut c_void) {
         // when the list is empty.
         let empty = head.is_null() || unsafe { head.read_volatile() } == head as usize;
         if !empty {
-            engine.call(Call::ThreadEnds { tid: tid.0 });
+            ask(engine, Call::ThreadEnds { tid: tid.0 });
         }
     }
 }
 
+/// Makes the call; signals wait, for a handler that jumps away would leave its place taken for ever.
+fn ask(engine: &Engine, call: Call) {
+    let _signals = SignalsBlocked::new();
+    engine.call(call);
+}
+
 /// While it lives the pager binds a thread to no CPU.
-pub struct Unbound(Option<(&'static Engine, u32)>);
+pub struct Unbound {
+    told: Option<(&'static Engine, u32)>,
+    _signals: Option<SignalsBlocked>,
+}
 
 impl Unbound {
-    /// The calling thread.
+    /// The calling thread. Signals come meanwhile, for what is begun has the mask of who begins it: after a handler that jumps away the thread
+    /// is never bound again, which costs time alone.
     pub fn caller() -> Self {
-        Self::thread(|| process::tid().0)
+        Self::thread(|| process::tid().0, None)
     }
 
-    /// Every thread.
+    /// Every thread; signals wait.
     pub fn all() -> Self {
-        Self::thread(|| 0)
+        Self::thread(|| 0, Some(SignalsBlocked::new()))
     }
 
-    fn thread(tid: impl FnOnce() -> u32) -> Self {
-        let Path::Managed(engine) = mode::enter() else {
-            return Self(None);
+    fn thread(tid: impl FnOnce() -> u32, signals: Option<SignalsBlocked>) -> Self {
+        let told = match mode::enter() {
+            Path::Managed(engine) => Some((engine, tid())),
+            _ => None,
         };
-        let tid = tid();
-        engine.call(Call::Unbind { tid, lasting: true });
-        Self(Some((engine, tid)))
+        if let Some((engine, tid)) = told {
+            ask(engine, Call::Unbind { tid, lasting: true });
+        }
+        Self {
+            told,
+            _signals: signals,
+        }
     }
 }
 
 impl Drop for Unbound {
     fn drop(&mut self) {
-        if let Some((engine, tid)) = self.0 {
-            engine.call(Call::Bind { tid });
+        if let Some((engine, tid)) = self.told {
+            ask(engine, Call::Bind { tid });
         }
     }
 }
@@ -201,16 +217,19 @@ pub extern "C" fn before_sharing_child(word: usize, flags: c_int) {
     }
     if let Path::Managed(engine) = mode::enter() {
         if may_outlive {
-            engine.call(Call::Outlive);
+            ask(engine, Call::Outlive);
         }
         if word != 0 {
-            engine.call(Call::KeepWord { addr: word });
+            ask(engine, Call::KeepWord { addr: word });
         }
         let tid = process::tid().0;
-        engine.call(Call::Unbind {
-            tid,
-            lasting: false,
-        });
+        ask(
+            engine,
+            Call::Unbind {
+                tid,
+                lasting: false,
+            },
+        );
     }
 }
 
@@ -220,6 +239,6 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 /// Tells a pager that begins of such a process.
 pub fn tell_of_sharers(engine: &Engine) {
     if SHARED.load(Ordering::SeqCst) {
-        engine.call(Call::Outlive);
+        ask(engine, Call::Outlive);
     }
 }

@@ -1,6 +1,6 @@
 // A handler of a timer jumps out of memory calls, which are never ended then.
 //
-// early: before paging began, and more often than hooks can be at work at once. while: after.
+// early: before paging began, and more often than hooks can be at work at once. while: after. cpus: calls about CPUs, after.
 #include "hostile.h"
 #include <sys/time.h>
 
@@ -28,6 +28,11 @@ static void leave_calls(int times) {
     while (jumps < times && time(0) < latest) {
         if (!sigsetjmp(home, 1)) {
             inside = 1;
+            for (int i = 0; is("cpus") && i < 50; i++) {
+                cpu_set_t cpus;
+                NEED(!sched_getaffinity(0, sizeof cpus, &cpus));
+                NEED(!sched_setaffinity(0, sizeof cpus, &cpus));
+            }
             for (int i = 0; i < 50; i++) {
                 madvise(other, PAGE, MADV_DONTNEED);
                 mprotect(other + PAGE, PAGE, i & 1 ? PROT_READ : PROT_READ | PROT_WRITE);
@@ -45,7 +50,7 @@ int main(int count, char **arguments) {
     begin(count, arguments);
     if (is("early")) leave_calls(200);
     arena(arguments);
-    if (is("while")) leave_calls(200);
+    if (is("while") || is("cpus")) leave_calls(200);
     verify_all("afterwards");
     NEED(!munmap(at(100), 100 * PAGE));
     NEED(mmap(at(100), 100 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at(100));

@@ -1,7 +1,8 @@
 // Calls that fail and have done a part, and ends that no exit_group makes.
 //
 // wipe: MADV_WIPEONFORK over a hole. fork: MADV_DONTFORK of no whole page. guard: MADV_GUARD_INSTALL over a locked page. protect: mprotect
-// over a hole. exit, killed: a child whose only thread ends by exit(2), and by a filter of its own. splice: vmsplice of too many parts.
+// over a hole. exit, killed: a child whose only thread ends by exit(2), and by a filter of its own. splice: vmsplice of too many parts, of
+// one that cannot be read, and into a full pipe. refused: arguments that the kernel refuses before it does anything.
 #include "hostile.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -102,6 +103,37 @@ static void spliced(void) {
     REFUSED(vmsplice(ends[1], parts, 2000, 0), EINVAL);
     NEED(!fcntl(ends[0], F_SETFL, O_NONBLOCK));
     REFUSED(read(ends[0], range, PAGE), EAGAIN);
+    REFUSED(vmsplice(ends[1], parts, 1, 1 << 4), EINVAL);
+    parts[0].iov_len = 100, parts[1].iov_base = (void *)PAGE;
+    NEED(vmsplice(ends[1], parts, 2, 0) == 100 && read(ends[0], range, PAGE) == 100);
+    NEED(!memcmp(range, at(0), 100));
+    // It waits, though the pipe's descriptor would not: whoever reads has all of it.
+    NEED(!fcntl(ends[0], F_SETFL, 0) && !fcntl(ends[1], F_SETFL, O_NONBLOCK));
+    while (write(ends[1], at(2), PAGE) == PAGE) continue;
+    REFUSED(vmsplice(ends[1], parts, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    pid_t child = fork();
+    if (!child) {
+        NEED(!close(ends[1]));
+        for (ssize_t got; (got = read(ends[0], range, PAGE)) > 0;) continue;
+        _exit(0);
+    }
+    NEED(vmsplice(ends[1], parts, 1, 0) == 100 && !close(ends[1]));
+    need_right(child);
+}
+
+static void refused(void) {
+    REFUSED((long)mmap(0, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 1), EINVAL);
+    for (int flags = 0; flags < 16; flags += 4) REFUSED(mlockall(flags), EINVAL);
+    char *arguments[] = {"true", 0};
+    REFUSED(fexecve(0, arguments, 0), EINVAL);
+    REFUSED(fexecve(-1, arguments, arguments), EINVAL);
+    int file = open("/proc/self/exe", O_RDONLY | O_DIRECT);
+    NEED(file >= 0 || errno == EINVAL);
+    if (file < 0) missing("O_DIRECT");
+    struct iovec parts[] = {{range, (size_t)-1}, {range, PAGE}};
+    fill_at(range, 0, 1);
+    REFUSED(readv(file, parts, 2), EINVAL);
+    verify_at(range, 0, 1, "not read into");
 }
 
 int main(int count, char **arguments) {
@@ -118,5 +150,6 @@ int main(int count, char **arguments) {
     if (is("protect")) protected();
     if (is("exit") || is("killed")) ended();
     if (is("splice")) spliced();
+    if (is("refused")) refused();
     return done();
 }
