@@ -22,6 +22,9 @@ use crate::space::{Piece, page_up};
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
 
+/// What part of the limit a scope's only pin may be of: what is left has to do for everything else. A choice.
+const SINGLE_PIN: (usize, usize) = (3, 4);
+
 /// The share of the limit that device reads may pin at once. The shim pins 384 KiB a read at most,
 /// which fits that of the smallest limit, 8 MiB.
 const PINNED_SHARE: usize = 8;
@@ -312,6 +315,10 @@ impl Live {
             // Whoever pins pages of a scope does it on purpose, for as long as it likes, as `mlock` does.
             Reach::Regions => self.lockable(),
         };
+        let is_scope = self.world.failing.reach() == Reach::Regions;
+        if is_scope && len / PAGE_BYTES > self.frames_max * SINGLE_PIN.0 / SINGLE_PIN.1 {
+            return -(libc::EAGAIN as isize);
+        }
         let bounds = (self.kept_bytes(), pages_max);
         unit(self.world.space.pin(addr, len, bounds))
     }

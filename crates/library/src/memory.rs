@@ -147,7 +147,7 @@ impl Memory {
     }
 
     /// Brings the pages of `range` into RAM, and keeps them there as long as the result lives. Pins are counted. A half of the limit may be
-    /// pinned at most, but the first pin is always granted.
+    /// pinned at most; a single pin may be of three quarters.
     ///
     /// # Errors
     /// [`Error::Pinned`], and those of [`Self::prefault`].
@@ -158,7 +158,10 @@ impl Memory {
         match self.pager.engine().call(Call::Pin { addr, len }) {
             0 => {}
             error if error == -(libc::EAGAIN as isize) => return Err(Error::Pinned),
-            error => return Err(Error::Os("pin pages", -error as i32)),
+            error => {
+                self.check_pager()?;
+                return Err(Error::Os("pin pages", -error as i32));
+            }
         }
         let pinned = PinnedBytes {
             pager: self.pager.clone(),

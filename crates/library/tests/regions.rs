@@ -231,6 +231,13 @@ fn pins(builder: Builder) -> Result<(), Error> {
     fill(&mut region, 1);
     let hot = WITHIN..WITHIN + 100 * A_PAGE;
     let mut other = pager.zeros::<u64>(4 * WITHIN)?;
+    let all = region.pin(0..4 * WITHIN);
+    assert!(matches!(all, Err(Error::Pinned)), "{all:?}");
+    {
+        let _much = region.pin(0..WITHIN * 5 / 8)?;
+        fill(&mut other, 3);
+        check(&other, 3);
+    }
     {
         let pinned = region.pin(hot.clone())?;
         fill(&mut other, 2);

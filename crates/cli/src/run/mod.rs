@@ -52,6 +52,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let took = began.elapsed();
     watch::await_pagers(&running.session);
     let outcome = Outcome::of(&running.session, took).beside(watch.unpaged());
+    let outcome = outcome.ended(status);
     if let Err(error) = running.session.check() {
         message::line(format_args!(
             "outpage: {error}; what it counted may be wrong"

@@ -36,6 +36,8 @@ pub struct Outcome {
     still_running: usize,
     /// What was in RAM beside the limit.
     unpaged: Unpaged,
+    /// The program was ended by SIGKILL, by its pager perhaps, which could not begin: nobody knows what it would have had.
+    killed: bool,
 }
 
 impl Outcome {
@@ -52,7 +54,15 @@ impl Outcome {
             elapsed: Duration::ZERO,
             still_running: 0,
             unpaged: Unpaged::default(),
+            killed: false,
         }
+    }
+
+    /// Of a program that ended so.
+    #[must_use]
+    pub fn ended(self, status: ExitStatus) -> Self {
+        let killed = status.signal() == Some(libc::SIGKILL);
+        Self { killed, ..self }
     }
 
     /// Reads the counters of a session whose program has ended after `elapsed`, or runs for so long.
@@ -69,6 +79,7 @@ impl Outcome {
             peak_pages: session.peak_pages(),
             elapsed,
             still_running: session.members().count(),
+            killed: false,
         }
     }
 
@@ -95,6 +106,8 @@ impl Outcome {
             let first = if self.unpaged.resident > config.memory_bytes && not_paged.is_some() {
                 let most = format_size(self.unpaged.resident);
                 format!("limit {limit}, but the program had {most} in RAM; nothing was paged")
+            } else if self.killed {
+                format!("limit {limit}; nothing was paged")
             } else {
                 format!("the program stayed within its {limit}; nothing was paged")
             };

@@ -46,6 +46,9 @@ fn a_program_that_fits_gets_one_line() {
         text,
         "outpage: the program stayed within its 256 MiB; nothing was paged\n"
     );
+    let killed = outcome(Counts::default()).ended(ExitStatus::from_raw(9));
+    let text = killed.summary(&Config::new(256 << 20));
+    assert_eq!(text, "outpage: limit 256 MiB; nothing was paged\n");
 }
 
 fn shared(mib: u64) -> Unpaged {
