@@ -217,6 +217,24 @@ impl Pages {
         }
     }
 
+    /// Makes a page of `queue` its oldest: those before it go to the end, in their order. Not of the inactive queue, where a place may be kept. O(1).
+    pub fn begin_with(&mut self, queue: Queue, first: PageId) {
+        debug_assert!(self.queue(first) == queue && queue != Queue::Inactive);
+        let last = self.entry(first).prev;
+        if !last.is_some() {
+            return;
+        }
+        let ends = &mut self.queues[queue as usize - 1];
+        let (head, tail) = (
+            core::mem::replace(&mut ends.head, first),
+            core::mem::replace(&mut ends.tail, last),
+        );
+        self.entry_mut(tail).next = head;
+        self.entry_mut(head).prev = tail;
+        self.entry_mut(first).prev = PageId::NONE;
+        self.entry_mut(last).next = PageId::NONE;
+    }
+
     /// Takes the page off its queue, if it is on one.
     pub fn unqueue(&mut self, id: PageId) {
         let entry = self.entry_mut(id);

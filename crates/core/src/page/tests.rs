@@ -25,6 +25,38 @@ fn queues_keep_order_and_survive_removal_from_the_middle() {
 }
 
 #[test]
+fn a_queue_begins_with_a_page_as_if_those_before_it_were_requeued() {
+    for first in 0..5 {
+        let mut both = [Pages::new(), Pages::new()];
+        for pages in &mut both {
+            let come = |i| pages.create(page(i), State::Resident);
+            let ids: Vec<_> = (0..5).map(come).collect();
+            ids.iter().for_each(|&id| pages.push(Queue::Active, id));
+        }
+        let [turned, moved] = &mut both;
+        let id = |pages: &Pages, index| pages.find(page(index)).expect("made");
+        turned.begin_with(Queue::Active, id(turned, first));
+        (0..first).for_each(|index| moved.requeue(Queue::Active, id(moved, index)));
+        for from_end in [false, true] {
+            let order = |pages: &Pages| {
+                let (mut at, step): (_, fn(&Pages, PageId) -> Option<PageId>) = match from_end {
+                    false => (pages.head(Queue::Active), Pages::behind),
+                    true => (pages.last(Queue::Active), Pages::before),
+                };
+                let mut indices = Vec::new();
+                while let Some(id) = at {
+                    indices.push(pages.number(id).index());
+                    at = step(pages, id);
+                }
+                indices
+            };
+            assert_eq!(order(turned), order(moved));
+            assert_eq!(order(turned).len(), 5);
+        }
+    }
+}
+
+#[test]
 fn a_requeued_page_is_last_and_a_place_is_kept() {
     let order = |pages: &Pages| {
         let mut indices = Vec::new();

@@ -87,10 +87,9 @@ impl Daemon {
                 deactivate(pages, id);
                 self.counters.deactivated += 1;
                 shortage -= 1;
-            } else {
-                pages.requeue(Queue::Active, id);
             }
         }
+        requeue_before(pages, next);
     }
 
     /// Ages an active page by its references since the last visit; returns its age.
@@ -133,16 +132,22 @@ impl Daemon {
             let (references, age) = (references(pages, id), pages.age(id));
             if references > 0 {
                 pages.set_age(id, (age + AGE_ADVANCE + references).min(AGE_MAX));
-                pages.requeue(Queue::Active, id);
             } else if age == 0 {
                 unmap(pages, id);
                 deactivate(pages, id);
                 self.counters.deactivated += 1;
             } else {
                 pages.set_age(id, age - AGE_DECLINE);
-                pages.requeue(Queue::Active, id);
             }
         }
+        requeue_before(pages, next);
+    }
+}
+
+/// A lap of the active queue ended before `next`: what it passed goes to the end, as the kernel moves each page when it has looked at it.
+fn requeue_before(pages: &mut Pages, next: Option<PageId>) {
+    if let Some(next) = next {
+        pages.begin_with(Queue::Active, next);
     }
 }
 
