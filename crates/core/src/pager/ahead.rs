@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::view::View;
 use crate::page::Pages;
 use crate::readahead::{
-    Arrival, Govern, Governor, Manner, ReadAhead, SlotView, Touch, Verdict, Window,
+    Arrival, Govern, Governor, Manner, Read, ReadAhead, SlotView, Slow, Touch, Verdict, Window,
 };
 use crate::units::{PageNo, SlotNo, SlotRange};
 
@@ -20,20 +20,33 @@ pub(super) struct Ahead {
     pub read_max: u32,
 }
 
-/// How many of the next `most` slots hold the pages behind that of `fault`, its own included.
-fn row(fault: &Touch, most: u32, view: &View<'_>) -> u32 {
+/// The page `n` pages on.
+fn beyond(page: PageNo, n: u64, downward: bool) -> Option<PageNo> {
+    if downward {
+        page.checked_sub(n)
+    } else {
+        page.checked_add(n)
+    }
+}
+
+/// How many of the next `most` slots hold the pages behind that of `fault`, its own included; below it, where they are looked for `downward`.
+fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
+    let slot = |n| match downward {
+        true => fault.slot.0.checked_sub(n),
+        false => fault.slot.0.checked_add(n),
+    };
     let goes_on = |&n: &u32| {
-        let page = fault.page.checked_add(n.into());
-        page.is_some() && view.paged_out(SlotNo(fault.slot.0 + n)) == page
+        let page = beyond(fault.page, n.into(), downward);
+        page.is_some() && slot(n).and_then(|slot| view.paged_out(SlotNo(slot))) == page
     };
     1 + (1..most).take_while(goes_on).count() as u32
 }
 
 /// The first page from `next` on that is out: pages on the way that are in RAM, of an earlier read say, end no stream.
-fn first_out(next: Option<PageNo>, view: &View<'_>) -> Option<PageNo> {
+fn first_out(next: Option<PageNo>, downward: bool, view: &View<'_>) -> Option<PageNo> {
     /// More of them in a row mean that memory holds what the stream goes to. A choice, others than 16 were not tried.
     const PASSED_MAX: u64 = 16;
-    let pages = (0..PASSED_MAX).map_while(|n| next?.checked_add(n));
+    let pages = (0..PASSED_MAX).map_while(|n| beyond(next?, n, downward));
     let mut out = pages.filter(|&page| view.slot_of(page).is_some());
     out.next()
 }
@@ -44,6 +57,37 @@ fn behind_row(range: SlotRange, view: &View<'_>) -> Option<PageNo> {
     let last = first.checked_add(u64::from(range.slots) - 1)?;
     let lie_so = view.paged_out(SlotNo(range.end().0 - 1)) == Some(last);
     lie_so.then(|| last.checked_add(1))?
+}
+
+/// Where a stream may go on behind what is read for `fault`: above or below it, as a slow stream ran before or the window tells. A page alone tells nothing; where
+/// the one above it is in RAM, or is none, and the one below is out, it may be below, too.
+fn ends(window: &Window, slow: Option<Slow>, fault: &Touch, view: &View<'_>) -> [Option<Read>; 2] {
+    let end = |downward: bool| {
+        let reach = match downward {
+            true => fault.slot.0 - window.now.start.0 + 1,
+            false => window.now.end().0 - fault.slot.0,
+        };
+        let pages = row(fault, reach, downward, view);
+        let next = beyond(fault.page, pages.into(), downward);
+        Some(Read {
+            next: first_out(next, downward, view)?,
+            pages,
+            meant: pages,
+            downward,
+        })
+    };
+    if let Some(slow) = slow {
+        return [end(slow.downward), None];
+    }
+    if window.now.slots > 1 {
+        return [end(window.downward), None];
+    }
+    let out = |downward| {
+        let page = beyond(fault.page, 1, downward);
+        page.is_some_and(|page| view.slot_of(page).is_some())
+    };
+    let may_be_below = out(true) && !out(false);
+    [end(false), may_be_below.then(|| end(true)).flatten()]
 }
 
 impl Ahead {
@@ -97,19 +141,25 @@ impl Ahead {
         };
         governor.demanded(fault.page, stream);
         let view = View(pages);
-        let window = if let Some(pages) = slow {
+        let window = if let Some(Slow { pages, downward }) = slow {
             self.policy.shorten(&window, fault, 0, &view);
-            let most = pages.min(self.read_max);
-            Window::run(SlotRange::new(fault.slot, row(fault, most, &view)))
+            let slots = row(fault, pages.min(self.read_max), downward, &view);
+            let below = if downward { slots - 1 } else { 0 };
+            Window {
+                downward,
+                ..Window::run(SlotRange::new(SlotNo(fault.slot.0 - below), slots))
+            }
         } else if window.ahead() <= most {
             window
         } else {
             self.policy.shorten(&window, fault, most, &view)
         };
-        let pages = row(fault, window.now.end().0 - fault.slot.0, &view);
-        if let Some(next) = first_out(fault.page.checked_add(pages.into()), &view) {
-            let meant = slow.map_or(pages, |meant| meant.min(self.read_max));
-            governor.read_up_to(next, pages, meant);
+        let meant = slow.map(|slow| slow.pages.min(self.read_max));
+        for read in ends(&window, slow, fault, &view).into_iter().flatten() {
+            governor.reads_row(Read {
+                meant: meant.unwrap_or(read.pages),
+                ..read
+            });
         }
         window
     }
@@ -141,8 +191,13 @@ impl Ahead {
         } else {
             self.policy.shorten_behind(range, most, &view)?
         };
-        if let Some(next) = first_out(behind_row(range, &view), &view) {
-            governor.read_up_to(next, range.slots, range.slots);
+        if let Some(next) = first_out(behind_row(range, &view), false, &view) {
+            governor.reads_row(Read {
+                next,
+                pages: range.slots,
+                meant: range.slots,
+                downward: false,
+            });
         }
         Some(range)
     }

@@ -26,6 +26,8 @@ struct Place {
     pages: u32,
     /// How many should have been read: more where the row of slots ended.
     meant: u32,
+    /// They are those above the page, and the stream runs downward.
+    downward: bool,
 }
 
 /// Where a page is that is wanted.
@@ -35,8 +37,25 @@ pub(super) enum Wanted {
     Elsewhere,
     /// Behind one of a stream that policies see by themselves.
     Followed,
-    /// Behind one of a slow stream: how many pages of it could be read at once, and how many were meant to be.
-    Behind { fits: u32, meant: u32 },
+    /// Behind one of a slow stream: how many pages of it could be read at once, how many were meant to be, and whether it runs downward.
+    Behind {
+        fits: u32,
+        meant: u32,
+        downward: bool,
+    },
+}
+
+/// A read that a stream may go on behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    /// The page that is wanted next if it does.
+    pub(crate) next: PageNo,
+    /// Pages that were read.
+    pub(crate) pages: u32,
+    /// How many should have been, had their slots been one row.
+    pub(crate) meant: u32,
+    /// The next page is below those that were read.
+    pub(crate) downward: bool,
 }
 
 /// Pages behind reads, found by number; of the two that share places with a new one the older makes room.
@@ -68,13 +87,15 @@ impl Follow {
         &mut self.places[at..at + 2]
     }
 
-    /// `pages` pages of the `meant` ones were read up to `page`, which was not, when so many frames had been taken.
-    pub(super) fn read_up_to(&mut self, page: PageNo, pages: u32, meant: u32, taken: u64) {
+    /// `read` was made when so many frames had been taken.
+    pub(super) fn read(&mut self, read: Read, taken: u64) {
+        let page = read.next;
         let new = Place {
             page,
             since: taken,
-            pages,
-            meant,
+            pages: read.pages,
+            meant: read.meant,
+            downward: read.downward,
         };
         // The same page, else none, else the older.
         let age = |place: &&mut Option<Place>| {
@@ -87,11 +108,27 @@ impl Follow {
         }
     }
 
+    /// The place of `page`, if it is as it has to be, which has none from then on.
+    fn take(&mut self, page: PageNo, is_so: impl Fn(&Place) -> bool) -> Option<Place> {
+        let is_it = |place: &Place| place.page == page && is_so(place);
+        let mut pair = self.pair(page).iter_mut();
+        pair.find(|place| place.as_ref().is_some_and(is_it))?.take()
+    }
+
+    /// `page` is below one that was read alone, when nobody knew which way that goes on.
+    fn turned(&mut self, page: PageNo) -> Option<Place> {
+        let alone = |place: &Place| place.pages == 1 && !place.downward;
+        let found = self.take(page.checked_add(2)?, alone)?;
+        Some(Place {
+            downward: true,
+            ..found
+        })
+    }
+
     /// `page` is wanted, where memory has `frames` frames. The policy has `lost` a stream that it takes for a new one.
     pub(super) fn wanted(&mut self, page: PageNo, taken: u64, frames: usize, lost: bool) -> Wanted {
-        let is_it = |place: &&mut Option<Place>| place.is_some_and(|place| place.page == page);
-        let place = self.pair(page).iter_mut().find(is_it);
-        let Some(found) = place.and_then(Option::take) else {
+        let found = self.take(page, |_| true);
+        let Some(found) = found.or_else(|| self.turned(page)) else {
             return Wanted::Elsewhere;
         };
         let took = taken - found.since;
@@ -104,6 +141,7 @@ impl Follow {
         Wanted::Behind {
             fits: u32::try_from(fits).unwrap_or(u32::MAX),
             meant: found.meant,
+            downward: found.downward,
         }
     }
 }
@@ -112,6 +150,15 @@ impl Follow {
 mod tests {
     use super::*;
     use crate::units::ObjectId;
+
+    fn up_to(next: PageNo, pages: u32) -> Read {
+        Read {
+            next,
+            pages,
+            meant: pages,
+            downward: false,
+        }
+    }
 
     #[test]
     fn so_much_fits_as_all_streams_together_have_room_for() {
@@ -133,18 +180,23 @@ mod tests {
                     ),
                 }
                 taken += u64::from(pages);
-                follow.read_up_to(page(stream, at + u64::from(pages)), pages, pages, taken);
+                let next = page(stream, at + u64::from(pages));
+                follow.read(up_to(next, pages), taken);
             }
         }
         let mut wanted = |after, lost| {
-            follow.read_up_to(page(0, 90), 1, 1, taken);
+            follow.read(up_to(page(0, 90), 1), taken);
             follow.wanted(page(0, 90), taken + after, 1600, lost)
         };
         assert_eq!(wanted(3, false), Wanted::Followed, "a fast one");
-        let (fits, meant) = (100, 1);
+        let behind = Wanted::Behind {
+            fits: 100,
+            meant: 1,
+            downward: false,
+        };
         assert_eq!(
             wanted(14, true),
-            Wanted::Behind { fits, meant },
+            behind,
             "one that the policy follows no more"
         );
         assert_eq!(

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use super::account::{Account, Amount};
 use super::cost::Cost;
-use super::follow::{Follow, Wanted};
+use super::follow::{Follow, Read, Wanted};
 use super::ghost::Ghosts;
 use super::objects::{Object, Objects};
 use super::sample::{Sample, Samples};
@@ -63,6 +63,15 @@ const RANGES: usize = 32;
 struct Stream {
     begun: u32,
     account: Account,
+}
+
+/// What is read because a slow stream goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slow {
+    /// So many pages, the one that is demanded included.
+    pub(crate) pages: u32,
+    /// It and those below it.
+    pub(crate) downward: bool,
 }
 
 /// What became of a sampled page.
@@ -213,15 +222,19 @@ impl Governor {
     /// How many pages are read at a major fault on `page`, its own included, because a slow stream goes on there
     /// ([`follow`](super::follow)) and memory holds so much of all of them; what is read next is for it. A `stream` that is seen for the first
     /// time here is one that the policy has lost: it follows [`TAGS`] at most.
-    pub(crate) fn slow_stream(&mut self, page: PageNo, stream: Option<StreamId>) -> Option<u32> {
+    pub(crate) fn slow_stream(&mut self, page: PageNo, stream: Option<StreamId>) -> Option<Slow> {
         let lost = stream.is_some() && self.known_stream(stream).is_none();
         let wanted = self.follow.wanted(page, self.taken, self.frames, lost);
         let object = self.object(page);
-        let (fits, meant) = match wanted {
+        let (fits, meant, downward) = match wanted {
             Wanted::Followed => return None,
-            Wanted::Behind { fits, meant } if fits > 1 => {
+            Wanted::Behind {
+                fits,
+                meant,
+                downward,
+            } if fits > 1 => {
                 object.slow = (object.slow + 1).min(SLOW_MAX);
-                (fits, meant)
+                (fits, meant, downward)
             }
             Wanted::Behind { .. } | Wanted::Elsewhere => {
                 object.slow = object.slow.saturating_sub(SLOW_NOT);
@@ -233,12 +246,13 @@ impl Governor {
         }
         let lends = object.loan.affords();
         self.lent = true;
-        Some(fits.min(meant * SLOW_GROWTH).min(lends + 1))
+        let pages = fits.min(meant * SLOW_GROWTH).min(lends + 1);
+        Some(Slow { pages, downward })
     }
 
-    /// `pages` pages are read in a row, the last one before `page`; `meant` ones were to be, had their slots been one row.
-    pub(crate) fn read_up_to(&mut self, page: PageNo, pages: u32, meant: u32) {
-        self.follow.read_up_to(page, pages, meant, self.taken);
+    /// Pages are read in a row.
+    pub(crate) fn reads_row(&mut self, read: Read) {
+        self.follow.read(read, self.taken);
     }
 
     /// A page that was not in memory is touched: where it was watched, it is used all the same.

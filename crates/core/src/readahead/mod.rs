@@ -41,8 +41,9 @@ mod window;
 
 pub use choice::Choice;
 pub use common::{Arrival, Govern, Manner};
+pub(crate) use follow::Read;
 pub(crate) use forward::{forward, forward_behind};
-pub(crate) use govern::{Governor, Verdict};
+pub(crate) use govern::{Governor, Slow, Verdict};
 pub use refused::Refused;
 pub(crate) use window::clip;
 pub use window::{RUNS_MAX, Runs, Window};

@@ -113,9 +113,9 @@ fn tick(paged: &mut Paged) {
 }
 
 /// Pages from `other` on are written until one of `pages` is out. It is looked after each of them: read-ahead may bring it back before the last. What was
-/// refused as a victim is tried again at a tick.
+/// refused as a victim is tried again at a tick. In a loop one victim of 32 is an old one, and one of as many as there are of those had been refused.
 fn leave_in_the_end(paged: &mut Paged, pages: Range<usize>, other: usize) {
-    for _ in 0..20 {
+    for _ in 0..400 {
         tick(paged);
         for page in other..PAGES {
             paged.touch(1, page, Some(1));
