@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::sample::hash;
 use crate::units::PageNo;
 
-/// At most so many places, of 24 bytes. Rows of a matrix; of more some are forgotten.
+/// At most so many places, of 32 bytes. Rows of a matrix; of more some are forgotten.
 const PLACES: usize = 1 << 13;
 
 /// At least so many.
@@ -71,7 +71,7 @@ impl Follow {
         }
     }
 
-    /// For a memory of `frames` frames: a place for 32 of them at most, which is less than a byte a frame. What is known is
+    /// For a memory of `frames` frames: a place for 32 of them at most, which is a byte a frame. What is known is
     /// forgotten where the table grows.
     pub(super) fn resize(&mut self, frames: usize) {
         let most = (frames / 32).clamp(PLACES_MIN, PLACES);
