@@ -22,7 +22,8 @@ use crate::space::{Piece, page_up};
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
 
-/// What part of the limit a scope's only pin may be of: what is left has to do for everything else. A choice.
+/// What part of the limit a scope's only pin may be of: what is left has to do for everything else. A choice, of which
+/// five eighths are tried by a test: from a half, which pins may have together, to all but a window are plausible.
 const SINGLE_PIN: (usize, usize) = (3, 4);
 
 /// The share of the limit that device reads may pin at once. The shim pins 384 KiB a read at most,

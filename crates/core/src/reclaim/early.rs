@@ -62,6 +62,7 @@ const LEARN_LEAST: u32 = 8;
 /// time to a hundredth in the geometric mean; single lines change by up to a fifth.
 const FADE: u32 = 4;
 /// A page counts so much, so that few are forgotten as many are: of three whole ones a quarter is none, and they would count for ever.
+/// A choice: the finer, the longer a last part of a page is remembered, and counts of 2^24 pages still fit.
 const ONE: u32 = 1 << 8;
 /// A return is soon until this part of the frames has left: a choice, as above.
 const RECENT_PART: usize = 2;
