@@ -113,9 +113,10 @@ fn tick(paged: &mut Paged) {
 }
 
 /// Pages from `other` on are written until one of `pages` is out. It is looked after each of them: read-ahead may bring it back before the last. What was
-/// refused as a victim is tried again at a tick. In a loop one victim of 32 is an old one, and one of as many as there are of those had been refused.
+/// refused as a victim is tried again at a tick. In a loop one victim of 32 is an old one, and one of as many as there are of those had been refused:
+/// that took 0 to 27 rounds in 48 tries.
 fn leave_in_the_end(paged: &mut Paged, pages: Range<usize>, other: usize) {
-    for _ in 0..400 {
+    for _ in 0..100 {
         tick(paged);
         for page in other..PAGES {
             paged.touch(1, page, Some(1));
