@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::{PageId, Pages, READ_AHEAD, SLAB_PAGES, State};
+use super::{Links, PageId, Pages, READ_AHEAD, State};
 use crate::units::{SlotNo, SlotRange};
 
 /// Slots of a group, and steps of a search at most. With 2 the table takes two bytes a slot; with more
@@ -103,35 +103,33 @@ impl Pages {
     pub fn in_slot(&self, slot: SlotNo) -> Option<PageId> {
         let mut at = self.by_slot.head(slot);
         while at.is_some() {
-            let entry = self.entry(at);
-            if { entry.slot } == slot {
+            if self.slot(at) == slot {
                 return Some(at);
             }
-            at = entry.next;
+            at = self.link(at).next;
         }
         None
     }
 
     pub(super) fn chain(&mut self, id: PageId) {
-        let slab = &mut self.slabs[id.0 as usize / SLAB_PAGES];
-        let entry = &mut slab[id.0 as usize % SLAB_PAGES];
-        let next = core::mem::replace(self.by_slot.head_mut(entry.slot), id);
-        (entry.prev, entry.next) = (PageId::NONE, next);
+        let slot = self.slot(id);
+        let next = core::mem::replace(self.by_slot.head_mut(slot), id);
+        let prev = PageId::NONE;
+        *self.link_mut(id) = Links { prev, next };
         if next.is_some() {
-            self.entry_mut(next).prev = id;
+            self.link_mut(next).prev = id;
         }
     }
 
     pub(super) fn unchain(&mut self, id: PageId) {
-        let entry = self.entry(id);
-        let (prev, next) = (entry.prev, entry.next);
+        let Links { prev, next } = self.link(id);
         if prev.is_some() {
-            self.entry_mut(prev).next = next;
+            self.link_mut(prev).next = next;
         } else {
             *self.by_slot.head_mut(self.slot(id)) = next;
         }
         if next.is_some() {
-            self.entry_mut(next).prev = prev;
+            self.link_mut(next).prev = prev;
         }
     }
 

@@ -1,6 +1,6 @@
-//! The queues that pages are on, linked through the leaves.
+//! The queues that pages are on, linked by the numbers of their neighbours.
 
-use super::{PageId, Pages};
+use super::{Links, PageId, Pages};
 
 /// The queue a page is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ impl Pages {
         let id = self.head(queue)?;
         let entry = self.entry_mut(id);
         entry.flags &= (1 << QUEUE_SHIFT) - 1;
-        let next = entry.next;
+        let next = self.link(id).next;
         if id == self.place {
             (self.place, self.place_at_end) = (next, !next.is_some());
         }
@@ -94,7 +94,7 @@ impl Pages {
         ends.head = next;
         ends.pages -= 1;
         if next.is_some() {
-            self.entry_mut(next).prev = PageId::NONE;
+            self.link_mut(next).prev = PageId::NONE;
         } else {
             ends.tail = PageId::NONE;
         }
@@ -108,26 +108,26 @@ impl Pages {
         let next = core::mem::replace(&mut ends.head, id);
         ends.pages += 1;
         if next.is_some() {
-            self.entry_mut(next).prev = id;
+            self.link_mut(next).prev = id;
         } else {
             ends.tail = id;
         }
-        let entry = self.entry_mut(id);
-        (entry.prev, entry.next) = (PageId::NONE, next);
-        entry.flags |= (queue as u8) << QUEUE_SHIFT;
+        let prev = PageId::NONE;
+        *self.link_mut(id) = Links { prev, next };
+        self.entry_mut(id).flags |= (queue as u8) << QUEUE_SHIFT;
     }
 
     /// The page before a queued one.
     #[must_use]
     pub fn before(&self, id: PageId) -> Option<PageId> {
-        let prev = self.entry(id).prev;
+        let prev = self.link(id).prev;
         prev.is_some().then_some(prev)
     }
 
     /// The page behind this one on its queue.
     #[must_use]
     pub fn behind(&self, id: PageId) -> Option<PageId> {
-        let next = self.entry(id).next;
+        let next = self.link(id).next;
         next.is_some().then_some(next)
     }
 
@@ -162,9 +162,10 @@ impl Pages {
         let entry = self.entry_mut(id);
         assert!(entry.flags >> QUEUE_SHIFT == 0, "page queued twice");
         entry.flags |= (queue as u8) << QUEUE_SHIFT;
-        (entry.prev, entry.next) = (tail, PageId::NONE);
+        let next = PageId::NONE;
+        *self.link_mut(id) = Links { prev: tail, next };
         if tail.is_some() {
-            self.entry_mut(tail).next = id;
+            self.link_mut(tail).next = id;
         }
     }
 
@@ -172,19 +173,18 @@ impl Pages {
     pub fn move_behind(&mut self, id: PageId, other: PageId) {
         let queue = self.queue(id);
         debug_assert!(queue == self.queue(other) && queue != Queue::Inactive);
-        if id == other || { self.entry(id).prev } == other {
+        if id == other || self.link(id).prev == other {
             return;
         }
         self.unqueue(id);
-        let next = self.entry(other).next;
-        let entry = self.entry_mut(id);
-        entry.flags |= (queue as u8) << QUEUE_SHIFT;
-        (entry.prev, entry.next) = (other, next);
-        self.entry_mut(other).next = id;
+        let next = self.link(other).next;
+        self.entry_mut(id).flags |= (queue as u8) << QUEUE_SHIFT;
+        *self.link_mut(id) = Links { prev: other, next };
+        self.link_mut(other).next = id;
         let ends = &mut self.queues[queue as usize - 1];
         ends.pages += 1;
         if next.is_some() {
-            self.entry_mut(next).prev = id;
+            self.link_mut(next).prev = id;
         } else {
             ends.tail = id;
         }
@@ -197,18 +197,20 @@ impl Pages {
         if tail == id {
             return;
         }
-        let entry = self.entry_mut(id);
-        let (prev, next) = (entry.prev, entry.next);
-        (entry.prev, entry.next) = (tail, PageId::NONE);
+        let new = Links {
+            prev: tail,
+            next: PageId::NONE,
+        };
+        let Links { prev, next } = core::mem::replace(self.link_mut(id), new);
         if id == self.place {
             self.place = next;
         } else if self.place_at_end && queue == Queue::Inactive {
             (self.place, self.place_at_end) = (id, false);
         }
-        self.entry_mut(tail).next = id;
-        self.entry_mut(next).prev = prev;
+        self.link_mut(tail).next = id;
+        self.link_mut(next).prev = prev;
         if prev.is_some() {
-            self.entry_mut(prev).next = next;
+            self.link_mut(prev).next = next;
         }
         let ends = &mut self.queues[queue as usize - 1];
         ends.tail = id;
@@ -220,7 +222,7 @@ impl Pages {
     /// Makes a page of `queue` its oldest: those before it go to the end, in their order. Not of the inactive queue, where a place may be kept. O(1).
     pub fn begin_with(&mut self, queue: Queue, first: PageId) {
         debug_assert!(self.queue(first) == queue && queue != Queue::Inactive);
-        let last = self.entry(first).prev;
+        let last = self.link(first).prev;
         if !last.is_some() {
             return;
         }
@@ -229,10 +231,10 @@ impl Pages {
             core::mem::replace(&mut ends.head, first),
             core::mem::replace(&mut ends.tail, last),
         );
-        self.entry_mut(tail).next = head;
-        self.entry_mut(head).prev = tail;
-        self.entry_mut(first).prev = PageId::NONE;
-        self.entry_mut(last).next = PageId::NONE;
+        self.link_mut(tail).next = head;
+        self.link_mut(head).prev = tail;
+        self.link_mut(first).prev = PageId::NONE;
+        self.link_mut(last).next = PageId::NONE;
     }
 
     /// Takes the page off its queue, if it is on one.
@@ -243,15 +245,15 @@ impl Pages {
             return;
         }
         entry.flags &= (1 << QUEUE_SHIFT) - 1;
-        let (prev, next) = (entry.prev, entry.next);
+        let Links { prev, next } = self.link(id);
         if id == self.place {
             (self.place, self.place_at_end) = (next, !next.is_some());
         }
         if prev.is_some() {
-            self.entry_mut(prev).next = next;
+            self.link_mut(prev).next = next;
         }
         if next.is_some() {
-            self.entry_mut(next).prev = prev;
+            self.link_mut(next).prev = prev;
         }
         let ends = &mut self.queues[queue - 1];
         ends.pages -= 1;
