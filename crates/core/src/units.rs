@@ -78,6 +78,16 @@ impl PageNo {
             Some(Self(self.0 - n))
         }
     }
+
+    /// The page `n` pages on in the same object, the way that a walk goes; `None` where the object ends.
+    #[must_use]
+    pub const fn beyond(self, n: u64, downward: bool) -> Option<Self> {
+        if downward {
+            self.checked_sub(n)
+        } else {
+            self.checked_add(n)
+        }
+    }
 }
 
 impl fmt::Debug for PageNo {

@@ -20,15 +20,6 @@ pub(super) struct Ahead {
     pub read_max: u32,
 }
 
-/// The page `n` pages on.
-fn beyond(page: PageNo, n: u64, downward: bool) -> Option<PageNo> {
-    if downward {
-        page.checked_sub(n)
-    } else {
-        page.checked_add(n)
-    }
-}
-
 /// How many of the next `most` slots hold the pages behind that of `fault`, its own included; below it, where they are looked for `downward`.
 fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
     let slot = |n| match downward {
@@ -36,7 +27,7 @@ fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
         false => fault.slot.0.checked_add(n),
     };
     let goes_on = |&n: &u32| {
-        let page = beyond(fault.page, n.into(), downward);
+        let page = fault.page.beyond(n.into(), downward);
         page.is_some() && slot(n).and_then(|slot| view.paged_out(SlotNo(slot))) == page
     };
     1 + (1..most).take_while(goes_on).count() as u32
@@ -46,7 +37,7 @@ fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
 fn first_out(next: Option<PageNo>, downward: bool, view: &View<'_>) -> Option<PageNo> {
     /// More of them in a row mean that memory holds what the stream goes to. A choice, others than 16 were not tried.
     const PASSED_MAX: u64 = 16;
-    let pages = (0..PASSED_MAX).map_while(|n| beyond(next?, n, downward));
+    let pages = (0..PASSED_MAX).map_while(|n| next?.beyond(n, downward));
     let mut out = pages.filter(|&page| view.slot_of(page).is_some());
     out.next()
 }
@@ -68,7 +59,7 @@ fn ends(window: &Window, slow: Option<Slow>, fault: &Touch, view: &View<'_>) -> 
             false => window.now.end().0 - fault.slot.0,
         };
         let pages = row(fault, reach, downward, view);
-        let next = beyond(fault.page, pages.into(), downward);
+        let next = fault.page.beyond(pages.into(), downward);
         Some(Read {
             next: first_out(next, downward, view)?,
             pages,
@@ -83,7 +74,7 @@ fn ends(window: &Window, slow: Option<Slow>, fault: &Touch, view: &View<'_>) -> 
         return [end(window.downward), None];
     }
     let out = |downward| {
-        let page = beyond(fault.page, 1, downward);
+        let page = fault.page.beyond(1, downward);
         page.is_some_and(|page| view.slot_of(page).is_some())
     };
     let may_be_below = out(true) && !out(false);

@@ -61,16 +61,6 @@ pub(super) struct Scans {
     clock: u64,
 }
 
-/// The `n`-th page from the one with index `at` on.
-fn beyond(object: ObjectId, at: u64, downward: bool, n: u64) -> Option<PageNo> {
-    let index = if downward {
-        at.checked_sub(n)?
-    } else {
-        at.checked_add(n)?
-    };
-    PageNo::new(object, 0).checked_add(index)
-}
-
 impl Scans {
     /// None known.
     pub(super) const fn new() -> Self {
@@ -172,14 +162,15 @@ impl Scan {
         if !near || self.downward.is_some_and(|down| down != downward) {
             return None;
         }
-        let mut between = (1..distance).filter_map(|n| beyond(self.object, self.last, downward, n));
+        let last = PageNo::new(self.object, self.last);
+        let mut between = (1..distance).filter_map(|n| last.beyond(n, downward));
         let all_there = between.all(|page| view.slot_of(page).is_none());
         all_there.then_some(distance)
     }
 
     /// The `n`-th page from the last one on.
     fn page(&self, n: u64) -> Option<PageNo> {
-        beyond(self.object, self.last, self.downward == Some(true), n)
+        PageNo::new(self.object, self.last).beyond(n, self.downward == Some(true))
     }
 
     /// Of the next pages that are out, which page from the last one on each is, and its slot, in the order in which the scan gets there.
