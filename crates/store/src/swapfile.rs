@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use outpage_core::units::{PAGE_SHIFT, SlotRange};
@@ -122,6 +122,8 @@ impl SwapFile {
         };
         Self::new(
             file.map_err(|e| match e.raw_os_error() {
+                // ENOENT, and on ext4 EPERM.
+                _ if is_removed(directory) => SwapFileError::Missing(directory.to_owned()),
                 Some(libc::ENOENT) => SwapFileError::NoFiles(directory.to_owned()),
                 _ => fail("open")(e),
             })?
@@ -394,6 +396,11 @@ fn judge(origin: &Path, fd: std::os::fd::BorrowedFd<'_>) -> Result<Filesystem, S
         Verdict::Remote => Err(SwapFileError::Remote(origin, filesystem)),
         Verdict::Fine | Verdict::CopyOnWrite | Verdict::Hidden => Ok(filesystem),
     }
+}
+
+/// Whether it was removed while somebody is in it.
+fn is_removed(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|found| found.nlink() == 0)
 }
 
 impl SwapFileError {

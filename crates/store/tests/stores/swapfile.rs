@@ -76,6 +76,13 @@ fn a_directory_that_cannot_be_used_is_named_with_a_remedy() {
         matches!(error, SwapFileError::NotADirectory(_)),
         "{error:?}"
     );
+
+    let removed = tempfile::tempdir_in(directory()).unwrap();
+    let open = File::open(removed.path()).unwrap();
+    removed.close().unwrap();
+    let inside = format!("/proc/self/fd/{}", open.as_raw_fd());
+    let error = SwapFile::create_in(Path::new(&inside), MIB).unwrap_err();
+    assert!(matches!(error, SwapFileError::Missing(_)), "{error:?}");
 }
 
 #[test]
