@@ -1,11 +1,13 @@
 //! `outpage serve`: memory objects for other processes, under one limit.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use outpage_core::units::{PAGE_BYTES, PAGE_SHIFT};
 use outpage_engine::config::{StoreKind, format_size, parse_size};
-use outpage_server::{Options, ServeError, Server, listen, systemd};
+use outpage_server::{Options, ServeError, Server, SocketFile, listen, systemd};
+use outpage_sys::fd::Fd;
+use outpage_sys::launch::{Signals, heeded};
 use outpage_sys::process;
 use serde::Deserialize;
 
@@ -55,17 +57,39 @@ pub struct Args {
     config: Option<PathBuf>,
 }
 
-/// Serves until it is killed.
+/// Signals that end the server in order, where they are not ignored.
+const ENDS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+/// Serves until a signal ends it.
 ///
 /// # Errors
 /// Wrong settings, and what the machine lacks.
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     let args = args.clone().with_file()?;
     let options = args.options()?;
-    let listener = match systemd::listener().map_err(|why| CliError::new(code::USAGE, why))? {
-        Some(listener) => listener,
-        None => listen(&args.socket()).map_err(failed)?,
+    let taken = |error| CliError::os("take over signals", error);
+    let signals = Signals::take(heeded(ENDS).map_err(taken)?).map_err(taken)?;
+    let given = systemd::listener().map_err(|why| CliError::new(code::USAGE, why))?;
+    let (listener, file) = match given {
+        Some(listener) => (listener, None),
+        None => listen_at(&args.socket())?,
     };
+    let served = serve(options, listener, &signals);
+    if let Some(Err(error)) = file.map(SocketFile::remove) {
+        message::line(format_args!(
+            "outpage serve: its socket's file stays: {error}"
+        ));
+    }
+    served
+}
+
+/// A socket and its file, if that can be looked at.
+fn listen_at(path: &Path) -> Result<(Fd, Option<SocketFile>), CliError> {
+    let listener = listen(path).map_err(failed)?;
+    Ok((listener, SocketFile::at(path).ok()))
+}
+
+fn serve(options: Options, listener: Fd, signals: &Signals) -> Result<ExitCode, CliError> {
     // A socket, a userfaultfd and a file for each object of a client, and some of the server's own.
     let descriptors = 64 + options.clients_max as u64 * (2 + OBJECTS);
     process::with_descriptors(descriptors, || {
@@ -75,14 +99,17 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
             options.clients_max
         );
         let mut server = Server::new(options, listener).map_err(failed)?;
+        server.stop_by(signals.descriptor()).map_err(failed)?;
         message::line(format_args!("outpage serve: {status}"));
         if let Err(error) = systemd::notify(&format!("READY=1\nSTATUS={status}")) {
             message::line(format_args!(
                 "outpage serve: the service manager cannot be told: {error}"
             ));
         }
-        server.run().map_err(failed)?;
-        Ok(ExitCode::SUCCESS)
+        let served = server.run().map_err(failed);
+        // Its clients see the end by the kernel's closing of all that it has, as when it is killed.
+        std::mem::forget(server);
+        served.map(|()| ExitCode::SUCCESS)
     })
 }
 

@@ -272,3 +272,23 @@ fn a_job_that_stops_itself_in_the_foreground_gives_the_terminal_back() {
     terminal.say("exit 0");
     assert!(terminal.shell.wait().expect("wait").success());
 }
+
+#[test]
+fn a_server_that_is_told_to_end_takes_its_socket_along() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("socket");
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let mut command = Command::new(OUTPAGE);
+        let settings = ["serve", "--memory", "4M", "--socket"];
+        let settings = command.args(settings).arg(&socket);
+        let mut child = settings.stderr(Stdio::piped()).spawn().expect("a server");
+        let mut line = String::new();
+        let mut lines = BufReader::new(child.stderr.take().expect("stderr"));
+        lines.read_line(&mut line).expect("a line");
+        assert!(line.contains("clients"), "{line}");
+        assert!(socket.exists());
+        kill(signal, &child.id().to_string());
+        assert_eq!(child.wait().expect("an end").code(), Some(0));
+        assert!(!socket.exists(), "{signal}");
+    }
+}

@@ -13,6 +13,7 @@ mod client;
 mod common;
 mod complaints;
 mod extents;
+mod listener;
 mod memory;
 mod object;
 mod options;
@@ -21,5 +22,6 @@ mod server;
 mod shares;
 pub mod systemd;
 
+pub use listener::{SocketFile, listen};
 pub use options::Options;
-pub use server::{ServeError, Server, listen};
+pub use server::{ServeError, Server};

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use outpage_core::units::Nanos;
 use outpage_engine::Workers;
@@ -37,8 +36,6 @@ const AUDIT_TICKS: u64 = 10;
 const UNTOLD_MAX: u64 = 1024;
 /// A connection that says nothing may lose its place after this time. A choice.
 const GREETING_MAX: Nanos = Nanos(5_000_000_000);
-/// Connections that the kernel holds until they are taken: `SOMAXCONN` before Linux 5.4.
-const BACKLOG: u32 = 128;
 
 /// Why there is no server.
 #[derive(Debug)]
@@ -90,6 +87,7 @@ enum Kind {
     Store,
     Socket,
     Faults,
+    Stop,
 }
 
 fn name(kind: Kind, place: usize, connection: u32) -> u64 {
@@ -112,29 +110,7 @@ pub struct Server {
     next_tick: Nanos,
     ready: Vec<(u64, bool)>,
     complaints: Complaints,
-}
-
-/// Listens at `path`; a socket that nobody listens at any more is taken away.
-///
-/// # Errors
-/// Those of [`socket::listen`], and that another server is there.
-pub fn listen(path: &Path) -> Result<Fd, ServeError> {
-    let bytes = path.as_os_str().as_bytes();
-    let fails = |error| ServeError::Socket(path.to_owned(), error);
-    /// `EADDRINUSE` and `ECONNREFUSED` (include/uapi/asm-generic/errno.h).
-    const IN_USE: Errno = Errno::new(98);
-    const REFUSED: Errno = Errno::new(111);
-    match socket::listen(bytes, BACKLOG) {
-        Err(IN_USE) => {}
-        other => return other.map_err(fails),
-    }
-    match socket::connect(bytes) {
-        Ok(_) => return Err(ServeError::Taken(path.to_owned())),
-        Err(REFUSED) => {}
-        Err(error) => return Err(fails(error)),
-    }
-    std::fs::remove_file(path).map_err(|_| fails(IN_USE))?;
-    socket::listen(bytes, BACKLOG).map_err(fails)
+    stopped: bool,
 }
 
 impl Server {
@@ -186,18 +162,29 @@ impl Server {
             next_tick: Nanos(0),
             ready: Vec::new(),
             complaints: Complaints::new(),
+            stopped: false,
             options,
         })
     }
 
-    /// Serves for ever.
+    /// Has [`Self::run`] end when `fd` can be read.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn stop_by(&mut self, fd: i32) -> Result<(), ServeError> {
+        let added = self.watch.add(fd, name(Kind::Stop, 0, 0));
+        added.map_err(|error| ServeError::Os("wait for what stops it", error))
+    }
+
+    /// Serves until it is stopped. Clients lose their objects when this value goes.
     ///
     /// # Errors
     /// When descriptors cannot be waited for any more.
     pub fn run(&mut self) -> Result<(), ServeError> {
-        loop {
+        while !self.stopped {
             self.round()?;
         }
+        Ok(())
     }
 
     /// Serves what there is, waiting for it for at most a tick.
@@ -260,6 +247,10 @@ impl Server {
         }
         if is(Kind::Store) {
             self.complete();
+            return;
+        }
+        if is(Kind::Stop) {
+            self.stopped = true;
             return;
         }
         let connection = self.clients.get(place).and_then(Option::as_ref);

@@ -10,7 +10,7 @@ use crate::raw::{Errno, check, syscall3, syscall5, syscall6};
 mod signals;
 mod streams;
 
-pub use signals::{Arrived, Signals};
+pub use signals::{Arrived, Signals, heeded};
 pub use streams::closed_streams;
 
 /// Locks byte `index` of `file` as [`crate::shared::lock_byte`] does, waiting until it is free.

@@ -71,6 +71,20 @@ fn members(set: u64) -> impl Iterator<Item = i32> {
     (1..=64).filter(move |&signal| set & bit(signal) != 0)
 }
 
+/// Those of `signals` that are not ignored.
+///
+/// # Errors
+/// Those of sigaction(2).
+pub fn heeded<const N: usize>(signals: [i32; N]) -> Result<impl Iterator<Item = i32>, Errno> {
+    let mut set = 0;
+    for signal in signals {
+        if action(signal, None)?.handler != libc::SIG_IGN {
+            set |= bit(signal);
+        }
+    }
+    Ok(members(set))
+}
+
 /// Signals that the process takes from a pipe, whatever they did and whether they were blocked before.
 ///
 /// Handlers, not a blocked mask: a program started meanwhile would inherit the mask, while exec
@@ -135,6 +149,12 @@ impl Signals {
         };
         // SAFETY: between fork and exec it makes bare system calls only, and touches its copied numbers.
         unsafe { command.pre_exec(restore) };
+    }
+
+    /// Can be read when a signal has come. Valid as long as `self` is.
+    #[must_use]
+    pub const fn descriptor(&self) -> i32 {
+        self.read_end.number()
     }
 
     /// Waits for the next signal, for `timeout` at most; `None` when none came.
