@@ -178,7 +178,7 @@ int outpage_region_watch(const outpage_region *region, void (*leaving)(void *con
  * NULL is allowed. */
 void outpage_watch_free(outpage_watch *watch);
 
-/* Copies from and to a region, without a signal where a page is lost: a part may be copied then. */
+/* Copies from and to a region, without a signal where a page is lost: a part may be copied then. OUTPAGE_E_OS where memory of the caller's cannot be used. */
 int outpage_region_read(const outpage_region *region, size_t offset, void *into, size_t len);
 int outpage_region_write(const outpage_region *region, size_t offset, const void *from, size_t len);
 

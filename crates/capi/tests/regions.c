@@ -72,6 +72,9 @@ static void pages(outpage_region *region) {
     require(outpage_region_unpin(region, 0, 16 * PAGE) == 0, "unpin");
     require(outpage_region_places(region, 0, size, NULL, 0) == (int64_t)(size / PAGE), "all places");
     require(outpage_region_prefault(region, size - 1, 2) == OUTPAGE_E_BOUNDS, "beyond the end");
+    void *nowhere = (void *)4096;
+    require(outpage_region_read(region, 512, nowhere, 512) == OUTPAGE_E_OS, "nothing is lost where nobody can write");
+    require(outpage_region_write(region, 512, nowhere, 512) == OUTPAGE_E_OS, "nor where nobody can read");
     require(outpage_region_prefault(region, (size_t)-1, 2) == OUTPAGE_E_BOUNDS, "beyond everything");
 
     size_t half = size / 2;

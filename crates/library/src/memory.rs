@@ -221,7 +221,8 @@ impl Memory {
     fn zero_bytes(&self, range: Range<usize>) -> Result<(), Error> {
         for at in range.clone().step_by(PAGE_BYTES) {
             let zeroes = &[0; PAGE_BYTES][..PAGE_BYTES.min(range.end - at)];
-            process::copy_to(self.start + at, zeroes).map_err(lost("clear a region"))?;
+            let at = self.start + at;
+            process::copy_to(at, zeroes).map_err(lost("clear a region", at, zeroes.len()))?;
         }
         Ok(())
     }
@@ -332,7 +333,7 @@ impl Memory {
     /// [`Error::Bounds`]; [`Error::Lost`], with a part copied; [`Error::Forked`], [`Error::Os`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Error> {
         let at = self.span(offset, into.len())?;
-        process::copy_from(at, into).map_err(lost("read a region"))
+        process::copy_from(at, into).map_err(lost("read a region", at, into.len()))
     }
 
     /// Copies `from` to byte `offset` and on, without a signal where a page is lost.
@@ -341,7 +342,7 @@ impl Memory {
     /// As [`Self::read`].
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Error> {
         let at = self.span(offset, from.len())?;
-        process::copy_to(at, from).map_err(lost("write to a region"))
+        process::copy_to(at, from).map_err(lost("write to a region", at, from.len()))
     }
 
     fn span(&self, offset: usize, bytes: usize) -> Result<usize, Error> {
@@ -407,9 +408,11 @@ impl Memory {
     }
 }
 
-fn lost(what: &'static str) -> impl FnOnce(Errno) -> Error {
+/// Why `bytes` bytes at `at` could not be copied. The other side can be what is not there: a caller of the C library's can be wrong about it.
+fn lost(what: &'static str, at: usize, bytes: usize) -> impl FnOnce(Errno) -> Error {
+    let pages = at & !(PAGE_BYTES - 1)..(at + bytes).next_multiple_of(PAGE_BYTES);
     move |error| match error {
-        Errno::EFAULT => Error::Lost(1),
+        Errno::EFAULT if process::touch(pages).is_err() => Error::Lost(1),
         other => Error::Os(what, other.number()),
     }
 }
