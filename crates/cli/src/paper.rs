@@ -4,13 +4,15 @@ pub mod discard;
 mod kept;
 mod live;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use outpage_sim::paper::{Evaluation, How, Keep, Paper};
+use outpage_sim::paper::{Evaluation, How, Keep, Paper, Recorded};
 
 use crate::bar;
 use crate::error::{CliError, code};
+use crate::sim::programs::replayed;
+use crate::trace::load::{self, Format};
 use crate::{message, output};
 
 /// Options of `outpage paper`.
@@ -40,6 +42,9 @@ pub struct Args {
     /// only if its whole set-up and the simulator are the same. Not for hsn
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    /// moc: a recording of NS2 with 700 nodes (tests/programs/ns2.sh), played in the place of its model
+    #[arg(long, value_name = "FILE")]
+    ns2: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -88,6 +93,13 @@ impl Args {
     }
 }
 
+/// NS2, from the trace at `path`.
+fn recorded(path: &Path) -> Result<Recorded, CliError> {
+    let trace = load::trace(path, Format::Auto)?;
+    let name = path.display().to_string();
+    Ok(Recorded::new(replayed(&name, &trace, 1)?))
+}
+
 /// Makes the runs, or finds them.
 fn evaluate(args: &Args) -> Result<Evaluation, CliError> {
     let (paper, only) = (args.paper.paper, args.only.as_deref());
@@ -97,11 +109,13 @@ fn evaluate(args: &Args) -> Result<Evaluation, CliError> {
     );
     let kept = args.resume.as_deref().map(kept::Directory::at);
     let kept = kept.transpose()?;
-    let bar = bar::steps("runs", paper.runs(only) as u64);
+    let ns2 = args.ns2.as_deref().map(recorded).transpose()?;
+    let bar = bar::steps("runs", paper.runs(only, ns2.is_some()) as u64);
     let how = How {
         threads,
         progress: &|done| bar.set_position(done as u64),
         keep: kept.as_ref().map(|kept| kept as &dyn Keep),
+        ns2: ns2.as_ref(),
     };
     let evaluation = paper.evaluate(only, how);
     bar.finish_and_clear();
@@ -119,11 +133,15 @@ fn evaluate(args: &Args) -> Result<Evaluation, CliError> {
 pub fn run(args: &Args) -> Result<ExitCode, CliError> {
     let Named { name, paper } = &args.paper;
     let only = args.only.as_deref();
-    if only.is_some_and(|only| paper.runs(Some(only)) == 0) {
+    if only.is_some_and(|only| paper.runs(Some(only), false) == 0) {
         let text = format!("workloads of {name} are {}", paper.workloads().join(", "));
         return Err(CliError::new(code::USAGE, text));
     }
     args.check_live()?;
+    if args.ns2.is_some() && *paper != Paper::Moc {
+        let text = "--ns2 is for moc: no other paper has NS2";
+        return Err(CliError::new(code::USAGE, text));
+    }
     if args.resume.is_some() && *paper == Paper::Hsn {
         let text = "--resume is not for hsn: runs with guests are not kept";
         return Err(CliError::new(code::USAGE, text));

@@ -200,6 +200,7 @@ fn check(spec: &Spec) -> Result<(), String> {
             within("memory-pages", p.memory_pages, 1000, PAGES_MAX)?;
             p.check()
         }
+        Spec::Ns2(p) if p.recorded => Err("a recording is named as trace:FILE".to_owned()),
         Spec::Ns2(p) => {
             within("pages", p.pages, 1000, PAGES_MAX)?;
             within("setup-pages", p.setup_pages, 1, p.pages)?;
@@ -267,7 +268,11 @@ fn check_order(spec: &Spec) -> Result<(), String> {
 const APART: u64 = 1024;
 
 /// The program that the trace called `name` is of.
-fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError> {
+/// The program that `trace`, called `name`, was recorded from, its pages in object `object`.
+///
+/// # Errors
+/// [`code::DATA`] when they lie further apart than one program's can.
+pub fn replayed(name: &str, trace: &Trace, object: u32) -> Result<Replayed, CliError> {
     let Trace { runs, sizes } = moved(name, trace, object)?;
     Ok(Replayed::new(runs).with_sizes(sizes))
 }

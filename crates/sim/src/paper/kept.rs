@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::recorded::Recorded;
 use crate::sweep::{Outcome, run};
 use crate::world::Setup;
 
@@ -26,6 +27,8 @@ pub struct How<'a> {
     pub progress: &'a (dyn Fn(usize) + Sync),
     /// Where finished runs are looked for and kept.
     pub keep: Option<&'a dyn Keep>,
+    /// A recording of NS2 with 700 nodes, for the MOC paper, in the place of its model.
+    pub ns2: Option<&'a Recorded>,
 }
 
 /// A run as it is kept. It is believed only if both texts are those of the run that is wanted.
@@ -37,10 +40,14 @@ struct Kept {
 }
 
 /// The outcome of `setup`, whose text is `text`: as kept, or run now and kept.
-pub(super) fn found_or_run(setup: &Setup, text: &str, keep: Option<&dyn Keep>) -> Outcome {
-    let Some(keep) = keep else {
-        return run(setup);
+pub(super) fn found_or_run(setup: &Setup, text: &str, how: How) -> Outcome {
+    let run = || how.ns2.map_or_else(|| run(setup), |ns2| ns2.run(setup));
+    let Some(keep) = how.keep else {
+        return run();
     };
+    let text = &how
+        .ns2
+        .map_or_else(|| text.to_owned(), |ns2| ns2.named(text));
     let name = name(text);
     if let Some(outcome) = keep.found(&name).and_then(|bytes| believed(&bytes, text)) {
         return outcome;
@@ -48,7 +55,7 @@ pub(super) fn found_or_run(setup: &Setup, text: &str, keep: Option<&dyn Keep>) -
     let kept = Kept {
         simulator: SIMULATOR.to_owned(),
         setup: text.to_owned(),
-        outcome: run(setup),
+        outcome: run(),
     };
     let bytes = serde_json::to_vec(&kept).expect("plain data");
     keep.keep(&name, &bytes);
@@ -74,6 +81,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::paper::runs::testing::quietly;
     use crate::programs::{MicroParams, Spec};
 
     #[derive(Default)]
@@ -113,7 +121,11 @@ mod tests {
 
     fn again(memory: &Memory, frames: u64) -> Outcome {
         let (setup, text) = setup(frames);
-        found_or_run(&setup, &text, Some(memory))
+        let how = How {
+            keep: Some(memory),
+            ..quietly()
+        };
+        found_or_run(&setup, &text, how)
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod mclustering;
 mod moc;
 mod output;
 mod provenance;
+mod recorded;
 mod runs;
 mod spread;
 mod table;
@@ -31,6 +32,7 @@ pub use curves::{Curve, Curves};
 pub use discard::{LAZY, LIVE_PAGES, Live, LiveRun, SWAP, live_configurations, live_workloads};
 pub use evaluation::{Against, Evaluation, Figure, Nearest, Ours, Row, Tally};
 pub use kept::{How, Keep};
+pub use recorded::Recorded;
 pub use runs::{Line, Measure, RunKey, Runs, Variation};
 pub use spread::Spread;
 pub use table::Table;
@@ -68,10 +70,10 @@ impl Paper {
         }
     }
 
-    /// Its runs without guests; with `part`, those of that workload only.
-    fn setups(self, part: Option<&str>) -> Vec<(RunKey, Setup)> {
+    /// Its runs without guests; with `part`, those of that workload only. Of MOC's those with a recording of NS2, if it is `recorded`.
+    fn setups(self, part: Option<&str>, recorded: bool) -> Vec<(RunKey, Setup)> {
         let mut setups = match self {
-            Self::Moc => moc::setups(),
+            Self::Moc => moc::setups(recorded),
             Self::MClustering => mclustering::setups(),
             Self::Asp => asp::setups(),
             Self::Hsn => Vec::new(),
@@ -92,8 +94,8 @@ impl Paper {
     }
 
     /// What its runs are called.
-    fn keys(self, part: Option<&str>) -> Vec<RunKey> {
-        let alone = self.setups(part).into_iter().map(|(key, _)| key);
+    fn keys(self, part: Option<&str>, recorded: bool) -> Vec<RunKey> {
+        let alone = self.setups(part, recorded).into_iter().map(|(key, _)| key);
         let guests = self.guests(part).into_iter().map(|(key, _)| key);
         alone.chain(guests).collect()
     }
@@ -102,7 +104,7 @@ impl Paper {
     #[must_use]
     pub fn workloads(self) -> Vec<String> {
         let mut workloads = Vec::new();
-        for key in self.keys(None) {
+        for key in self.keys(None, false) {
             if !workloads.contains(&key.workload) {
                 workloads.push(key.workload);
             }
@@ -110,10 +112,10 @@ impl Paper {
         workloads
     }
 
-    /// How many runs its evaluation makes, or those of workload `part`.
+    /// How many runs its evaluation makes, or those of workload `part`; with NS2 from a recording, if it is `recorded`.
     #[must_use]
-    pub fn runs(self, part: Option<&str>) -> usize {
-        self.keys(part).len()
+    pub fn runs(self, part: Option<&str>, recorded: bool) -> usize {
+        self.keys(part, recorded).len()
     }
 
     /// Runs the evaluation, the whole or workload `part` of it; runs with guests are not kept. A part leaves out what it has no runs for, and the
@@ -122,10 +124,10 @@ impl Paper {
     pub fn evaluate(self, part: Option<&str>, how: How) -> Evaluation {
         let runs = match self {
             Self::Hsn => Runs::run_guests(&self.guests(part), how),
-            _ => Runs::run(self.setups(part), how),
+            _ => Runs::run(self.setups(part, how.ns2.is_some()), how),
         };
         let mut evaluation = match self {
-            Self::Moc => moc::evaluation(&runs, part.is_none()),
+            Self::Moc => moc::evaluation(&runs, part.is_none(), how.ns2.is_some()),
             Self::MClustering => mclustering::evaluation(&runs),
             Self::Asp => asp::evaluation(&runs),
             Self::Hsn => hsn::evaluation(&runs),

@@ -119,7 +119,7 @@ impl Runs {
         });
         let done = AtomicUsize::new(0);
         let one = |(text, (setup, keys)): &(String, (Setup, Vec<RunKey>))| {
-            let outcome = found_or_run(setup, text, how.keep);
+            let outcome = found_or_run(setup, text, how);
             let before = done.fetch_add(keys.len(), Ordering::Relaxed);
             (how.progress)(before + keys.len());
             outcome
@@ -376,6 +376,7 @@ pub(super) mod testing {
             threads: 2,
             progress: &|_| {},
             keep: None,
+            ns2: None,
         }
     }
 
@@ -466,6 +467,7 @@ mod tests {
             threads: 1,
             progress: &|count| done.store(count, Ordering::Relaxed),
             keep: Some(&asked),
+            ns2: None,
         };
         let runs = Runs::run(setups, how);
         assert_eq!(done.into_inner(), 4, "each name counts");

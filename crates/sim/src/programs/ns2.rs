@@ -71,6 +71,9 @@ pub struct Ns2Params {
     pub page_ns: u32,
     /// Of the random numbers.
     pub seed: u64,
+    /// A recording of the real program is played in its place, by a run that has one (`outpage paper moc --ns2`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
 }
 
 impl Default for Ns2Params {
@@ -89,6 +92,7 @@ impl Default for Ns2Params {
             storm_percent: 30,
             page_ns: 64_600,
             seed: 7,
+            recorded: false,
         }
     }
 }

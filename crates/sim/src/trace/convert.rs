@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use outpage_core::contract::Access;
 use outpage_core::units::PageRange;
 
 use super::{PageString, Run};
 use crate::programs::{Program, Step};
+use crate::seed::mix;
 use crate::sizes::Sizes;
 
 /// The references of `runs` as a string over packed page numbers. CPU time is not in it.
@@ -33,6 +35,8 @@ pub struct Replayed {
     /// What is mapped: disjoint, ascending.
     extents: Arc<[PageRange]>,
     sizes: Option<Arc<Sizes>>,
+    /// How many times as long as recorded each CPU gap takes.
+    slowness: f64,
     next: Next,
 }
 
@@ -56,8 +60,27 @@ impl Replayed {
             extents: extents(&runs).into(),
             runs: runs.into(),
             sizes: None,
+            slowness: 1.0,
             next: Next::Map(0),
         }
+    }
+
+    /// The same on a CPU on which it takes `cpu_ns` in all, each gap in proportion.
+    #[must_use]
+    pub fn lasting(self, cpu_ns: u64) -> Self {
+        let recorded = self.runs.iter().map(|run| run.gap.0 * u64::from(run.count));
+        let slowness = cpu_ns as f64 / recorded.sum::<u64>().max(1) as f64;
+        Self { slowness, ..self }
+    }
+
+    /// A number that two recordings hardly share.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let parts = |run: &Run| {
+            let how = u64::from(run.count) << 1 | u64::from(run.access == Access::Write);
+            [run.start.raw(), run.stride as u64, how, run.gap.0]
+        };
+        self.runs.iter().flat_map(parts).fold(0, mix)
     }
 
     /// The same with what its pages come to, where that was recorded of any.
@@ -101,13 +124,14 @@ impl Program for Replayed {
         let Some(&recorded) = self.runs.get(run) else {
             return Step::End;
         };
-        let page_ns = match u32::try_from(recorded.gap.0) {
+        let gap = (recorded.gap.0 as f64 * self.slowness).round() as u64;
+        let page_ns = match u32::try_from(gap) {
             Ok(gap) => gap,
             Err(_) if computed => 0,
             Err(_) => {
                 let computed = true;
                 self.next = Next::Touch { run, at, computed };
-                return Step::Compute(recorded.gap.0);
+                return Step::Compute(gap);
             }
         };
         // Only pages in ascending order are one touch, and only while each has a gap of its own.

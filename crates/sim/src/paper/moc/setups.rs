@@ -106,6 +106,9 @@ fn each_ns2(setup: &mut Setup, change: impl Fn(&mut Ns2Params)) {
 const HEAP: &str = "how the heap of NS2 grows";
 const PAGED_WITH_NS2: &[&str] = &["ns2", "all"];
 
+/// What NS2 is, where it is not the model.
+const MODEL: &str = "NS2";
+
 /// As in a recording of the real program, whose heap reaches its last size in a storm of five seconds
 /// that touches 63 to 80 % of it a second.
 fn storm(params: &mut Ns2Params) {
@@ -146,7 +149,7 @@ const EVERYTHING: &[&str] = &[
     "micro 16",
 ];
 
-/// What is not known of the paper's machine, kernel and programs. The write cache is first.
+/// What is not known of the paper's machine, kernel and programs. The write cache is first, and last what stands for NS2.
 pub(super) const VARIATIONS: &[Variation] = &[
     Variation {
         cause: "write cache of the disk",
@@ -465,10 +468,22 @@ pub(super) const VARIATIONS: &[Variation] = &[
         workloads: &["all", "all_larger"],
         apply: |s| s.swap_slots = 1 << 19,
     },
+    Variation {
+        cause: MODEL,
+        value: "the closed form",
+        workloads: PAGED_WITH_NS2,
+        apply: |s| each_ns2(s, |p| p.recorded = false),
+    },
 ];
 
-/// Every run of the evaluation: the paper's at every draw, then the variations at the constants.
-pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
+/// Every run of the evaluation: the paper's at every draw, then the variations at the constants. With NS2 `recorded` its model is a variation, and those
+/// of the model's parameters are left out.
+pub(in crate::paper) fn setups(recorded: bool) -> Vec<(RunKey, Setup)> {
+    let setup = |memory, workload, policy| {
+        let mut setup = setup(memory, workload, policy);
+        each_ns2(&mut setup, |p| p.recorded = recorded && p.nodes == 700);
+        setup
+    };
     // The longest runs first, so that no thread is left with one at the end.
     let mut cases: Vec<(&str, &str)> = vec![(SMALL, "all"), (LARGE, "all_larger"), (LARGE, "all")];
     cases.extend(ALONE.iter().flat_map(|w| [(SMALL, *w), (LARGE, *w)]));
@@ -484,7 +499,7 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
             }
         }
     }
-    for variation in VARIATIONS {
+    for variation in variations(recorded) {
         for workload in variation.workloads {
             let memories: &[&str] = match *workload {
                 "all" if AT_1G.contains(&variation.cause) => &[LARGE],
@@ -497,7 +512,11 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
                 .flat_map(|memory| POLICIES.map(|policy| (memory, policy)))
             {
                 let mut setup = setup(memory, workload, policy);
+                let before = setup.programs.clone();
                 (variation.apply)(&mut setup);
+                if recorded && of_the_model(&before, &setup.programs) {
+                    continue;
+                }
                 let key = RunKey::new(memory, workload, policy);
                 setups.push((key.varied(&variation.name()), setup));
             }
@@ -506,13 +525,31 @@ pub(in crate::paper) fn setups() -> Vec<(RunKey, Setup)> {
     setups
 }
 
+/// The variations: the model of NS2 among them where the base is a recording.
+pub(super) fn variations(recorded: bool) -> &'static [Variation] {
+    let [others @ .., model] = VARIATIONS else {
+        return VARIATIONS;
+    };
+    debug_assert_eq!(model.cause, MODEL);
+    if recorded { VARIATIONS } else { others }
+}
+
+/// Whether NS2 is recorded in both, and its parameters differ.
+fn of_the_model(before: &[Spec], varied: &[Spec]) -> bool {
+    let mut pairs = before.iter().zip(varied);
+    pairs.any(|(a, b)| match (a, b) {
+        (Spec::Ns2(a), Spec::Ns2(b)) => a.recorded && b.recorded && a != b,
+        _ => false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_run_has_a_name_of_its_own() {
-        let mut keys: Vec<_> = setups().into_iter().map(|s| s.0).collect();
+        let mut keys: Vec<_> = setups(false).into_iter().map(|s| s.0).collect();
         let count = keys.len();
         keys.sort();
         keys.dedup();
@@ -521,7 +558,7 @@ mod tests {
 
     #[test]
     fn runs_of_the_evaluation_differ_in_memory_programs_and_page_out_only() {
-        let all = setups();
+        let all = setups(false);
         let one = &all[0].1;
         for (key, setup) in all
             .iter()
@@ -536,7 +573,7 @@ mod tests {
 
     #[test]
     fn what_is_compared_has_the_same_draw() {
-        let all = setups();
+        let all = setups(false);
         let drawn: Vec<_> = all.iter().filter(|(key, _)| key.seed > 0).collect();
         assert!(drawn.len() >= 20 * 2 * 18);
         for pair in drawn.chunks(2) {

@@ -327,12 +327,12 @@ fn charts_are_legible(evaluation: &Evaluation) {
 }
 
 fn without_guests(paper: Paper, evaluation: fn(&Runs) -> Evaluation) -> Evaluation {
-    evaluation(&scattered(alike(paper.setups(None))))
+    evaluation(&scattered(alike(paper.setups(None, false))))
 }
 
 #[test]
 fn the_page_of_moc_looks_right() {
-    let moc = without_guests(Paper::Moc, |runs| moc::evaluation(runs, false));
+    let moc = without_guests(Paper::Moc, |runs| moc::evaluation(runs, false, false));
     let html = moc.html();
     for words in [
         "elapsed, s / 512 MB / sor / bsd (Table 1)",
