@@ -174,7 +174,11 @@ impl Live {
             })),
             // Populating managed memory would have the pager wait for itself.
             MADV_POPULATE_READ | MADV_POPULATE_WRITE if self.world.space.manages_any(addr, len) => {
-                unit(self.in_order(addr..end, Holes::Stop, unmanaged_only(kernel)))
+                let populate = |piece: Piece| match piece.region {
+                    Some(region) => may_populate(&region, advice),
+                    None => kernel(piece.start, piece.end),
+                };
+                unit(self.in_order(addr..end, Holes::Stop, |_, piece| populate(piece)))
             }
             // Huge pages and the kernel's own reclaim have no place in managed memory, and access hints
             // would split mappings for nothing.
@@ -379,6 +383,19 @@ impl Live {
         let mut word = [0; size_of::<usize>()];
         let read = self.world.door.read(address, &mut word);
         (read == Ok(word.len())).then(|| usize::from_ne_bytes(word))
+    }
+}
+
+/// What the kernel says of populating such memory (mm/madvise.c, `madvise_populate`, Linux 6.18).
+fn may_populate(region: &Region, advice: i32) -> Result<(), Errno> {
+    let needed = match advice {
+        MADV_POPULATE_WRITE => libc::PROT_WRITE,
+        _ => libc::PROT_READ,
+    };
+    match region {
+        Region { guarded: true, .. } => Err(Errno::EFAULT),
+        Region { prot, .. } if prot & needed == 0 => Err(Errno::EINVAL),
+        _ => Ok(()),
     }
 }
 

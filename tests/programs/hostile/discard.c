@@ -80,6 +80,12 @@ static void populated(void) {
     NEED(!advise(FROM, END, MADV_DONTNEED));
     NEED(!advise(FROM, END, 23));
     zeroed(FROM, END);
+    NEED(!mprotect(at(FROM), PAGE, PROT_READ));
+    REFUSED(advise(FROM, END, 23), EINVAL);
+    NEED(!advise(FROM, END, 22 /* MADV_POPULATE_READ */));
+    NEED(!mprotect(at(FROM), PAGE, PROT_NONE));
+    REFUSED(advise(FROM, END, 22), EINVAL);
+    NEED(!mprotect(at(FROM), PAGE, PROT_READ | PROT_WRITE));
 }
 
 static void unlocked(void) {

@@ -27,7 +27,7 @@ pub(in crate::paper) fn evaluation(runs: &Runs, speed: bool, recorded: bool) -> 
         variations: variations(recorded),
         answer,
         class,
-        remark,
+        remark: if recorded { remark_if_recorded } else { remark },
     };
     let claims = section("moc", &[]);
     let mut tables = tables(runs);
@@ -325,6 +325,14 @@ fn remark(keys: &[&str]) -> &'static str {
              and writes of 12 pages leave 8 slots of each leaf of 32 unused, those of 6 only 2."
         }
         _ => "",
+    }
+}
+
+/// The same where NS2 is a recording.
+fn remark_if_recorded(keys: &[&str]) -> &'static str {
+    match keys {
+        ["pages_written", "512 MB", "ns2", _] => "",
+        _ => remark(keys),
     }
 }
 
