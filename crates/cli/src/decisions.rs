@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode, CliError> {
 }
 
 fn read(path: &Path) -> Result<Vec<Line>, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|e| CliError::unread(path, e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| CliError::no_text(path, e))?;
     let lines = text.lines().map(str::parse).collect::<Result<_, String>>();
     lines.map_err(|why| CliError::new(code::DATA, format!("{}: {why}", path.display())))
 }

@@ -71,6 +71,15 @@ impl CliError {
         )
     }
 
+    /// The text of `file` cannot be read: it is not there, or is no text.
+    pub fn no_text(file: &std::path::Path, error: std::io::Error) -> Self {
+        let mut said = Self::unread(file, &error);
+        if error.kind() == std::io::ErrorKind::InvalidData {
+            said.code = code::DATA;
+        }
+        said
+    }
+
     /// `file` cannot be written.
     pub fn unwritten(file: &std::path::Path, error: impl fmt::Display) -> Self {
         Self::new(

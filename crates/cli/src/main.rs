@@ -26,6 +26,7 @@ mod tables;
 pub mod trace;
 mod workload;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -69,9 +70,11 @@ fn command(device: Option<outpage_sys::fd::Fd>) -> ExitCode {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            // A closed pipe is no failure of the help.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
+            let written = error.print().and_then(|()| std::io::stdout().flush());
+            return match output::judged(written) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => report(&error),
+            };
         }
         Err(error) => {
             let words = std::env::args_os().skip(1);

@@ -11,7 +11,14 @@ use crate::error::{CliError, code};
 /// [`code::IO`].
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    judged(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What became of writing to standard output. A reader that has read enough is no failure.
+///
+/// # Errors
+/// [`code::IO`].
+pub fn judged(written: io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::new(
             code::IO,

@@ -121,7 +121,10 @@ fn failed(error: ServeError) -> CliError {
         ServeError::Policy(_) | ServeError::Limit(_) => code::USAGE,
         ServeError::Swap(_) => code::NO_INPUT,
         ServeError::Store(_) => code::UNAVAILABLE,
-        ServeError::Taken(_) | ServeError::Socket(..) | ServeError::Os(..) => code::OS,
+        ServeError::Taken(_)
+        | ServeError::NoSocket(_)
+        | ServeError::Socket(..)
+        | ServeError::Os(..) => code::OS,
     };
     CliError::new(code, error.to_string())
 }
@@ -138,7 +141,7 @@ impl Args {
         let Some(path) = &self.config else {
             return Ok(self);
         };
-        let text = std::fs::read_to_string(path).map_err(|error| CliError::unread(path, error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| CliError::no_text(path, error))?;
         let file: Self = toml::from_str(&text).map_err(|error| {
             let text = format!("{}: {}", path.display(), error.message());
             CliError::new(code::DATA, text)

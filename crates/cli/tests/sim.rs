@@ -372,6 +372,8 @@ fn a_settings_file_says_the_same_as_options() {
         65,
         &["memroy", "line 3"],
     );
+    fs::write(&toml, [0xff, 0xfe]).expect("file");
+    refused(&["sim", "--config", words(&toml)], 65, &["UTF-8"]);
 }
 
 /// Text of lackey's that loops over 600 pages four times, and writes each.

@@ -207,18 +207,27 @@ fn a_session_that_a_process_wrote_over_is_one_line() {
 
 #[test]
 fn what_cannot_be_printed_is_one_line_and_a_reader_that_left_is_none() {
-    let printed = |out: Stdio| {
-        let mut command = outpage(&["completions", "bash"]);
+    let printed = |what: &[&str], out: Stdio| {
+        let mut command = outpage(what);
         let output = command.stdout(out).stderr(Stdio::piped()).spawn();
         let output = output.and_then(Child::wait_with_output).expect("outpage");
         let text = String::from_utf8(output.stderr).expect("UTF-8");
         (output.status.code(), text.lines().count())
     };
-    let full = File::options().write(true).open("/dev/full");
-    assert_eq!(printed(full.expect("/dev/full").into()), (Some(74), 1));
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    assert_eq!(printed(writer.into()), (Some(0), 0));
+    for what in [
+        &["completions", "bash"][..],
+        &["--help"],
+        &["run", "--help"],
+    ] {
+        let full = File::options().write(true).open("/dev/full");
+        assert_eq!(
+            printed(what, full.expect("/dev/full").into()),
+            (Some(74), 1)
+        );
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(printed(what, writer.into()), (Some(0), 0));
+    }
 }
 
 #[test]

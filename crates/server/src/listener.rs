@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use outpage_sys::fd::Fd;
@@ -14,10 +14,10 @@ use crate::server::ServeError;
 /// Connections that the kernel holds until they are taken: `SOMAXCONN` before Linux 5.4.
 const BACKLOG: u32 = 128;
 
-/// Listens at `path`; a socket that nobody listens at any more is taken away.
+/// Listens at `path`; a socket that nobody listens at any more is taken away, and nothing else.
 ///
 /// # Errors
-/// Those of [`socket::listen`], and that another server is there.
+/// Those of [`socket::listen`], and that another server or something else is there.
 pub fn listen(path: &Path) -> Result<Fd, ServeError> {
     let bytes = path.as_os_str().as_bytes();
     let fails = |error| ServeError::Socket(path.to_owned(), error);
@@ -27,6 +27,10 @@ pub fn listen(path: &Path) -> Result<Fd, ServeError> {
     match socket::listen(bytes, BACKLOG) {
         Err(IN_USE) => {}
         other => return other.map_err(fails),
+    }
+    let is_socket = |found: std::fs::Metadata| found.file_type().is_socket();
+    if !std::fs::symlink_metadata(path).is_ok_and(is_socket) {
+        return Err(ServeError::NoSocket(path.to_owned()));
     }
     match socket::connect(bytes) {
         Ok(_) => return Err(ServeError::Taken(path.to_owned())),

@@ -44,6 +44,8 @@ pub enum ServeError {
     Policy(String),
     /// Another server listens at this path.
     Taken(PathBuf),
+    /// Something that is no socket is at this path.
+    NoSocket(PathBuf),
     /// The socket at this path.
     Socket(PathBuf, Errno),
     /// The swap file.
@@ -63,6 +65,11 @@ impl fmt::Display for ServeError {
             Self::Taken(path) => write!(
                 f,
                 "another server listens at {}: stop it, or name another path with --socket",
+                path.display()
+            ),
+            Self::NoSocket(path) => write!(
+                f,
+                "{} is there, and is no socket: name another path with --socket",
                 path.display()
             ),
             Self::Socket(path, error) => write!(

@@ -287,6 +287,16 @@ fn a_second_server_at_a_path_is_refused_and_a_dead_ones_socket_is_not() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
+    let precious = directory.path().join("precious");
+    std::fs::write(&precious, "content").unwrap();
+    std::os::unix::fs::symlink(&precious, directory.path().join("link")).unwrap();
+    for name in ["precious", "link", "."] {
+        let error = outpage_server::listen(&directory.path().join(name));
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("no socket"), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "content");
+    assert!(directory.path().join("link").is_symlink());
     let first = outpage_server::listen(&path).unwrap();
     let taken = outpage_server::listen(&path).err().unwrap().to_string();
     assert!(taken.contains("another server"), "{taken}");

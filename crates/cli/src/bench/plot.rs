@@ -58,7 +58,7 @@ struct Median {
 /// when the picture cannot be written.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let text =
-        fs::read_to_string(&options.result).map_err(|e| CliError::unread(&options.result, e))?;
+        fs::read_to_string(&options.result).map_err(|e| CliError::no_text(&options.result, e))?;
     let stored: Stored = serde_json::from_str(&text).map_err(|error| {
         let file = options.result.display();
         let text = format!("{file} is no result of outpage bench kernel --json: {error}");

@@ -15,7 +15,7 @@ const MB: f64 = 256.0;
 /// # Errors
 /// [`code::NO_INPUT`] for a file that cannot be read, [`code::DATA`] for one that `vm.py` did not write.
 pub fn table(file: &Path) -> Result<Table, CliError> {
-    let text = std::fs::read_to_string(file).map_err(|error| CliError::unread(file, error))?;
+    let text = std::fs::read_to_string(file).map_err(|error| CliError::no_text(file, error))?;
     of(&text).ok_or_else(|| {
         let what = "is not what guest/vm.py compare --json writes";
         CliError::new(code::DATA, format!("{} {what}", file.display()))

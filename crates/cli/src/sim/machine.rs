@@ -374,7 +374,7 @@ fn disk_spec(text: &str) -> Result<(String, DiskSpec, Option<CodecCosts>), CliEr
             names.join(", ")
         )));
     }
-    let json = std::fs::read_to_string(path).map_err(|e| CliError::unread(path, e))?;
+    let json = std::fs::read_to_string(path).map_err(|e| CliError::no_text(path, e))?;
     let (params, codecs) = read_disk(&json)
         .map_err(|why| CliError::new(code::DATA, format!("{text} is no disk: {why}")))?;
     let label = path

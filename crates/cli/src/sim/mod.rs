@@ -232,7 +232,7 @@ fn sweep(machine: &mut Machine) {
 }
 
 fn read_file(path: &std::path::Path) -> Result<File, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|e| CliError::unread(path, e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| CliError::no_text(path, e))?;
     let is_json = path.extension().is_some_and(|e| e == "json");
     File::parse(&text, is_json)
         .map_err(|why| CliError::new(code::DATA, format!("{}: {why}", path.display())))
