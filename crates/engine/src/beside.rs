@@ -197,6 +197,7 @@ fn start() -> Result<Helper, Errno> {
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: false,
+        untraced: false,
         known: !thread::is_bare(),
     };
     let theirs = order.clone();

@@ -233,6 +233,7 @@ impl Shared {
             stack_bytes: STACK_BYTES,
             share_files: false,
             process: false,
+            untraced: false,
             // The process's own heap, which a scope manages no part of, may be anybody's.
             known: self.reach == Reach::Regions,
         };

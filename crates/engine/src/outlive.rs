@@ -59,6 +59,7 @@ pub(crate) fn move_out(shared: &Arc<Shared>, mut live: Box<Live>, slot: Option<u
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: true,
+        untraced: false,
         known: false,
     };
     match thread::spawn(live_on, (live, slot, shared.clone()), &options) {

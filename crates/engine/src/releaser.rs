@@ -412,6 +412,7 @@ fn start() -> Result<(Arc<Order>, Thread), Errno> {
         stack_bytes: STACK_BYTES,
         share_files: true,
         process: false,
+        untraced: false,
         known: !thread::is_bare(),
     };
     let theirs = order.clone();

@@ -41,6 +41,7 @@ impl Spawner for Workers {
             stack_bytes: STACK_BYTES,
             share_files: true,
             process: false,
+            untraced: false,
             known: !thread::is_bare(),
         };
         let job = Job {

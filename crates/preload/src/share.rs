@@ -112,6 +112,7 @@ fn ask(request: Request) -> Result<u64, SessionError> {
         stack_bytes: STACK_BYTES,
         share_files: false,
         process: false,
+        untraced: true,
         known: false,
     };
     let begun = thread::spawn(carry_out, call, &options);

@@ -81,6 +81,9 @@ pub struct Options {
     /// A process of its own that shares the memory, rather than a thread of this one: it does not end with it. It sends no
     /// signal at its end, so that no ordinary wait(2) meets it.
     pub process: bool,
+    /// No tracer of the creator is told of it, as none is of a process of its own: for a thread that its creator waits for. A tracer that waits for the creator
+    /// alone would not let it begin; a thread that lasts, untold, lets a debugger take the program's first thread for gone when the program ends.
+    pub untraced: bool,
     /// glibc makes it and knows it: its heap and thread-locals may be used there. Not for a process of its own.
     pub known: bool,
 }
@@ -284,13 +287,19 @@ unsafe fn start(
         0
     };
     let member = if options.process {
-        untraced()
+        0
     } else {
         libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM
+    };
+    let told = if options.process || options.untraced {
+        untraced()
+    } else {
+        0
     };
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | member
+        | told
         | libc::CLONE_SETTLS
         | libc::CLONE_PARENT_SETTID
         | libc::CLONE_CHILD_CLEARTID

@@ -19,6 +19,7 @@ const OPTIONS: Options = Options {
     stack_bytes: 64 << 10,
     share_files: false,
     process: false,
+    untraced: false,
     known: false,
 };
 
@@ -179,6 +180,7 @@ fn a_worker_can_share_its_creators_descriptors() {
             name: c"worker",
             share_files: true,
             process: false,
+            untraced: false,
             ..OPTIONS
         };
         thread::spawn(open, (), &options).unwrap().join();

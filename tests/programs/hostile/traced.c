@@ -1,6 +1,7 @@
 // A tracer that follows the program's threads, as a debugger does: it stops all that it is told of, one by one, and has them go on.
 //
 // stops: threads wait for pages within read(2) meanwhile. steps: while all others are stopped, one touches pages, instruction by instruction.
+// alone: the tracer asks to be told of threads and waits for the first one alone, of a program that does not page; its own memory is paged after that.
 // attach: as stops, but the tracer comes when the program pages already, which `--debuggable` foresees.
 #include "hostile.h"
 #include <dirent.h>
@@ -153,8 +154,37 @@ static void trace(pid_t leader) {
     while (ended_as < 0) go_on_for(100, leader);
 }
 
+static int alone(char **arguments) {
+    pid_t pid = fork();
+    NEED(pid >= 0);
+    if (!pid) {
+        NEED(!ptrace(PTRACE_TRACEME, 0, 0, 0) && !raise(SIGSTOP));
+        // More than a process has from the beginning, and less than the limit.
+        volatile char *some = mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (size_t i = 0; i < 2 << 20; i += PAGE) some[i] = (char)i;
+        _exit(0);
+    }
+    int status;
+    NEED(waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status));
+    NEED(!ptrace(PTRACE_SETOPTIONS, pid, 0, (long)(PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL)));
+    for (int n = 0; WIFSTOPPED(status); n++) {
+        NEED(!ptrace(PTRACE_CONT, pid, 0, 0));
+        pid_t told = 0;
+        for (int ms = 0; !(told = waitpid(pid, &status, __WALL | WNOHANG)); ms++) {
+            if (ms > LONGEST_S * 1000) end(2, "the traced one does not go on after stop %d", n);
+            usleep(1000);
+        }
+        NEED(told == pid);
+    }
+    NEED(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    arena(arguments);
+    verify_all("traced");
+    return done();
+}
+
 int main(int count, char **arguments) {
     begin(count, arguments);
+    if (is("alone")) return alone(arguments);
     if (is("attach")) apart(arguments);
     zero = open("/dev/zero", O_RDONLY);
     char *shared = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
