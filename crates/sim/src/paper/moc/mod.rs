@@ -312,9 +312,9 @@ fn remark(keys: &[&str]) -> &'static str {
             "The heap of NS2 with 1000 nodes is a lower bound from its size at 20 simulated seconds."
         }
         ["pages_written", "512 MB", "ns2", _] => {
-            "A recording of the real program, 62 % of its run, played to the same page daemon: 312 and 303 thousand pages \
-             (BSD and MOC) with 120,000 pages of memory, 209 and 210 with 126,000. Two thirds of them leave around a storm of \
-             writes at the last step of its heap, which the model has in a variation only."
+            "A recording of the whole real program, played to the same page daemon (`--ns2`): 368 and 390 thousand pages (BSD and MOC) with \
+             120,000 pages of memory, 264 and 257 with 126,000. Its heap grows in steps and ends in a storm of writes, which the model has \
+             in a variation only."
         }
         ["shape", "page_in_requests"] => {
             "Which pages are in memory depends on when writes end, so that runs part ways; the pages read differ less \
