@@ -278,9 +278,10 @@ fn a_server_that_is_told_to_end_takes_its_socket_along() {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("socket");
     for signal in ["-TERM", "-INT", "-HUP"] {
-        let mut command = Command::new(OUTPAGE);
-        let settings = ["serve", "--memory", "4M", "--socket"];
-        let settings = command.args(settings).arg(&socket);
+        // Whoever runs the tests may ignore some, and a server leaves that so.
+        let mut command = Command::new("env");
+        let settings = ["--default-signal", OUTPAGE, "serve", "--memory", "4M"];
+        let settings = command.args(settings).arg("--socket").arg(&socket);
         let mut child = settings.stderr(Stdio::piped()).spawn().expect("a server");
         let mut line = String::new();
         let mut lines = BufReader::new(child.stderr.take().expect("stderr"));
