@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # The machine: Debian packages, memory cgroups (version 1 or 2), the kernel's swap file; and undoing it all.
-# Sourced by run.sh, traces.sh, compare.sh and ../../workloads/jbb/three.sh, which set these:
+# Sourced by run.sh, traces.sh, ns2.sh, readahead.sh, compare.sh and ../../workloads/jbb/three.sh, which set these:
 # shellcheck disable=SC2154
 
 lacks() {
@@ -11,6 +11,23 @@ lacks() {
 wrong() {
     echo "${0##*/}: $1; see ${0##*/} --help" >&2
     exit 64
+}
+
+# Takes --swap, --outpage and --help from "$@"; what is no option comes into words.
+swap_and_outpage() {
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --swap | --outpage) [ $# -gt 1 ] || wrong "$1 needs a value" ;;
+        esac
+        case $1 in
+        --swap) swap_dir=$2 && shift ;;
+        --outpage) outpage=$2 && shift ;;
+        -h | --help) usage && exit 0 ;;
+        -*) wrong "unknown option $1" ;;
+        *) words+=("$1") ;;
+        esac
+        shift
+    done
 }
 
 # Checks that the value $2 of the option $1 is a whole number.

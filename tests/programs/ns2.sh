@@ -32,19 +32,7 @@ END
 words=()
 swap_dir=/var/tmp
 outpage=${CARGO_TARGET_DIR:-$here/../../target}/release/outpage
-while [ $# -gt 0 ]; do
-    case $1 in
-    --swap | --outpage) [ $# -gt 1 ] || wrong "$1 needs a value" ;;
-    esac
-    case $1 in
-    --swap) swap_dir=$2 && shift ;;
-    --outpage) outpage=$2 && shift ;;
-    -h | --help) usage && exit 0 ;;
-    -*) wrong "unknown option $1" ;;
-    *) words+=("$1") ;;
-    esac
-    shift
-done
+swap_and_outpage "$@"
 [ ${#words[@]} = 1 ] || wrong 'name one file'
 [ -x "$outpage" ] || lacks "no $outpage: cargo build --release -p outpage -p outpage-preload"
 outpage=$(realpath "$outpage")
