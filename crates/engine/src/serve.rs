@@ -393,8 +393,8 @@ fn may_populate(region: &Region, advice: i32) -> Result<(), Errno> {
         _ => libc::PROT_READ,
     };
     match region {
-        Region { guarded: true, .. } => Err(Errno::EFAULT),
         Region { prot, .. } if prot & needed == 0 => Err(Errno::EINVAL),
+        Region { guarded: true, .. } => Err(Errno::EFAULT),
         _ => Ok(()),
     }
 }

@@ -86,6 +86,15 @@ static void populated(void) {
     NEED(!mprotect(at(FROM), PAGE, PROT_NONE));
     REFUSED(advise(FROM, END, 22), EINVAL);
     NEED(!mprotect(at(FROM), PAGE, PROT_READ | PROT_WRITE));
+    // Linux 6.13.
+    if (advise(FROM, FROM + 1, MADV_GUARD_INSTALL)) return;
+    REFUSED(advise(FROM, END, 22), EFAULT);
+    REFUSED(advise(FROM, END, 23), EFAULT);
+    NEED(!mprotect(at(FROM), PAGE, PROT_NONE));
+    REFUSED(advise(FROM, END, 22), EINVAL);
+    NEED(!mprotect(at(FROM), PAGE, PROT_READ | PROT_WRITE));
+    NEED(!advise(FROM, FROM + 1, MADV_GUARD_REMOVE));
+    zeroed(FROM, END);
 }
 
 static void unlocked(void) {
