@@ -59,7 +59,7 @@ macro_rules! entry {
 /// Not required are functions that some supported glibc lacks, or whose loss loses no page: memory
 /// that is locked behind the pager's back is refused by the kernel when it is to be evicted,
 /// reads, and what a process writes to itself, are pinned for one mechanism only, and without the last nine a thread's end or its CPUs may go wrong.
-pub fn entries() -> [EntryPoint; 41] {
+pub fn entries() -> [EntryPoint; 42] {
     [
         entry!(c"mmap", mmap, true),
         entry!(c"mmap64", mmap, true),
@@ -76,6 +76,7 @@ pub fn entries() -> [EntryPoint; 41] {
         entry!(c"process_vm_writev", process_vm_writev, false),
         entry!(c"clone", clone, true, Some(&CLONE_ORIGINAL)),
         entry!(c"posix_madvise", posix_madvise, true),
+        entry!(c"process_madvise", process_madvise, false),
         entry!(c"pkey_mprotect", pkey_mprotect, false),
         entry!(c"execveat", execveat, false),
         entry!(c"fexecve", fexecve, false),
@@ -175,6 +176,10 @@ extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
         return 0;
     }
     -memory::madvise(addr, len, advice) as c_int
+}
+
+extern "C" fn process_madvise(fd: c_int, parts: usize, n: usize, advice: c_int, f: u32) -> isize {
+    c_result(memory::process_madvise(fd, parts, n, advice, f))
 }
 
 extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {

@@ -16,11 +16,10 @@ use outpage_engine::Engine;
 use outpage_engine::call::Call;
 use outpage_sys::own;
 
-use crate::budget;
 use crate::mode::{self, AtWork, Path};
 use crate::order::Order;
 use crate::raw::SignalsBlocked;
-use crate::{lifecycle, raw, trace, zero};
+use crate::{budget, checked, lifecycle, raw, trace, zero};
 
 /// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
 fn run(
@@ -192,6 +191,64 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
             direct()
         }
     })
+}
+
+/// `PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP` of include/uapi/linux/pidfd.h (Linux 6.14): the caller, without a descriptor.
+const PIDFD_SELF: [i32; 2] = [-10_000, -10_001];
+
+/// `PIDFD_GET_INFO` with the 64 bytes of `struct pidfd_info` in its first version (include/uapi/linux/pidfd.h, Linux 6.13).
+const PIDFD_GET_INFO: usize = 0xC040_FF0B;
+
+/// Whether `pidfd` names this process. A kernel that cannot tell (before Linux 6.13) gives no such advice either.
+fn is_own(pidfd: i32) -> bool {
+    // Mask, cgroup, then pid and tgid as the caller's namespace has them.
+    let mut info = [0_u32; 16];
+    let at = info.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes 64 bytes where there are 64, and tells a pid.
+    let (told, own) = unsafe {
+        (
+            raw::call(
+                libc::SYS_ioctl,
+                [pidfd as usize, PIDFD_GET_INFO, at, 0, 0, 0],
+            ),
+            raw::call(libc::SYS_getpid, [0; 6]),
+        )
+    };
+    PIDFD_SELF.contains(&pidfd) || (told == 0 && info[5] as isize == own)
+}
+
+/// process_madvise(2). What concerns forks the kernel tells nobody: of this process it is done as [`madvise`] does it, part by part,
+/// up to one that fails.
+pub fn process_madvise(pidfd: i32, parts: usize, count: usize, advice: i32, flags: u32) -> isize {
+    let mut reader = checked::Reader::default();
+    let forks = matches!(
+        advice,
+        libc::MADV_DONTFORK | libc::MADV_DOFORK | libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK
+    );
+    let readable = count <= libc::UIO_MAXIOV as usize
+        && reader.covers(parts, count * size_of::<libc::iovec>());
+    if !(forks && flags == 0 && readable && is_own(pidfd)) {
+        let args = [
+            pidfd as usize,
+            parts,
+            count,
+            advice as usize,
+            flags as usize,
+            0,
+        ];
+        // SAFETY: the program's own call, unchanged.
+        return unsafe { raw::call(libc::SYS_process_madvise, args) };
+    }
+    let mut done = 0;
+    for i in 0..count {
+        // SAFETY: all of them can be read.
+        let part = unsafe { (parts as *const libc::iovec).add(i).read_unaligned() };
+        match madvise(part.iov_base as usize, part.iov_len, advice) {
+            failed if failed < 0 => return if done > 0 { done } else { failed },
+            _ => done += part.iov_len as isize,
+        }
+    }
+    done
 }
 
 /// `MADV_FREE`, where there is a pager; nothing else.

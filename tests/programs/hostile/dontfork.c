@@ -1,13 +1,14 @@
 // 16 MiB that a child shall not have, in the midst of memory that is paged.
 //
 // while: MADV_DONTFORK while paging, then fork. dofork: undone by MADV_DOFORK. early: before paging began.
-// half: of the 16 MiB one half is given back. number: by libc's syscall. again: a child that forks.
+// half: of the 16 MiB one half is given back. number: by libc's syscall. process: by process_madvise. again: a child that forks.
 #include "hostile.h"
 
 enum { FROM = 8 * MIB, END = 24 * MIB };
 
 static void advise(size_t from, size_t to, int advice) {
     if (is("number")) NEED(!syscall(SYS_madvise, at(from), (to - from) * PAGE, advice));
+    else if (is("process")) advise_self(at(from), (to - from) * PAGE, advice);
     else NEED(!madvise(at(from), (to - from) * PAGE, advice));
 }
 

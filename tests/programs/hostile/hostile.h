@@ -204,4 +204,15 @@ __attribute__((unused)) static int faults(const char *where) {
 
 __attribute__((unused)) static void missing(const char *what) { end(77, "SKIPPED: %s: errno %d", what, errno); }
 
+// Advice of any kind by process_madvise, in two parts.
+__attribute__((unused)) static void advise_self(char *base, size_t len, int advice) {
+    struct iovec parts[2] = {{base, len / 2 & -PAGE}};
+    parts[1] = (struct iovec){base + parts[0].iov_len, len - parts[0].iov_len};
+    int self = syscall(SYS_pidfd_open, getpid(), 0);
+    NEED(self >= 0);
+    ssize_t got = process_madvise(self, parts, 2, advice, 0);
+    if (got < 0 && errno == EINVAL) missing("process_madvise of itself (Linux 6.13)");
+    NEED(got == (ssize_t)len && !close(self));
+}
+
 #endif

@@ -2,7 +2,8 @@
 //
 // plain: MADV_WIPEONFORK of a range, then fork. resize: shrunk and grown in place before that. moved: moved by mremap.
 // dontunmap: moved with MREMAP_DONTUNMAP, so that there are two. keep: undone by MADV_KEEPONFORK. split: a hole in its
-// midst. again: a child that forks. early: before paging began. raw: the fork by a `syscall` instruction.
+// midst. again: a child that forks. early: before paging began. process: by process_madvise. raw: the fork by a `syscall`
+// instruction.
 #include "hostile.h"
 
 enum { COUNT = 2000 };
@@ -85,7 +86,8 @@ int main(int count, char **arguments) {
     if (is("early")) NEED(!madvise(wiped, COUNT * PAGE, MADV_WIPEONFORK));
     fill_wiped(3);
     arena(arguments);
-    if (!is("early")) NEED(!madvise(wiped, COUNT * PAGE, MADV_WIPEONFORK));
+    if (is("process")) advise_self(wiped, COUNT * PAGE, MADV_WIPEONFORK);
+    else if (!is("early")) NEED(!madvise(wiped, COUNT * PAGE, MADV_WIPEONFORK));
     verify_wiped(right, "advised");
     change();
     verify_all("changed");
