@@ -52,6 +52,20 @@ fn end_of(addr: usize, len: usize) -> Option<usize> {
     addr.is_multiple_of(PAGE_BYTES).then_some(end)
 }
 
+/// How many of `len` bytes from `start` on have guards, after a call over all of them that failed: mappings before the one that may have none, a
+/// locked one for example, which may be a part of what is managed as one. Found by halves: to set guards again changes nothing.
+fn guarded_bytes(start: usize, len: usize) -> usize {
+    let (mut guarded, mut failing) = (0, len / PAGE_BYTES);
+    while failing - guarded > 1 {
+        let middle = guarded.midpoint(failing);
+        match map::madvise(start, middle * PAGE_BYTES, MADV_GUARD_INSTALL) {
+            Ok(()) => guarded = middle,
+            Err(_) => failing = middle,
+        }
+    }
+    guarded * PAGE_BYTES
+}
+
 fn unit(result: Result<(), Errno>) -> isize {
     value(result.map(|()| 0))
 }
@@ -224,13 +238,21 @@ impl Live {
             let Some(region) = piece.region else {
                 return map::madvise(start, len, MADV_GUARD_INSTALL);
             };
-            let pages = region.pages();
-            live.withholding((start, piece.end), |live| live.quiesce(pages));
-            map::madvise(start, len, MADV_GUARD_INSTALL)?;
-            live.pager.handle(clock::now(), Event::Discard(pages));
-            live.drive();
-            (live.world.space).change(start, len, |r| r.guarded = true);
-            Ok(())
+            live.withholding((start, piece.end), |live| live.quiesce(region.pages()));
+            let result = map::madvise(start, len, MADV_GUARD_INSTALL);
+            let guarded = match result {
+                // Over a hole the kernel goes on.
+                Ok(()) | Err(Errno::ENOMEM) => len,
+                Err(_) => guarded_bytes(start, len),
+            };
+            for part in live.world.space.pieces(start, start + guarded) {
+                let Some(region) = part.region else { continue };
+                live.pager
+                    .handle(clock::now(), Event::Discard(region.pages()));
+                live.drive();
+            }
+            (live.world.space).change(start, guarded, |r| r.guarded = true);
+            result
         })
     }
 

@@ -217,17 +217,21 @@ fn is_own(pidfd: i32) -> bool {
     PIDFD_SELF.contains(&pidfd) || (told == 0 && info[5] as isize == own)
 }
 
-/// process_madvise(2). What concerns forks the kernel tells nobody: of this process it is done as [`madvise`] does it, part by part,
-/// up to one that fails.
+/// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE` of include/uapi/asm-generic/mman-common.h (Linux 6.13).
+const MADV_GUARDS: [i32; 2] = [102, 103];
+
+/// process_madvise(2). What concerns forks and guards the kernel tells nobody: of this process it is done as [`madvise`] does it, part by
+/// part, up to one that fails.
 pub fn process_madvise(pidfd: i32, parts: usize, count: usize, advice: i32, flags: u32) -> isize {
     let mut reader = checked::Reader::default();
     let forks = matches!(
         advice,
         libc::MADV_DONTFORK | libc::MADV_DOFORK | libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK
     );
+    let untold = forks || MADV_GUARDS.contains(&advice);
     let readable = count <= libc::UIO_MAXIOV as usize
         && reader.covers(parts, count * size_of::<libc::iovec>());
-    if !(forks && flags == 0 && readable && is_own(pidfd)) {
+    if !(untold && flags == 0 && readable && is_own(pidfd)) {
         let args = [
             pidfd as usize,
             parts,

@@ -3,7 +3,7 @@
 // madvise, number, raw: MADV_DONTNEED. process: process_madvise of this process by libc, process-number and
 // process-raw likewise. free: MADV_FREE, whose pages read as before or as zeroes, until they are written.
 // guard: MADV_GUARD_INSTALL (Linux 6.13), which ends who touches it, and MADV_GUARD_REMOVE; guard-raw likewise.
-// guard-fork: a child has the guards too, and removes its own.
+// guard-fork: a child has the guards too, and removes its own. guard-process: by process_madvise.
 // populate: MADV_POPULATE_WRITE over pages that are paged out. locked: MADV_DONTNEED_LOCKED of locked pages.
 #include "hostile.h"
 
@@ -18,6 +18,7 @@ enum { FROM = 3000, END = 3200, RANGES = 4, APART = 64, EACH = 10 };
 
 static long advise(size_t from, size_t to, int advice) {
     long base = (long)at(from), len = (to - from) * PAGE;
+    if (is("guard-process")) return advise_self(at(from), len, advice), 0;
     if (is("number")) return syscall(SYS_madvise, base, len, advice);
     if (!strstr(variant, "raw")) return madvise(at(from), len, advice);
     long result = raw(SYS_madvise, base, len, advice, 0, 0, 0);

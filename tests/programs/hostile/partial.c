@@ -1,7 +1,7 @@
 // Calls that fail and have done a part, and ends that no exit_group makes.
 //
-// wipe: MADV_WIPEONFORK over a hole. fork: MADV_DONTFORK of no whole page. guard: MADV_GUARD_INSTALL over a locked page. protect: mprotect
-// over a hole. exit, killed: a child whose only thread ends by exit(2), and by a filter of its own. splice: vmsplice of too many parts, of
+// wipe: MADV_WIPEONFORK over a hole. fork: MADV_DONTFORK of no whole page. guard: MADV_GUARD_INSTALL over a locked page. guard-lock: over pages
+// that an mlock locked which failed. protect: mprotect over a hole. exit, killed: a child whose only thread ends by exit(2), and by a filter of its own. splice: vmsplice of too many parts, of
 // one that cannot be read, and into a full pipe. refused: arguments that the kernel refuses before it does anything.
 #include "hostile.h"
 #include <linux/filter.h>
@@ -44,15 +44,27 @@ static int reads(const volatile char *byte) {
 }
 
 static void guarded(void) {
-    refill();
-    NEED(!mlock(range + HALF * PAGE, PAGE));
+    size_t first = HALF;
+    if (is("guard-lock")) {
+        first -= 10;
+        NEED(!munmap(range + HALF * PAGE, PAGE));
+        refill();
+        REFUSED(mlock(range + first * PAGE, 20 * PAGE), ENOMEM);
+        verify_all("beside, once more");
+    } else {
+        refill();
+        NEED(!mlock(range + HALF * PAGE, PAGE));
+    }
     int result = madvise(range, COUNT * PAGE, 102);
     if (result && errno == EINVAL && madvise(range, PAGE, 102)) end(77, "no MADV_GUARD_INSTALL");
     NEED(result == -1);
     NEED(signal(SIGSEGV, jump) == SIG_DFL);
-    for (size_t i = 0; i < HALF; i += 7) NEED(!reads(range + i * PAGE));
+    for (size_t i = 0; i < first; i += 7) NEED(!reads(range + i * PAGE));
     NEED(signal(SIGSEGV, SIG_DFL) == jump);
-    verify_range(HALF + 1, COUNT, 1, "behind the locked page");
+    verify_range(first, COUNT, 1, "from the locked page on");
+    NEED(!madvise(range, HALF * PAGE, 103));
+    verify_range(0, first, 0, "without guards");
+    verify_range(first, COUNT, 1, "from the locked page on, still");
 }
 
 static void protected(void) {
@@ -146,7 +158,7 @@ int main(int count, char **arguments) {
         REFUSED(madvise(range + 1, COUNT * PAGE, MADV_DONTFORK), EINVAL);
         verify_range(0, HALF, 1, "not left out");
     }
-    if (is("guard")) guarded();
+    if (is("guard") || is("guard-lock")) guarded();
     if (is("protect")) protected();
     if (is("exit") || is("killed")) ended();
     if (is("splice")) spliced();
