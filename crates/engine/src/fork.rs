@@ -125,6 +125,8 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
     // The child maps it too, and neither hears of what the other does.
     live.give_shared_back()?;
     let mut calm_since = clock::now();
+    // What a mapping grew by unseen (a `syscall` instruction) is as little forked as the rest of it, until it is known.
+    live.check_now();
     // Faults read together with the call for the fork, and the event itself, may have begun more I/O;
     // a slot that is written later than the event would not be kept for the child.
     loop {

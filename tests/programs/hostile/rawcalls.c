@@ -1,6 +1,6 @@
 // Calls by a `syscall` instruction, which no hook sees, on memory that is paged: exactly what natively comes of them.
 //
-// munmap, map (MAP_FIXED over it), map-file, move, move-onto, grow (and shrink), dontunmap, madvise, mprotect, brk, new
+// munmap, map (MAP_FIXED over it), map-file, move, move-onto, grow (and shrink), grow-fork, dontunmap, madvise, mprotect, brk, new
 // (memory that appears), exec.
 #include "hostile.h"
 
@@ -80,6 +80,23 @@ static void move(long flags, char *onto) {
     NEED(got == (long)at(FROM));
     elsewhere = 0;
     memcpy(generation + FROM, moved, COUNT);
+}
+
+// What is new is touched by a child first, made right after.
+static void grow_and_fork(void) {
+    size_t all = 64 + COUNT;
+    char *small = map(64), *place = map(all);
+    for (size_t i = 0; i < 64; i++) fill_at(small + i * PAGE, i, 9);
+    verify_all("before it grows");
+    NEED(raw(SYS_mremap, (long)small, 64 * PAGE, all * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, (long)place, 0) == (long)place);
+    pid_t pid = fork();
+    for (size_t i = 0; i < 64; i++) verify_at(place + i * PAGE, i, 9, "grown");
+    for (size_t i = 64; i < all; i++) verify_at(place + i * PAGE, i, 0, "grown, new");
+    for (size_t i = 0; i < all; i++) fill_at(place + i * PAGE, i, pid ? 10 : 11);
+    for (size_t i = 0; i < all; i++) verify_at(place + i * PAGE, i, pid ? 10 : 11, "grown, written");
+    if (!pid) _exit(0);
+    need_right(pid);
+    NEED(!raw(SYS_munmap, (long)place, all * PAGE, 0, 0, 0, 0));
 }
 
 static void grow(void) {
@@ -174,6 +191,7 @@ static void act(void) {
         move(MREMAP_MAYMOVE | MREMAP_FIXED, place);
     } else if (is("dontunmap")) move(MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
     else if (is("grow")) grow();
+    else if (is("grow-fork")) grow_and_fork();
     else if (is("madvise")) discard();
     else if (is("mprotect")) protect();
     else if (is("brk")) move_break();
