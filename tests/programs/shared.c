@@ -11,6 +11,7 @@
 //       alias      mapped a second time by mremap(2), written by either mapping
 //       cut        parts of it unmapped, by munmap(2), mremap(2) and mmap(2), and mapped again by mremap(2), as they were, or refused (ENOMEM); with a child between
 //       remap      mapped in another order by remap_file_pages(2)
+//       partly     advice that is refused, or refused for a part: over the end of the address space, over a hole, over a locked page; and by process_madvise(2)
 //       direct     read into from a file by O_DIRECT while the limit is short
 //       rawremove, rawdontneed, rawalias   madvise(2) or mremap(2) by a bare instruction, of memory of which a part is out: the process is to end
 //       rawfork    a child by a bare instruction: it is to end by SIGSEGV, and this process's memory is to be whole
@@ -26,6 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -317,6 +319,39 @@ static void raw(const char *what) {
     check_all("unseen");
 }
 
+static void emptied(size_t from, size_t count) { memset(version + from, 0, count * sizeof *version); }
+
+static void partly(void) {
+    const size_t half = pages / 2, some = pages / 8, hole = 10, locked = 40;
+    const int rights = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    need(mmap(memory + half * PAGE, some * PAGE, rights, private, -1, 0) != MAP_FAILED, "mmap");
+    fill_all(1);
+    const size_t lengths[] = {-(size_t)1055, -(size_t)6953, -(size_t)PAGE, -(size_t)1};
+    const int advices[] = {MADV_DONTNEED, MADV_FREE, MADV_REMOVE};
+    for (size_t n = 0; n < 12; n++) {
+        char *from = memory + (n % 2 ? half : 1) * PAGE;
+        need(madvise(from, lengths[n % 4], advices[n % 3]) && errno == EINVAL, "madvise past the end");
+    }
+    check_all("refused");
+    need(!munmap(memory + hole * PAGE, PAGE), "munmap");
+    need(madvise(memory + 5 * PAGE, 10 * PAGE, MADV_REMOVE) && errno == ENOMEM, "madvise over a hole");
+    need(mmap(memory + hole * PAGE, PAGE, rights, private, -1, 0) != MAP_FAILED, "mmap");
+    emptied(5, 10);
+    check_all("done but for the hole");
+    need(!mlock(memory + locked * PAGE, PAGE), "mlock");
+    need(madvise(memory + locked * PAGE, (half + some - locked) * PAGE, MADV_DONTNEED) && errno == EINVAL, "madvise over a locked page");
+    check_all("refused for a locked page");
+    need(!munlock(memory + locked * PAGE, PAGE), "munlock");
+    struct iovec parts[2] = {{memory + 100 * PAGE, 7 * PAGE}, {memory + 200 * PAGE, 9 * PAGE}};
+    int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    need(self >= 0, "pidfd_open");
+    // Before Linux 6.13 it is refused.
+    if (process_madvise(self, parts, 2, MADV_REMOVE, 0) == 16 * PAGE) emptied(100, 7), emptied(200, 9);
+    check_all("emptied by process_madvise");
+    at_random(pages);
+    check_all("written");
+}
+
 static void raw_fork(void) {
     fill_all(1);
     long child = bare(SYS_clone, SIGCHLD, 0, 0, 0);
@@ -349,6 +384,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "alias")) alias();
     else if (!strcmp(what, "cut")) cut();
     else if (!strcmp(what, "remap")) remap();
+    else if (!strcmp(what, "partly")) partly();
     else if (!strcmp(what, "direct")) direct();
     else if (!strcmp(what, "rawfork")) raw_fork();
     else if (!strncmp(what, "raw", 3)) raw(what);

@@ -16,7 +16,7 @@ use outpage_sys::raw::Errno;
 use crate::call::Call;
 use crate::cut;
 use crate::engine::Engine;
-use crate::space::page_up;
+use crate::space::{end_of, page_up};
 
 fn value(result: Result<usize, Errno>) -> isize {
     result.map_or_else(|error| -(error.number() as isize), |v| v as isize)
@@ -172,7 +172,10 @@ impl Engine {
 
     /// Of shared memory the pager does it (`sharing`), of any other the caller.
     fn madvise_by_parts(&self, addr: usize, len: usize, advice: i32) -> isize {
-        let (mut at, end) = (addr, addr.saturating_add(page_up(len)));
+        let Some(end) = end_of(addr, len) else {
+            return unit(map::madvise(addr, len, advice));
+        };
+        let (mut at, mut all) = (addr, 0);
         while at < end {
             let answer = self.call(Call::SharedUpTo {
                 addr: at,
@@ -188,12 +191,18 @@ impl Engine {
             } else {
                 self.madvise_private(at, bytes, advice)
             };
-            if result < 0 || bytes == 0 {
+            // Over holes the kernel goes on, and tells of them at the end.
+            if result == -(libc::ENOMEM as isize) {
+                all = result;
+            } else if result < 0 {
                 return result;
+            }
+            if bytes == 0 {
+                break;
             }
             at += bytes;
         }
-        0
+        all
     }
 
     /// Whether shared memory is managed, or was.

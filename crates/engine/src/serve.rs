@@ -17,7 +17,7 @@ use crate::leaving::Topic;
 use crate::live::Live;
 use crate::regions::Region;
 use crate::scope::Reach;
-use crate::space::{Piece, page_up};
+use crate::space::{Piece, end_of, page_up};
 
 /// The share of the limit that may be locked (`mlock`): the rest must be left to page in.
 const LOCKED_SHARE: usize = 2;
@@ -43,13 +43,6 @@ enum Holes {
     Stop,
     /// It goes on behind them, as madvise(2).
     Passed,
-}
-
-/// The end of `len` bytes from `addr` on, in whole pages; `None` where the kernel takes no such range (`EINVAL`, `ENOMEM`).
-fn end_of(addr: usize, len: usize) -> Option<usize> {
-    let len = len.checked_next_multiple_of(PAGE_BYTES)?;
-    let end = addr.checked_add(len)?;
-    addr.is_multiple_of(PAGE_BYTES).then_some(end)
 }
 
 /// How many of `len` bytes from `start` on have guards, after a call over all of them that failed: mappings before the one that may have none, a

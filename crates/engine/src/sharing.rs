@@ -182,6 +182,7 @@ impl Live {
             return None;
         }
         match advice {
+            libc::MADV_DONTNEED if parts.iter().any(|part| part.locked) => Some(Err(Errno::EINVAL)),
             // The pages are in the file still, wherever that is.
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => Some(Ok(())),
             libc::MADV_REMOVE => Some(parts.iter().try_for_each(|part| self.empty_shared(part))),

@@ -16,7 +16,17 @@ use crate::regions::Regions;
 
 /// The end of the last page of `len` bytes.
 pub(crate) const fn page_up(len: usize) -> usize {
-    len.next_multiple_of(PAGE_BYTES)
+    match len.checked_next_multiple_of(PAGE_BYTES) {
+        Some(whole) => whole,
+        None => usize::MAX & !(PAGE_BYTES - 1),
+    }
+}
+
+/// The end of `len` bytes from `addr` on, in whole pages; `None` where the kernel takes no such range (`EINVAL`, `ENOMEM`).
+pub(crate) fn end_of(addr: usize, len: usize) -> Option<usize> {
+    let len = len.checked_next_multiple_of(PAGE_BYTES)?;
+    let end = addr.checked_add(len)?;
+    addr.is_multiple_of(PAGE_BYTES).then_some(end)
 }
 
 /// The pages that have a byte in `len` bytes from `addr` on: first address, first one after them.

@@ -220,15 +220,15 @@ fn is_own(pidfd: i32) -> bool {
 /// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE` of include/uapi/asm-generic/mman-common.h (Linux 6.13).
 const MADV_GUARDS: [i32; 2] = [102, 103];
 
-/// process_madvise(2). What concerns forks and guards the kernel tells nobody: of this process it is done as [`madvise`] does it, part by
-/// part, up to one that fails.
+/// process_madvise(2). What concerns forks and guards the kernel tells nobody, and of shared memory it does not tell which advice it was: of this process
+/// it is done as [`madvise`] does it, part by part, up to one that fails.
 pub fn process_madvise(pidfd: i32, parts: usize, count: usize, advice: i32, flags: u32) -> isize {
     let mut reader = checked::Reader::default();
     let forks = matches!(
         advice,
         libc::MADV_DONTFORK | libc::MADV_DOFORK | libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK
     );
-    let untold = forks || MADV_GUARDS.contains(&advice);
+    let untold = forks || MADV_GUARDS.contains(&advice) || SHARED.load(Ordering::SeqCst);
     let readable = count <= libc::UIO_MAXIOV as usize
         && reader.covers(parts, count * size_of::<libc::iovec>());
     if !(untold && flags == 0 && readable && is_own(pidfd)) {

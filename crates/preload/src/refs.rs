@@ -75,29 +75,39 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
     if result != -(libc::EOPNOTSUPP as isize) && !partly {
         return result;
     }
-    // Pipes take RWF_NOWAIT since Linux 5.13 or so; before, the first piece that surely fits.
-    if wait_writable(fd, 0) <= 0 {
-        return -(libc::EAGAIN as isize);
-    }
-    let mut list = Reader::default();
+    // Pipes take RWF_NOWAIT since Linux 5.13 or so, and no more once splice(2) or tee(2) used them (`pipe_clear_nowait`, Linux 5.16).
+    write_by_pieces(fd, parts, count)
+}
+
+/// Copies into the pipe as many pieces as surely fit, one by one; `-EAGAIN` when none does.
+fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
+    let (mut list, mut written) = (Reader::default(), 0_isize);
     for i in 0..count {
         let Some(part) = list.value::<libc::iovec>(parts.wrapping_add(i) as usize) else {
-            return -(libc::EFAULT as isize);
+            return some_or(written, -(libc::EFAULT as isize));
         };
-        if part.iov_len > 0 {
-            let args = [
-                fd as usize,
-                part.iov_base as usize,
-                part.iov_len.min(PIPE_BUF),
-                0,
-                0,
-                0,
-            ];
+        let mut done = 0;
+        while done < part.iov_len {
+            if wait_writable(fd, 0) <= 0 {
+                return some_or(written, -(libc::EAGAIN as isize));
+            }
+            let (from, len) = (part.iov_base as usize + done, part.iov_len - done);
+            let args = [fd as usize, from, len.min(PIPE_BUF), 0, 0, 0];
             // SAFETY: the kernel reads the program's own buffer.
-            return unsafe { raw::call(libc::SYS_write, args) };
+            let result = unsafe { raw::call(libc::SYS_write, args) };
+            if result <= 0 {
+                return some_or(written, result);
+            }
+            written += result;
+            done += result as usize;
         }
     }
-    0
+    written
+}
+
+/// What was written, if anything was, else `result`.
+const fn some_or(written: isize, result: isize) -> isize {
+    if written > 0 { written } else { result }
 }
 
 /// poll(2) for room in the pipe; 0 if there is none within `timeout_ms` (-1: for ever).

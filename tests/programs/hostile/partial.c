@@ -116,6 +116,13 @@ static void spliced(void) {
     NEED(!fcntl(ends[0], F_SETFL, O_NONBLOCK));
     REFUSED(read(ends[0], range, PAGE), EAGAIN);
     REFUSED(vmsplice(ends[1], parts, 1, 1 << 4), EINVAL);
+    // All that fits, also once splice(2) has used the pipe.
+    int null = open("/dev/zero", O_RDONLY);
+    for (int round = 0; round < 2; round++) {
+        NEED(vmsplice(ends[1], parts + 3, 8, 0) == 8 * PAGE && read(ends[0], range, 8 * PAGE) == 8 * PAGE);
+        NEED(!memcmp(range, at(3), PAGE) && !memcmp(range + 7 * PAGE, at(10), PAGE));
+        NEED(splice(null, 0, ends[1], 0, PAGE, SPLICE_F_NONBLOCK) == PAGE && read(ends[0], range, PAGE) == PAGE);
+    }
     parts[0].iov_len = 100, parts[1].iov_base = (void *)PAGE;
     NEED(vmsplice(ends[1], parts, 2, 0) == 100 && read(ends[0], range, PAGE) == 100);
     NEED(!memcmp(range, at(0), 100));

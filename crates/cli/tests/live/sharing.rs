@@ -27,7 +27,7 @@ fn right(done: &Done, what: &str) {
 
 /// Every frame of it is one of the limit.
 pub fn shared_memory_is_paged(case: &Case) {
-    for what in ["fill", "threads", "advice", "direct"] {
+    for what in ["fill", "threads", "advice", "partly", "direct"] {
         let done = shared(case, what);
         right(&done, what);
         done.paged_well().within_limit();
