@@ -78,7 +78,7 @@ const char *outpage_stat_name(size_t index);
 /* A region of `bytes` bytes, all zero, mapped at a whole page. On success `*region` is the caller's, otherwise NULL. */
 int outpage_region_new(const outpage_pager *pager, size_t bytes, outpage_region **region);
 
-/* A region with what the file at `path` holds now. The file is read once; nothing is written to it. */
+/* A region with what the file at `path` holds now, or a pipe up to its end. The file is read once; nothing is written to it. */
 int outpage_region_from_file(const outpage_pager *pager, const char *path, outpage_region **region);
 
 /* Gives a region back: it is unmapped. NULL is allowed. */
@@ -90,7 +90,8 @@ void *outpage_region_data(const outpage_region *region);
 /* How many bytes it has. 0 for NULL. */
 size_t outpage_region_size(const outpage_region *region);
 
-/* Makes a region `bytes` bytes long: what is new is zero. It may lie elsewhere afterwards; nothing is copied. On an error it is as it was. */
+/* Makes a region `bytes` bytes long: what is new is zero. It may lie elsewhere afterwards; nothing is copied. On an error it is as it was;
+ * OUTPAGE_E_PINNED while some of it is pinned. */
 int outpage_region_resize(outpage_region *region, size_t bytes);
 
 /* Ranges below are `len` bytes from `offset` on. */
@@ -112,7 +113,8 @@ enum {
 int outpage_region_advise(const outpage_region *region, size_t offset, size_t len, int advice);
 
 /* Brings pages into RAM and keeps them there until outpage_region_unpin of the same range. Pins are counted; half of the limit may be pinned at most, or three quarters by
- * a single pin; OUTPAGE_E_PINNED beyond. A region is not resized while some of it is pinned. */
+ * a single pin; OUTPAGE_E_PINNED beyond. A region is not resized while some of it is pinned
+ * (OUTPAGE_E_PINNED). */
 int outpage_region_pin(outpage_region *region, size_t offset, size_t len);
 
 /* Ends one outpage_region_pin of this range; OUTPAGE_E_BOUNDS where there is none. */

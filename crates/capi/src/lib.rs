@@ -40,6 +40,7 @@ thread_local! {
 enum Failure {
     Library(Error),
     Argument,
+    Held,
 }
 
 impl From<Error> for Failure {
@@ -68,8 +69,12 @@ fn call(act: impl FnOnce() -> Result<i64, Failure>) -> i64 {
             code(&error).into()
         }
         Ok(Err(Failure::Argument)) => {
-            say("an argument is null, or text that is no UTF-8");
+            say("an argument is null, none of its values, or text that is no UTF-8");
             ARGUMENT.into()
+        }
+        Ok(Err(Failure::Held)) => {
+            say("some of the region is pinned: it is not resized");
+            code(&Error::Pinned).into()
         }
         Err(_) => {
             say("a fault of the library's own");
@@ -309,6 +314,10 @@ unsafe extern "C" fn outpage_region_resize(region: *mut Region, bytes: usize) ->
     status(|| {
         // SAFETY: the caller's promise.
         let region = unsafe { region.as_mut() }.ok_or(Failure::Argument)?;
+        let pins = region.pins.get_mut();
+        if !pins.unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Err(Failure::Held);
+        }
         Ok(region.memory.resize(bytes)?)
     })
 }

@@ -69,6 +69,8 @@ static void pages(outpage_region *region) {
     for (int i = 0; i < 16; i++)
         require(places[i] == OUTPAGE_RESIDENT || places[i] == OUTPAGE_STAGED, "a pinned page is out");
     require(outpage_region_unpin(region, 0, PAGE) == OUTPAGE_E_BOUNDS, "another pin");
+    require(outpage_region_resize(region, size / 2) == OUTPAGE_E_PINNED && outpage_region_size(region) == size, "resized while pinned");
+    require(strstr(outpage_message(), "pinned") != NULL, "what is said of it");
     require(outpage_region_unpin(region, 0, 16 * PAGE) == 0, "unpin");
     require(outpage_region_places(region, 0, size, NULL, 0) == (int64_t)(size / PAGE), "all places");
     require(outpage_region_prefault(region, size - 1, 2) == OUTPAGE_E_BOUNDS, "beyond the end");

@@ -231,9 +231,7 @@ fn begin_child(
 ) -> Result<(), StartError> {
     let [session, swap, device, proc] = ticket.numbers();
     keep_only(&[shared.paths.uffd_device, session, swap, device, proc])?;
-    if let Some(directory) = ticket.proc {
-        proc::keep_as(directory);
-    }
+    proc::keep_as(ticket.proc);
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
     mem::forget(mem::replace(&mut live.device, ticket.device));
     let device = live.device.as_ref().map(Fd::number);
@@ -247,7 +245,7 @@ fn begin_child(
     live.beside.forget(true);
     let session_fd = ticket
         .session
-        .ok_or(StartError::Os("reach the session", Errno::EBADF))?;
+        .ok_or(StartError::Os("reach the session", ticket.missing))?;
     live.beside
         .watch(Session::from_fd(session_fd.number()).ok());
     let mut session = Session::from_fd(session_fd.number()).map_err(StartError::Session)?;
@@ -258,7 +256,7 @@ fn begin_child(
     mem::replace(&mut live.session, session).abandon();
     let swap = ticket
         .swap
-        .ok_or(StartError::Os("reach the swap file", Errno::EBADF))?;
+        .ok_or(StartError::Os("reach the swap file", ticket.missing))?;
     let swap = Descriptors::Replaced(owned(swap.release()));
     let locked = encryption::lock_again(shared.config.encrypt, live.cipher.as_deref());
     locked.map_err(StartError::Encryption)?;

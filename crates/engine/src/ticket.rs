@@ -7,6 +7,7 @@
 use outpage_sys::fd::{self, Fd, Identity};
 use outpage_sys::proc;
 use outpage_sys::process::{self, Tid};
+use outpage_sys::raw::Errno;
 
 use crate::live::Live;
 use crate::session::Reserved;
@@ -79,6 +80,8 @@ pub struct Ticket {
     device: Option<Carried>,
     proc: Option<Carried>,
     pub(crate) child: Option<Reserved>,
+    /// Why one that is missing is.
+    missing: Errno,
 }
 
 /// The copies that arrived in the child.
@@ -90,15 +93,19 @@ pub(crate) struct Arrived {
     /// /proc.
     pub(crate) proc: Option<Fd>,
     pub(crate) child: Option<Reserved>,
+    /// Why one that is missing did not arrive.
+    pub(crate) missing: Errno,
 }
 
 impl Ticket {
     /// On the forking thread, while the pager rests.
     pub(crate) fn new(pager: Tid, needed: Needed, child: Option<Reserved>) -> Self {
         process::with_descriptors(DESCRIPTORS, || {
-            let carry = |own: Option<Own>| {
+            let mut missing = Errno::EBADF;
+            let mut carry = |own: Option<Own>| {
                 let own = own?;
-                let copy = copy_of(pager, own.number)?;
+                let copy = copy_of(pager, own.number);
+                let copy = copy.map_err(|error| missing = error).ok()?;
                 Some(Carried { copy, own })
             };
             Self {
@@ -108,6 +115,7 @@ impl Ticket {
                 device: carry(needed.device),
                 proc: carry(needed.proc),
                 child,
+                missing,
             }
         })
     }
@@ -123,11 +131,13 @@ impl Ticket {
     /// In the child, which nobody else closes descriptors of. What the program closed in the parent is asked for once more.
     pub(crate) fn arrive(self) -> Arrived {
         process::with_descriptors(DESCRIPTORS, || {
-            let arrived = |carried: Option<Carried>| {
+            let mut missing = self.missing;
+            let mut arrived = |carried: Option<Carried>| {
                 let carried = carried?;
                 let own = carried.own;
                 carried.whole().or_else(|| {
-                    let copy = process::descriptor_of(self.pager, own.number).ok()?;
+                    let copy = process::descriptor_of(self.pager, own.number);
+                    let copy = copy.map_err(|error| missing = error).ok()?;
                     Carried { copy, own }.whole()
                 })
             };
@@ -137,6 +147,7 @@ impl Ticket {
                 device: arrived(self.device),
                 proc: arrived(self.proc),
                 child: self.child,
+                missing,
             }
         })
     }
@@ -150,18 +161,18 @@ impl Arrived {
 }
 
 /// A descriptor of the pager's table, in the caller's.
-fn copy_of(pager: Tid, number: i32) -> Option<Fd> {
+fn copy_of(pager: Tid, number: i32) -> Result<Fd, Errno> {
     if let Ok(copy) = process::descriptor_of(pager, number) {
-        return Some(copy);
+        return Ok(copy);
     }
     let path = format!("{}/fd/{number}\0", pager.0);
-    let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+    let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_| Errno::EINVAL)?;
     let flags = if proc::directory() == Some(number) {
         libc::O_PATH | libc::O_DIRECTORY
     } else {
         libc::O_RDWR
     };
-    proc::open(path, flags).ok()
+    proc::open(path, flags)
 }
 
 #[cfg(test)]

@@ -149,23 +149,46 @@ impl Pager {
         Ok(Region::of(self.memory(bytes_of::<T>(len)?)?))
     }
 
-    /// A region with the values that the file at `path` holds now, in the byte order of this machine. The file is read through once; nothing is written to it.
+    /// A region with the values that the file at `path` holds now, or that come up to the end of what tells no length (a pipe, a file of /proc), in the byte order of
+    /// this machine. The file is read through once; nothing is written to it.
     ///
     /// # Errors
     /// [`Error::Io`], by `InvalidData` where its length is no multiple of a value's; those of [`Self::zeros`].
     pub fn from_file<T: Pod>(&self, path: impl AsRef<Path>) -> Result<Region<T>, Error> {
         let mut file = File::open(path)?;
-        let bytes = usize::try_from(file.metadata()?.len());
-        let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        if size_of::<T>() == 0 || !bytes.is_multiple_of(size_of::<T>()) {
-            let text = "the file does not hold a whole number of values";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+        let told = file.metadata()?;
+        if told.len() == 0 && !told.is_dir() {
+            return self.read_to_end(file);
         }
-        let mut region = self.zeros::<T>(bytes / size_of::<T>())?;
+        let bytes = usize::try_from(told.len());
+        let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let mut region = self.zeros::<T>(values_in::<T>(bytes)?)?;
         let into = bytemuck::cast_slice_mut::<T, u8>(&mut region);
         for part in into.chunks_mut(READ_BYTES) {
             file.read_exact(part)?;
         }
+        Ok(region)
+    }
+
+    /// A region with all that can be read.
+    fn read_to_end<T: Pod>(&self, mut stream: impl Read) -> Result<Region<T>, Error> {
+        let mut region = self.zeros::<T>(0)?;
+        let mut filled = 0;
+        loop {
+            if filled == region.len() * size_of::<T>() {
+                let more = READ_BYTES.max(filled).div_ceil(size_of::<T>().max(1));
+                region.resize(region.len() + more)?;
+            }
+            let into = &mut bytemuck::cast_slice_mut::<T, u8>(&mut region)[filled..];
+            let len = into.len().min(READ_BYTES);
+            match stream.read(&mut into[..len]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        region.resize(values_in::<T>(filled)?)?;
         Ok(region)
     }
 
@@ -211,6 +234,15 @@ impl fmt::Debug for Pager {
 /// [`Error::Setting`].
 pub fn parse_size(text: &str) -> Result<u64, Error> {
     config::parse_size(text).map_err(|error| Error::Setting(error.to_string()))
+}
+
+/// How many values `bytes` bytes of a file are.
+fn values_in<T>(bytes: usize) -> Result<usize, Error> {
+    if size_of::<T>() == 0 || !bytes.is_multiple_of(size_of::<T>()) {
+        let text = "the file does not hold a whole number of values";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+    }
+    Ok(bytes / size_of::<T>())
 }
 
 #[cfg(test)]

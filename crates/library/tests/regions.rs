@@ -2,6 +2,8 @@
 //!
 //! Each case runs in a process of its own: limits, forks and signals are the process's.
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -412,6 +414,17 @@ fn reads_files(builder: Builder) -> Result<(), Error> {
     let odd = pager.from_file::<u16>(&path);
     assert!(matches!(&odd, Err(Error::Io(e)) if e.kind() == std::io::ErrorKind::InvalidData));
     assert_eq!(*pager.from_file::<u8>(&path)?, [1, 2, 3]);
+    // What tells no length: a file of /proc, and a pipe.
+    let status = pager.from_file::<u8>("/proc/version")?;
+    assert_eq!(*status, *std::fs::read("/proc/version")?);
+    let (reader, mut writer) = std::io::pipe()?;
+    let written = std::thread::spawn(move || {
+        let all = outpage::bytemuck::cast_slice::<u64, u8>(&values).to_vec();
+        writer.write_all(&all).map(|()| values.len())
+    });
+    let piped: Region<u64> = pager.from_file(format!("/dev/fd/{}", reader.as_raw_fd()))?;
+    assert_eq!(written.join().expect("a writer")?, piped.len());
+    check(&piped, 5);
     let none = pager.from_file::<u8>(Path::new("/there/is/none"));
     assert!(matches!(none, Err(Error::Io(_))));
     Ok(())

@@ -23,13 +23,13 @@ static DIRECTORY: AtomicI32 = AtomicI32::new(-1);
 /// Those of open(2).
 pub fn keep() -> Result<(), Errno> {
     let directory = fd::open(c"/proc", libc::O_PATH | libc::O_DIRECTORY)?;
-    keep_as(directory);
+    keep_as(Some(directory));
     Ok(())
 }
 
-/// The same in a forked child, where the parent's directory is `directory`.
-pub fn keep_as(directory: Fd) {
-    DIRECTORY.store(directory.release(), Ordering::SeqCst);
+/// The same in a forked child, which has the parent's directory as `directory`, or has none of it: the parent's number is one of another table there.
+pub fn keep_as(directory: Option<Fd>) {
+    DIRECTORY.store(directory.map_or(-1, Fd::release), Ordering::SeqCst);
 }
 
 /// The directory's number in the pager's table, if it is kept.
