@@ -1,7 +1,7 @@
 //! What a run says of itself while it lasts and however it ends: counters, memory beside the limit, waiting.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +11,8 @@ use serde_json::Value;
 
 mod common;
 use common::{OUTPAGE, can_page, compiled, outpage};
+
+const SIGTERM: i32 = 15;
 
 /// A run that says nothing for so long hangs: what is waited for comes every few seconds.
 const HUNG: Duration = Duration::from_secs(240);
@@ -159,6 +161,46 @@ fn counters_that_cannot_be_written_are_said_before_the_program_starts() {
 const MIB: u64 = 1 << 20;
 
 /// Memory that needs no pager to be seen: the summary names it, and claims no limit that did not hold.
+#[test]
+fn a_pipe_gets_its_counters_once_somebody_reads_and_a_signal_ends_the_wait() {
+    let directory = tempfile::tempdir().expect("directory");
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let start = || {
+        // Whoever runs the tests may ignore signals.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", OUTPAGE, "run", "--stats"]);
+        command
+            .arg(&pipe)
+            .args(["--memory", "64M", "--", "echo", "it ran"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("outpage");
+        let mut said = [0; 7];
+        let mut from = child.stdout.take().expect("stdout");
+        from.read_exact(&mut said).expect("what it says");
+        assert_eq!(&said, b"it ran\n");
+        child
+    };
+    let mut read = start();
+    let counters = fs::read_to_string(&pipe).expect("read");
+    let counters: Value = serde_json::from_str(&counters).expect("one object");
+    assert_eq!(counters["complete"], true);
+    assert!(read.wait().expect("wait").success());
+    let mut unread = start();
+    let pid = unread.id().to_string();
+    // The first ones may still be the program's.
+    let ended = loop {
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill").success());
+        std::thread::sleep(Duration::from_millis(20));
+        if let Some(status) = unread.try_wait().expect("wait") {
+            break status;
+        }
+    };
+    assert_eq!(ended.signal(), Some(SIGTERM));
+}
+
 #[test]
 fn memory_that_is_not_paged_is_named() {
     let directory = tempfile::tempdir().expect("directory");

@@ -69,11 +69,14 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     if let Some(line) = outcome.ended_by_loss(&config, status) {
         message::line(format_args!("outpage: {line}"));
     }
+    // A pipe waits for its reader, who may never come: from here on a signal is the launcher's own.
+    let signals = stats.is_rewritable().then_some(signals);
     // The program's own end matters more than its counters.
     if let Err(error) = stats.write(&outcome, Some(status)) {
         message::line(format_args!("outpage: {error}"));
     }
-    Ok(wait::end_like(status, signals))
+    drop(signals);
+    Ok(wait::end_like(status))
 }
 
 /// Waits for the end of the program, and looks at it meanwhile.

@@ -117,9 +117,8 @@ fn pass_on(child: u32, arrived: Arrived, stopped: &mut bool) {
     };
 }
 
-/// Ends as the program did: with its exit code, or by its signal.
-pub fn end_like(status: ExitStatus, signals: Signals) -> ExitCode {
-    drop(signals);
+/// Ends as the program did: with its exit code, or by its signal. The launcher's signals are given back before.
+pub fn end_like(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
         launch::die_of(signal);
         return ExitCode::from(128 + signal as u8);

@@ -124,7 +124,8 @@ pub fn run(options: &Options, device: Option<Fd>) -> Result<ExitCode, CliError> 
         let recorded = |memory| recorded(options, memory, &output, device.clone(), &signals);
         compare(options, memory, &first, recorded)?;
     }
-    Ok(wait::end_like(first.status, signals))
+    drop(signals);
+    Ok(wait::end_like(first.status))
 }
 
 /// A program that was run, and the references of its processes, the most first.
@@ -411,7 +412,8 @@ fn log(options: &Options, device: Option<Rc<Fd>>) -> Result<ExitCode, CliError> 
         let text = "nothing was recorded: the program stayed within its memory";
         return Err(CliError::new(code::FAILED, text));
     }
-    Ok(wait::end_like(status, signals))
+    drop(signals);
+    Ok(wait::end_like(status))
 }
 
 /// Writes what was asked for of one log.
