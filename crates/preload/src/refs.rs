@@ -14,8 +14,15 @@ use outpage_sys::fd as descriptor;
 use crate::checked::Reader;
 use crate::raw;
 
-/// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)).
+/// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)): a page.
 const PIPE_BUF: usize = 4096;
+
+const EAGAIN: isize = -(libc::EAGAIN as isize);
+const EFAULT: isize = -(libc::EFAULT as isize);
+const EOPNOTSUPP: isize = -(libc::EOPNOTSUPP as isize);
+
+/// The end of a program's addresses (`TASK_SIZE_MAX` of arch/x86/include/asm/page_64.h, four levels of page tables).
+const USER_END: usize = (1 << 47) - 4096;
 
 /// `SPLICE_F_ALL` of include/linux/splice.h: other flags are refused (`EINVAL`).
 const SPLICE_F_ALL: u32 =
@@ -34,12 +41,12 @@ pub fn vmsplice(fd: i32, parts: *const libc::iovec, count: usize, flags: i32) ->
     }
     loop {
         match write_what_fits(fd, parts, count) {
-            again if again == -(libc::EAGAIN as isize) => {}
+            EAGAIN => {}
             result => return result,
         }
         // Whether the pipe itself may wait does not count.
         if flags as u32 & libc::SPLICE_F_NONBLOCK != 0 {
-            return -(libc::EAGAIN as isize);
+            return EAGAIN;
         }
         let waited = wait_writable(fd, -1);
         if waited < 0 {
@@ -70,44 +77,57 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
     ];
     // SAFETY: the kernel reads the program's own buffers, as the program asked.
     let result = unsafe { raw::call(libc::SYS_pwritev2, args) };
-    // Of parts that follow each other in one page of the pipe none is written where one cannot be read; vmsplice(2) takes those before.
-    let partly = count > 1 && result == -(libc::EFAULT as isize);
-    if result != -(libc::EOPNOTSUPP as isize) && !partly {
-        return result;
+    // Pipes take RWF_NOWAIT since Linux 5.13 or so, and no more once splice(2) or tee(2) used them (`pipe_clear_nowait`, Linux 5.16). And of a page of the pipe's
+    // nothing is written where some of it cannot be read, where vmsplice(2) takes what lies before.
+    match result {
+        EOPNOTSUPP | EFAULT => write_by_pieces(fd, parts, count, 0),
+        some if some > 0 => write_by_pieces(fd, parts, count, some as usize),
+        _ => result,
     }
-    // Pipes take RWF_NOWAIT since Linux 5.13 or so, and no more once splice(2) or tee(2) used them (`pipe_clear_nowait`, Linux 5.16).
-    write_by_pieces(fd, parts, count)
 }
 
-/// Copies into the pipe as many pieces as surely fit, one by one; `-EAGAIN` when none does.
-fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
-    let (mut list, mut written) = (Reader::default(), 0_isize);
-    for i in 0..count {
-        let Some(part) = list.value::<libc::iovec>(parts.wrapping_add(i) as usize) else {
-            return some_or(written, -(libc::EFAULT as isize));
-        };
-        let mut done = 0;
+/// Copies what lies behind `written` bytes into the pipe, as much as surely fits, page by page; returns how much there is then, `-EAGAIN` for nothing.
+fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize, written: usize) -> isize {
+    let mut list = Reader::default();
+    let part = |list: &mut Reader, i| list.value::<libc::iovec>(parts.wrapping_add(i) as usize);
+    let within = |part: libc::iovec| {
+        let end = (part.iov_base as usize).checked_add(part.iov_len);
+        end.is_some_and(|end| end <= USER_END)
+    };
+    // The kernel looks at all of them first.
+    if !(0..count).all(|i| part(&mut list, i).is_some_and(within)) {
+        return some_or(written, EFAULT);
+    }
+    let (mut all, mut skip) = (written, written);
+    for part in (0..count).filter_map(|i| part(&mut list, i)) {
+        let mut done = skip.min(part.iov_len);
+        skip -= done;
         while done < part.iov_len {
             if wait_writable(fd, 0) <= 0 {
-                return some_or(written, -(libc::EAGAIN as isize));
+                return some_or(all, EAGAIN);
             }
-            let (from, len) = (part.iov_base as usize + done, part.iov_len - done);
-            let args = [fd as usize, from, len.min(PIPE_BUF), 0, 0, 0];
+            let from = part.iov_base as usize + done;
+            let in_page = (PIPE_BUF - from % PIPE_BUF).min(part.iov_len - done);
             // SAFETY: the kernel reads the program's own buffer.
-            let result = unsafe { raw::call(libc::SYS_write, args) };
+            let result =
+                unsafe { raw::call(libc::SYS_write, [fd as usize, from, in_page, 0, 0, 0]) };
             if result <= 0 {
-                return some_or(written, result);
+                return some_or(all, result);
             }
-            written += result;
+            all += result as usize;
             done += result as usize;
         }
     }
-    written
+    all as isize
 }
 
 /// What was written, if anything was, else `result`.
-const fn some_or(written: isize, result: isize) -> isize {
-    if written > 0 { written } else { result }
+const fn some_or(written: usize, result: isize) -> isize {
+    if written > 0 {
+        written as isize
+    } else {
+        result
+    }
 }
 
 /// poll(2) for room in the pipe; 0 if there is none within `timeout_ms` (-1: for ever).

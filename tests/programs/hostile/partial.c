@@ -123,6 +123,14 @@ static void spliced(void) {
         NEED(!memcmp(range, at(3), PAGE) && !memcmp(range + 7 * PAGE, at(10), PAGE));
         NEED(splice(null, 0, ends[1], 0, PAGE, SPLICE_F_NONBLOCK) == PAGE && read(ends[0], range, PAGE) == PAGE);
     }
+    // What lies before a hole, to the byte.
+    NEED(!munmap(range + HALF * PAGE, PAGE));
+    fill_at(range + (HALF - 1) * PAGE, 5, 1);
+    struct iovec cut = {range + HALF * PAGE - 600, 5000};
+    NEED(vmsplice(ends[1], &cut, 1, 0) == 600 && read(ends[0], range, PAGE) == 600);
+    NEED(!memcmp(range, range + HALF * PAGE - 600, 600));
+    cut.iov_base = range + HALF * PAGE, cut.iov_len = (size_t)1 << 62;
+    REFUSED(vmsplice(ends[1], &cut, 1, 0), EFAULT);
     parts[0].iov_len = 100, parts[1].iov_base = (void *)PAGE;
     NEED(vmsplice(ends[1], parts, 2, 0) == 100 && read(ends[0], range, PAGE) == 100);
     NEED(!memcmp(range, at(0), 100));

@@ -235,7 +235,7 @@ void op_spawn(Worker *w, Region *r) {
 void op_wipe(Worker *w, Region *r) {
     size_t from, count;
     part(w, r, &from, &count);
-    if (madvise(at(r, from), count * PAGE, MADV_WIPEONFORK)) {
+    if (advise_somehow(w, at(r, from), count * PAGE, MADV_WIPEONFORK)) {
         NEED(errno == EINVAL); // Pages of a file.
         return op_rw(w, r);
     }
@@ -246,7 +246,7 @@ void op_wipe(Worker *w, Region *r) {
         end_child(w, r, "wiped");
     }
     beside_child(w, r, pid, "wipe");
-    NEED(!madvise(at(r, from), count * PAGE, MADV_KEEPONFORK));
+    NEED(!advise_somehow(w, at(r, from), count * PAGE, MADV_KEEPONFORK));
 }
 
 // The child has a hole there.
@@ -254,7 +254,7 @@ void op_dontfork(Worker *w, Region *r) {
     size_t from, count;
     unsigned char there[PART_MAX];
     part(w, r, &from, &count);
-    NEED(!madvise(at(r, from), count * PAGE, MADV_DONTFORK));
+    NEED(!advise_somehow(w, at(r, from), count * PAGE, MADV_DONTFORK));
     pid_t pid = fork();
     if (!pid) {
         NEED(mincore(at(r, from), count * PAGE, there) && errno == ENOMEM);
@@ -263,7 +263,7 @@ void op_dontfork(Worker *w, Region *r) {
         _exit(0);
     }
     beside_child(w, r, pid, "dontfork");
-    NEED(!madvise(at(r, from), count * PAGE, MADV_DOFORK));
+    NEED(!advise_somehow(w, at(r, from), count * PAGE, MADV_DOFORK));
 }
 
 // --- children that are confined ----------------------------------------------------------------

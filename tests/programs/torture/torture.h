@@ -70,6 +70,7 @@ void check_page(const char *page, uint64_t tag, const char *what);
 void check(Region *r, size_t page, const char *what);
 void check_region(Region *r, const char *what);
 void check_beside(Region *r, size_t from, size_t count, const char *what);
+int advise_somehow(Worker *w, char *base, size_t bytes, int advice);
 void put(Worker *w, Region *r, size_t page);
 void zero_tags(Region *r, size_t from, size_t count);
 void part(Worker *w, Region *r, size_t *from, size_t *count);
