@@ -200,7 +200,7 @@ impl Live {
             | libc::MADV_WILLNEED
                 if self.world.space.manages_any(addr, len) =>
             {
-                unit(self.in_order(addr..end, Holes::Passed, unmanaged_only(kernel)))
+                unit(self.in_order(addr..end, Holes::Passed, unmanaged_only(advice, kernel)))
             }
             libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
                 let wiped = advice == libc::MADV_WIPEONFORK;
@@ -414,11 +414,14 @@ fn may_populate(region: &Region, advice: i32) -> Result<(), Errno> {
     }
 }
 
-/// For [`Live::in_order`]: `kernel` for what is not managed, nothing for what is.
+/// For [`Live::in_order`]: `kernel` for what is not managed, nothing for what is, but that locked pages are not to leave (`can_madv_lru_vma` in mm/madvise.c).
 fn unmanaged_only(
+    advice: i32,
     kernel: impl Fn(usize, usize) -> Result<(), Errno>,
 ) -> impl FnMut(&mut Live, Piece) -> Result<(), Errno> {
+    let leaves = matches!(advice, MADV_COLD | MADV_PAGEOUT);
     move |_, piece| match piece.region {
+        Some(region) if region.locked && leaves => Err(Errno::EINVAL),
         Some(_) => Ok(()),
         None => kernel(piece.start, piece.end),
     }

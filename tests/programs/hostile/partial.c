@@ -154,6 +154,12 @@ static void refused(void) {
     char *arguments[] = {"true", 0};
     REFUSED(fexecve(0, arguments, 0), EINVAL);
     REFUSED(fexecve(-1, arguments, arguments), EINVAL);
+    NEED(!mlock(range + 4 * PAGE, PAGE));
+    for (int advice = 20; advice < 22; advice++) { // MADV_COLD and MADV_PAGEOUT
+        REFUSED(madvise(range, 8 * PAGE, advice), EINVAL);
+        NEED(!madvise(range + 5 * PAGE, PAGE, advice));
+    }
+    NEED(!munlock(range + 4 * PAGE, PAGE));
     int file = open("/proc/self/exe", O_RDONLY | O_DIRECT);
     NEED(file >= 0 || errno == EINVAL);
     if (file < 0) missing("O_DIRECT");
