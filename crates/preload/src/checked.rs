@@ -67,6 +67,16 @@ impl Reader {
     }
 }
 
+/// The end of a program's addresses (`TASK_SIZE_MAX` of arch/x86/include/asm/page_64.h with four levels of page tables, Linux 6.18).
+const USER_END: usize = (1 << 47) - PAGE_BYTES;
+
+/// Whether a part of a program's own memory may be where it says: of a list the kernel looks at all parts first, empty ones too, and has `EFAULT` for
+/// the call before anything is done (`access_ok` in lib/iov_iter.c).
+pub fn may_lie_at(part: &libc::iovec) -> bool {
+    let end = (part.iov_base as usize).checked_add(part.iov_len);
+    end.is_some_and(|end| end <= USER_END)
+}
+
 /// Whether a number can be written at `at`, as the kernel finds: it writes one there, of a CPU (getcpu(2), `EFAULT`).
 ///
 /// Not by a futex's operations, which change nothing: they do not wait for a page that is out, and fail (`fault_in_user_writeable` in

@@ -20,7 +20,7 @@ use outpage_engine::Engine;
 use outpage_engine::call::Call;
 use outpage_sys::{fd as descriptor, process};
 
-use crate::checked::Reader;
+use crate::checked::{Reader, may_lie_at};
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
 
@@ -92,7 +92,8 @@ pub fn vectored(
     count: usize,
     call: impl Fn(*const libc::iovec, usize, usize) -> isize,
 ) -> isize {
-    let Some(list) = list_at(parts as usize, count) else {
+    let list = list_at(parts as usize, count).filter(|list| list.iter().all(may_lie_at));
+    let Some(list) = list else {
         return call(parts, count, 0);
     };
     let total = list
@@ -140,7 +141,8 @@ pub fn write_process(args: [usize; 6]) -> isize {
     if flags != 0 || !NEEDED.load(Ordering::Acquire) {
         return direct();
     }
-    let Some((from, to)) = list_at(local, locals).zip(list_at(remote, remotes)) else {
+    let from = list_at(local, locals).filter(|list| list.iter().all(may_lie_at));
+    let Some((from, to)) = from.zip(list_at(remote, remotes)) else {
         return direct();
     };
     if !is_own(pid) {

@@ -11,7 +11,7 @@
 
 use outpage_sys::fd as descriptor;
 
-use crate::checked::Reader;
+use crate::checked::{self, Reader};
 use crate::raw;
 
 /// What `POLLOUT` promises a pipe takes at once, whatever its flags (pipe(7)): a page.
@@ -20,9 +20,6 @@ const PIPE_BUF: usize = 4096;
 const EAGAIN: isize = -(libc::EAGAIN as isize);
 const EFAULT: isize = -(libc::EFAULT as isize);
 const EOPNOTSUPP: isize = -(libc::EOPNOTSUPP as isize);
-
-/// The end of a program's addresses (`TASK_SIZE_MAX` of arch/x86/include/asm/page_64.h, four levels of page tables).
-const USER_END: usize = (1 << 47) - 4096;
 
 /// `SPLICE_F_ALL` of include/linux/splice.h: other flags are refused (`EINVAL`).
 const SPLICE_F_ALL: u32 =
@@ -90,12 +87,8 @@ fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
 fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize, written: usize) -> isize {
     let mut list = Reader::default();
     let part = |list: &mut Reader, i| list.value::<libc::iovec>(parts.wrapping_add(i) as usize);
-    let within = |part: libc::iovec| {
-        let end = (part.iov_base as usize).checked_add(part.iov_len);
-        end.is_some_and(|end| end <= USER_END)
-    };
     // The kernel looks at all of them first.
-    if !(0..count).all(|i| part(&mut list, i).is_some_and(within)) {
+    if !(0..count).all(|i| part(&mut list, i).is_some_and(|part| checked::may_lie_at(&part))) {
         return some_or(written, EFAULT);
     }
     let (mut all, mut skip) = (written, written);

@@ -167,6 +167,14 @@ static void refused(void) {
     fill_at(range, 0, 1);
     REFUSED(readv(file, parts, 2), EINVAL);
     verify_at(range, 0, 1, "not read into");
+    // A part beyond the end of the addresses, though nothing is in it: before anything is done.
+    struct iovec beyond[] = {{range, PAGE}, {(void *)-(long)(5 * PAGE), 0}}, target = {range + PAGE, PAGE};
+    fill_at(range + PAGE, 1, 1);
+    REFUSED(readv(file, beyond, 2), EFAULT);
+    REFUSED(process_vm_writev(getpid(), beyond, 2, &target, 1, 0), EFAULT);
+    REFUSED(process_vm_readv(getpid(), beyond, 2, &target, 1, 0), EFAULT);
+    verify_at(range, 0, 1, "nor this");
+    verify_at(range + PAGE, 1, 1, "nor written");
 }
 
 int main(int count, char **arguments) {
