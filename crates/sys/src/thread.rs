@@ -35,7 +35,10 @@ use crate::process::{self, Tid};
 use crate::raw::{self, Errno, check, syscall3};
 use crate::timestamp;
 
+mod deadline;
 mod known;
+
+use deadline::ResetOnFork;
 
 /// Room for the thread-locals of the libraries that were loaded after libc and before the program began. A few KiB are usual; only touched pages take frames.
 const TLS_BEHIND_ERRNO: usize = 256 << 10;
@@ -329,12 +332,16 @@ fn untraced() -> i32 {
 /// ones (`EAGAIN`; `copy_fs` in kernel/fork.c, Linux 6.18): then this process goes, or the program could not be executed, and a thread can begin.
 fn despite_exec<T>(mut begin: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut result = begin();
+    if !matches!(result, Err(Errno::EAGAIN)) {
+        return result;
+    }
+    let _usual = ResetOnFork::set();
     for _ in 0..TRIES_MAX {
+        result = begin();
         if !matches!(result, Err(Errno::EAGAIN)) {
             break;
         }
         futex::wait(&AtomicU32::new(0), 0, Some(TRY_AGAIN), Scope::Process);
-        result = begin();
     }
     result
 }

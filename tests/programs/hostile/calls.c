@@ -6,7 +6,7 @@
 // altstack: signals on a stack that is paged. futex: a futex in a page that is paged.
 // futex-changes: operations by which the kernel changes words of pages that are out. soft-dirty: clear_refs.
 // tasks: the number of threads by the links of /proc/self/task. move-none: mremap of no bytes where nothing is mapped.
-// deadline: SCHED_DEADLINE for a moment, again and again. grows-down: MAP_GROWSDOWN memory that cannot be read grows by a call that fails, and can be read then, in a child too.
+// deadline: SCHED_DEADLINE for a moment, again and again. deadline-first: from before paging begins, so that the thread may begin no other. grows-down: MAP_GROWSDOWN memory that cannot be read grows by a call that fails, and can be read then, in a child too.
 // small-stack: calls by a coroutine that has 3 KiB of stack.
 #include "hostile.h"
 #include <linux/futex.h>
@@ -240,10 +240,17 @@ static void grow_down(void) {
     NEED(!munmap(low - MORE * PAGE, (MORE + SIZE) * PAGE) && !close(ends[0]) && !close(ends[1]));
 }
 
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
 // Only who may run on every CPU may have a deadline: nobody is to see that a thread which faults is bound to one.
 static void have_deadline(void) {
-    struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; } //
-        none = {.size = 48}, some = {48, 6, 1, 0, 0, 10000000, 100000000, 100000000};
+    struct attributes none = {.size = 48}, some = {48, 6, 1, 0, 0, 10000000, 100000000, 100000000};
     for (int i = 0; i < 10; i++) {
         verify_all("at full speed");
         if (syscall(SYS_sched_setattr, 0, &some, 0)) missing("SCHED_DEADLINE");
@@ -295,6 +302,7 @@ static void act(void) {
     else if (is("soft-dirty")) clear_references();
     else if (is("tasks")) count_threads();
     else if (is("deadline")) have_deadline();
+    else if (is("deadline-first")) verify_all("without one");
     else if (is("move-none")) move_none();
     else if (is("grows-down")) grow_down();
     else if (is("small-stack")) call_on_small_stack();
@@ -318,10 +326,25 @@ static void begin_implied(void) {
             }
 }
 
+static void deadline_from(void) {
+    struct attributes some = {48, 6, 0, 0, 0, 80000000, 100000000, 100000000};
+    if (syscall(SYS_sched_setattr, 0, &some, 0)) missing("SCHED_DEADLINE");
+}
+
+static void deadline_up_to(void) {
+    struct attributes none = {.size = 48}, now = {0};
+    NEED(!syscall(SYS_sched_getattr, 0, &now, 48, 0));
+    NEED(now.policy == 6 && now.flags == 0 && now.runtime == 80000000);
+    NEED(fork() == -1 && errno == EAGAIN);
+    NEED(!syscall(SYS_sched_setattr, 0, &none, 0));
+}
+
 int main(int count, char **arguments) {
     begin(count, arguments);
     if (is("personality-first")) begin_implied();
+    if (is("deadline-first")) deadline_from();
     arena(arguments);
+    if (is("deadline-first")) verify_all("at full speed"), deadline_up_to();
     for (int round = 0; round < 2; round++) {
         act();
         verify_all("done");
