@@ -233,10 +233,10 @@ impl Live {
             };
             live.withholding((start, piece.end), |live| live.quiesce(region.pages()));
             let result = map::madvise(start, len, MADV_GUARD_INSTALL);
-            let guarded = match result {
-                // Over a hole the kernel goes on.
-                Ok(()) | Err(Errno::ENOMEM) => len,
-                Err(_) => guarded_bytes(start, len),
+            let guarded = if result.is_ok() {
+                len
+            } else {
+                guarded_bytes(start, len)
             };
             for part in live.world.space.pieces(start, start + guarded) {
                 let Some(region) = part.region else { continue };
