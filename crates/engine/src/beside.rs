@@ -91,7 +91,11 @@ impl Beside {
     }
 
     /// In another process than that of the thread: what it was is forgotten, and so is the view where descriptors are `another` table's.
+    ///
+    /// # Panics
+    /// When something is being done: nobody would ever say that it is.
     pub(crate) fn forget(&mut self, another: bool) {
+        assert!(!self.busy, "the pager rests while a process is made of it");
         mem::forget(self.helper.take());
         if another && let Some(view) = self.view.take() {
             view.abandon();

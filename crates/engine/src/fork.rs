@@ -134,7 +134,7 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
         live.quiesce_all();
         live.pager.handle(clock::now(), Event::Forking);
         live.drive();
-        if live.pager.in_flight() > 0 || !live.world.is_calm() {
+        if !live.is_at_rest() {
             continue;
         }
         match live.give_to_children(true) {

@@ -81,6 +81,11 @@ impl Live {
         }
     }
 
+    /// Whether nothing is under way, beside the loop neither, and the program changes nothing.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.pager.in_flight() == 0 && !self.beside.is_busy() && self.world.is_calm()
+    }
+
     /// Brings the page at `address`, if it is managed, into the program, and waits until it is there.
     pub(crate) fn bring_in(&mut self, address: usize) {
         self.bring_in_within(address, STUCK_MAX);

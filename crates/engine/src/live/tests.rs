@@ -252,10 +252,15 @@ fn a_rest_waits_for_what_is_done_beside() {
             page = (page + 1) % PAGES;
             paged.live.beside.is_busy()
         });
+        // A fork waits for it, too: the child would wait for an answer that only the parent gets.
+        while paged.live.pager.in_flight() > 0 {
+            paged.live.complete_io();
+        }
+        assert!(paged.live.beside.is_busy() && !paged.live.is_at_rest());
         // Somebody else's doing: the loop serves nobody while it comes to rest.
         paged.fake.state().woken.push(2);
         paged.live.quiesce_all();
-        assert!(!paged.live.beside.is_busy());
+        assert!(!paged.live.beside.is_busy() && paged.live.is_at_rest());
         assert_eq!(paged.live.leased.len(), 1);
     });
 }
