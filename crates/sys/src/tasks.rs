@@ -29,7 +29,7 @@ fn read<'a>(tid: u32, file: &[u8], text: &'a mut [u8]) -> Option<&'a [u8]> {
 }
 
 /// `USER_HZ`, in nanoseconds: /proc tells times in so many, on x86-64 (`include/asm-generic/param.h`).
-const TICK: Nanos = Nanos(10_000_000);
+pub const TICK: Nanos = Nanos(10_000_000);
 
 /// Field `n` of proc_pid_stat(5) of a thread or process, as a number; `None` when it has ended. From the third on.
 fn stat_field(tid: Tid, n: usize) -> Option<u64> {

@@ -14,6 +14,7 @@ use outpage_sys::tasks::{self, Scheduling};
 const GENERATIONS: u32 = 3;
 
 /// What was so when a thread was bound.
+#[derive(Clone, Copy)]
 pub struct Watch {
     began: Nanos,
     switches: u64,
@@ -32,15 +33,18 @@ impl Watch {
         })
     }
 
-    /// What `tid` began while it was bound to `cpu` may run on its `own` CPUs as well. To be done when it may itself.
-    pub fn end(&self, tid: Tid, cpu: u32, own: &CpuSet) {
-        if process::switches() == self.switches {
-            return;
-        }
+    /// Whether the thread may have run while it was bound.
+    pub fn may_have_run(&self) -> bool {
+        process::switches() != self.switches
+    }
+
+    /// What `tid` began while it was bound to `cpu`, until `ended`, may run on its `own` CPUs as well. To be done when it may itself.
+    pub fn look(&self, tid: Tid, cpu: u32, own: &CpuSet, ended: Nanos) {
+        let span = self.began..=Nanos(ended.0 + tasks::TICK.0);
         let free = |heir: Tid| {
             let bound = process::affinity(heir).ok() == Some(CpuSet::one(cpu));
             let like_it = bound || tasks::scheduling(heir) == Some(Scheduling::Batch);
-            let is_heir = like_it && tasks::began(heir).is_some_and(|began| began >= self.began);
+            let is_heir = like_it && tasks::began(heir).is_some_and(|began| span.contains(&began));
             if is_heir {
                 set_back(heir);
             }

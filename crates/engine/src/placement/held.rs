@@ -1,6 +1,7 @@
 //! The threads that are bound to the pager's CPU, and until when.
 
 use outpage_core::units::Nanos;
+use outpage_sys::clock;
 use outpage_sys::process::{self, CpuSet, Tid};
 
 use super::brief::{self, Watch};
@@ -12,6 +13,23 @@ const THREADS_MAX: usize = 32;
 const LEASE: Nanos = Nanos(1_000_000);
 /// So much longer for each other thread that is bound, which has the CPU meanwhile: what a fault takes here at p90. A choice.
 const LEASE_EACH: u64 = 50_000;
+
+/// What a thread began is looked for again so long after it was let go, and so long after that: one that was interrupted while it began something has copied what
+/// it was bound to already, and shows nothing yet. A choice: to begin a thread takes 50 us of a CPU, which on a busy machine comes late.
+const AGAIN: [Nanos; 3] = [Nanos(20_000_000), Nanos(100_000_000), Nanos(1_000_000_000)];
+
+/// A thread that was bound, and may have begun something then.
+struct Suspect {
+    tid: Tid,
+    cpu: u32,
+    own: CpuSet,
+    watch: Watch,
+    /// When it was let go, by the clock of [`clock::since_boot`].
+    ended: Nanos,
+    /// Looks so far, and when the next one is due.
+    looks: usize,
+    due: Nanos,
+}
 
 /// A thread that is bound.
 struct Bound {
@@ -29,6 +47,7 @@ pub struct Held {
     threads: Vec<Bound>,
     /// Whether what they begin is watched.
     watches: bool,
+    suspects: Vec<Suspect>,
 }
 
 impl Default for Held {
@@ -36,6 +55,7 @@ impl Default for Held {
         Self {
             threads: Vec::with_capacity(THREADS_MAX),
             watches: false,
+            suspects: Vec::with_capacity(THREADS_MAX),
         }
     }
 }
@@ -80,7 +100,7 @@ impl Held {
         };
         match process::set_affinity(tid, &CpuSet::one(cpu)) {
             Ok(()) => self.threads.push(thread),
-            Err(_) => thread.let_go(None),
+            Err(_) => drop(thread.let_go(None)),
         }
     }
 
@@ -92,25 +112,49 @@ impl Held {
         }
     }
 
-    /// When the first of them is to be let go.
+    /// When the first of them is to be let go, or looked after.
     pub fn first(&self) -> Option<Nanos> {
-        self.threads.iter().map(|t| t.until).min()
+        let due = self.suspects.iter().map(|suspect| suspect.due);
+        self.threads.iter().map(|t| t.until).chain(due).min()
     }
 
     /// Lets those go, of the ones bound to `cpu`, whose lease is over.
     pub fn let_go_of_old(&mut self, cpu: Option<u32>, now: Nanos) {
+        let suspects = &mut self.suspects;
         self.threads.retain(|thread| {
             let stays = now < thread.until;
-            if !stays {
-                thread.let_go(cpu);
+            if !stays && let Some(suspect) = thread.let_go(cpu) {
+                suspect.join(suspects);
             }
             stays
         });
+        self.look_again(now);
     }
 
     /// Nobody is bound to `cpu` any more.
     pub fn let_go(&mut self, cpu: Option<u32>) {
-        self.threads.drain(..).for_each(|thread| thread.let_go(cpu));
+        for thread in self.threads.drain(..) {
+            if let Some(suspect) = thread.let_go(cpu) {
+                suspect.join(&mut self.suspects);
+            }
+        }
+        if !self.suspects.is_empty() {
+            self.look_again(clock::now());
+        }
+    }
+
+    /// Looks for what those began that were let go a while ago.
+    fn look_again(&mut self, now: Nanos) {
+        self.suspects.retain_mut(|suspect| {
+            if now < suspect.due {
+                return true;
+            }
+            suspect.look();
+            suspect.looks += 1;
+            let next = AGAIN.get(suspect.looks);
+            suspect.due = Nanos(now.0 + next.map_or(0, |next| next.0));
+            next.is_some()
+        });
     }
 
     fn lease_from(&self, now: Nanos) -> Nanos {
@@ -120,16 +164,42 @@ impl Held {
 }
 
 impl Bound {
-    /// CPUs that somebody else chose for it meanwhile stay.
-    fn let_go(&self, cpu: Option<u32>) {
+    /// CPUs that somebody else chose for it meanwhile stay. Returns it where it may have begun something.
+    fn let_go(&self, cpu: Option<u32>) -> Option<Suspect> {
         if self.watch.is_some() {
             brief::set_back(self.tid);
         }
         if process::affinity(self.tid).ok() == cpu.map(CpuSet::one) {
             let _ = process::set_affinity(self.tid, &self.own);
         }
-        if let (Some(watch), Some(cpu)) = (&self.watch, cpu) {
-            watch.end(self.tid, cpu, &self.own);
+        let watch = self.watch.filter(Watch::may_have_run)?;
+        let suspect = Suspect {
+            tid: self.tid,
+            cpu: cpu?,
+            own: self.own,
+            watch,
+            ended: clock::since_boot(),
+            looks: 0,
+            due: Nanos(clock::now().0 + AGAIN[0].0),
+        };
+        suspect.look();
+        Some(suspect)
+    }
+}
+
+impl Suspect {
+    fn look(&self) {
+        self.watch.look(self.tid, self.cpu, &self.own, self.ended);
+    }
+
+    /// Is looked after from now on; of one thread only once, however often it was bound.
+    fn join(self, others: &mut Vec<Self>) {
+        let same =
+            |other: &&mut Self| (other.tid, other.cpu, other.own) == (self.tid, self.cpu, self.own);
+        if let Some(known) = others.iter_mut().find(same) {
+            (known.ended, known.looks) = (self.ended, 0);
+        } else if others.len() < THREADS_MAX {
+            others.push(self);
         }
     }
 }
@@ -235,5 +305,37 @@ mod tests {
             thread.join().expect("no panic");
             assert_eq!(of_heirs, [watches; 3]);
         }
+    }
+
+    #[test]
+    fn what_shows_late_is_found_by_a_later_look() {
+        let own = process::affinity(Tid(0)).expect("CPUs");
+        let Some(cpu) = (0..1024).find(|&cpu| own.contains(cpu) && own.count() > 1) else {
+            return eprintln!("SKIPPED: with one CPU nobody can be bound");
+        };
+        let (tell, told) = mpsc::channel();
+        let (go_on, thread) = thread_that_begins_others(tell);
+        let tid = told.recv().expect("a thread")[0];
+        let mut held = Held::default();
+        held.watch();
+        held.bind(tid, cpu, Nanos(0));
+        go_on.send(()).expect("it waits");
+        let late = told.recv().expect("it goes on")[0];
+        // As if it were not there yet.
+        brief::set_back(late);
+        process::set_affinity(late, &own).expect("it lives");
+        held.let_go(Some(cpu));
+        process::set_affinity(late, &CpuSet::one(cpu)).expect("it lives");
+        let mut found = Vec::new();
+        for span in AGAIN {
+            let due = held.first().expect("another look");
+            assert!(due <= Nanos(clock::now().0 + 2 * AGAIN[2].0), "{span:?}");
+            held.let_go_of_old(Some(cpu), due);
+            found.push(process::affinity(late).expect("it lives") == own);
+        }
+        let over = held.first();
+        go_on.send(()).expect("it waits");
+        thread.join().expect("no panic");
+        assert_eq!((found, over), (vec![true; 3], None));
     }
 }
