@@ -113,8 +113,7 @@ enum {
 int outpage_region_advise(const outpage_region *region, size_t offset, size_t len, int advice);
 
 /* Brings pages into RAM and keeps them there until outpage_region_unpin of the same range. Pins are counted; half of the limit may be pinned at most, or three quarters by
- * a single pin; OUTPAGE_E_PINNED beyond. A region is not resized while some of it is pinned
- * (OUTPAGE_E_PINNED). */
+ * a single pin; OUTPAGE_E_PINNED beyond. A region is not resized while some of it is pinned. */
 int outpage_region_pin(outpage_region *region, size_t offset, size_t len);
 
 /* Ends one outpage_region_pin of this range; OUTPAGE_E_BOUNDS where there is none. */

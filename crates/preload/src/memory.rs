@@ -200,21 +200,28 @@ const PIDFD_SELF: [i32; 2] = [-10_000, -10_001];
 const PIDFD_GET_INFO: usize = 0xC040_FF0B;
 
 /// Whether `pidfd` names this process. A kernel that cannot tell (before Linux 6.13) gives no such advice either.
-fn is_own(pidfd: i32) -> bool {
+fn is_own(pidfd: i32, advice: i32) -> bool {
+    if PIDFD_SELF.contains(&pidfd) {
+        return true;
+    }
+    // Advice about nothing: another kind of descriptor is refused, and asked nothing that it might take for something else.
+    let nothing = [pidfd as usize, 0, 0, advice as usize, 0, 0];
     // Mask, cgroup, then pid and tgid as the caller's namespace has them.
     let mut info = [0_u32; 16];
-    let at = info.as_mut_ptr() as usize;
+    let ask = [
+        pidfd as usize,
+        PIDFD_GET_INFO,
+        (&raw mut info) as usize,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the kernel writes 64 bytes where there are 64, and tells a pid.
-    let (told, own) = unsafe {
-        (
-            raw::call(
-                libc::SYS_ioctl,
-                [pidfd as usize, PIDFD_GET_INFO, at, 0, 0, 0],
-            ),
-            raw::call(libc::SYS_getpid, [0; 6]),
-        )
-    };
-    PIDFD_SELF.contains(&pidfd) || (told == 0 && info[5] as isize == own)
+    unsafe {
+        raw::call(libc::SYS_process_madvise, nothing) == 0
+            && raw::call(libc::SYS_ioctl, ask) == 0
+            && info[5] as isize == raw::call(libc::SYS_getpid, [0; 6])
+    }
 }
 
 /// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE` of include/uapi/asm-generic/mman-common.h (Linux 6.13).
@@ -231,7 +238,7 @@ pub fn process_madvise(pidfd: i32, parts: usize, count: usize, advice: i32, flag
     let untold = forks || MADV_GUARDS.contains(&advice) || SHARED.load(Ordering::SeqCst);
     let readable = count <= libc::UIO_MAXIOV as usize
         && reader.covers(parts, count * size_of::<libc::iovec>());
-    if !(untold && flags == 0 && readable && is_own(pidfd)) {
+    if !(untold && flags == 0 && readable && is_own(pidfd, advice)) {
         let args = [
             pidfd as usize,
             parts,

@@ -61,19 +61,23 @@ fn is_pipe(fd: i32) -> bool {
     result == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
 }
 
+/// pwritev2(2) into a pipe, which does not wait: `-EAGAIN` when it is full.
+fn write_now(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
+    // Offset -1: the file has none.
+    let none = usize::MAX;
+    let now = libc::RWF_NOWAIT as usize;
+    // SAFETY: the kernel reads the program's own buffers, as the program asked.
+    unsafe {
+        raw::call(
+            libc::SYS_pwritev2,
+            [fd as usize, parts as usize, count, none, none, now],
+        )
+    }
+}
+
 /// Copies into the pipe without waiting; `-EAGAIN` when it is full.
 fn write_what_fits(fd: i32, parts: *const libc::iovec, count: usize) -> isize {
-    // Offset -1: the file has none.
-    let args = [
-        fd as usize,
-        parts as usize,
-        count,
-        usize::MAX,
-        usize::MAX,
-        libc::RWF_NOWAIT as usize,
-    ];
-    // SAFETY: the kernel reads the program's own buffers, as the program asked.
-    let result = unsafe { raw::call(libc::SYS_pwritev2, args) };
+    let result = write_now(fd, parts, count);
     // Pipes take RWF_NOWAIT since Linux 5.13 or so, and no more once splice(2) or tee(2) used them (`pipe_clear_nowait`, Linux 5.16). And of a page of the pipe's
     // nothing is written where some of it cannot be read, where vmsplice(2) takes what lies before.
     match result {
@@ -101,9 +105,7 @@ fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize, written: us
             }
             let from = part.iov_base as usize + done;
             let in_page = (PIPE_BUF - from % PIPE_BUF).min(part.iov_len - done);
-            // SAFETY: the kernel reads the program's own buffer.
-            let result =
-                unsafe { raw::call(libc::SYS_write, [fd as usize, from, in_page, 0, 0, 0]) };
+            let result = write_piece(fd, from, in_page);
             if result <= 0 {
                 return some_or(all, result);
             }
@@ -112,6 +114,19 @@ fn write_by_pieces(fd: i32, parts: *const libc::iovec, count: usize, written: us
         }
     }
     all as isize
+}
+
+/// Copies bytes within a page, for which there was room: another writer may have taken it.
+fn write_piece(fd: i32, from: usize, len: usize) -> isize {
+    let piece = libc::iovec {
+        iov_base: from as *mut _,
+        iov_len: len,
+    };
+    match write_now(fd, &raw const piece, 1) {
+        // SAFETY: the kernel reads the program's own buffer.
+        EOPNOTSUPP => unsafe { raw::call(libc::SYS_write, [fd as usize, from, len, 0, 0, 0]) },
+        result => result,
+    }
 }
 
 /// What was written, if anything was, else `result`.

@@ -58,6 +58,8 @@ static void guarded(void) {
     int result = madvise(range, COUNT * PAGE, 102);
     if (result && errno == EINVAL && madvise(range, PAGE, 102)) end(77, "no MADV_GUARD_INSTALL");
     NEED(result == -1);
+    // And where the first page is locked: nothing.
+    REFUSED(madvise(range + first * PAGE, 5 * PAGE, 102), EINVAL);
     NEED(signal(SIGSEGV, jump) == SIG_DFL);
     for (size_t i = 0; i < first; i += 7) NEED(!reads(range + i * PAGE));
     NEED(signal(SIGSEGV, SIG_DFL) == jump);

@@ -47,6 +47,7 @@ pub struct Held {
     threads: Vec<Bound>,
     /// Whether what they begin is watched.
     watches: bool,
+    /// Those that were let go a while ago, whose doings are looked at again.
     suspects: Vec<Suspect>,
 }
 
@@ -112,7 +113,7 @@ impl Held {
         }
     }
 
-    /// When the first of them is to be let go, or looked after.
+    /// When the first of them is to be let go, or looked at again.
     pub fn first(&self) -> Option<Nanos> {
         let due = self.suspects.iter().map(|suspect| suspect.due);
         self.threads.iter().map(|t| t.until).chain(due).min()
@@ -192,7 +193,7 @@ impl Suspect {
         self.watch.look(self.tid, self.cpu, &self.own, self.ended);
     }
 
-    /// Is looked after from now on; of one thread only once, however often it was bound.
+    /// Is looked at again from now on; one thread stands here once, however often it was bound.
     fn join(self, others: &mut Vec<Self>) {
         let same =
             |other: &&mut Self| (other.tid, other.cpu, other.own) == (self.tid, self.cpu, self.own);
