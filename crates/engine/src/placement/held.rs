@@ -208,7 +208,10 @@ impl Suspect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, PoisonError, mpsc};
+
+    /// A look frees whatever thread of the process was begun meanwhile, those of another test too.
+    static ONE_LOOKS: Mutex<()> = Mutex::new(());
 
     /// A thread of this process that waits until it is told to end.
     fn idle_thread() -> (Tid, mpsc::Sender<()>) {
@@ -223,6 +226,7 @@ mod tests {
 
     #[test]
     fn each_thread_is_let_go_when_its_own_lease_is_over_and_gets_its_cpus_back() {
+        let _one = ONE_LOOKS.lock().unwrap_or_else(PoisonError::into_inner);
         let own = process::affinity(Tid(0)).expect("CPUs");
         let Some(cpu) = (0..1024).find(|&cpu| own.contains(cpu) && own.count() > 1) else {
             return eprintln!("SKIPPED: with one CPU nobody can be bound");
@@ -283,6 +287,7 @@ mod tests {
 
     #[test]
     fn what_a_bound_thread_began_gets_its_cpus_too_where_no_hook_sees_it() {
+        let _one = ONE_LOOKS.lock().unwrap_or_else(PoisonError::into_inner);
         let own = process::affinity(Tid(0)).expect("CPUs");
         let Some(cpu) = (0..1024).find(|&cpu| own.contains(cpu) && own.count() > 1) else {
             return eprintln!("SKIPPED: with one CPU nobody can be bound");
@@ -310,6 +315,7 @@ mod tests {
 
     #[test]
     fn what_shows_late_is_found_by_a_later_look() {
+        let _one = ONE_LOOKS.lock().unwrap_or_else(PoisonError::into_inner);
         let own = process::affinity(Tid(0)).expect("CPUs");
         let Some(cpu) = (0..1024).find(|&cpu| own.contains(cpu) && own.count() > 1) else {
             return eprintln!("SKIPPED: with one CPU nobody can be bound");
