@@ -58,6 +58,14 @@ pub extern "C" fn is_device_read(fd: i32) -> bool {
 
 /// A read into one buffer: `call` makes it, given address, length and bytes already read.
 pub fn read(at: usize, len: usize, call: impl Fn(usize, usize, usize) -> isize) -> isize {
+    let all = libc::iovec {
+        iov_base: at as *mut _,
+        iov_len: len,
+    };
+    if !may_lie_at(&all) {
+        // Refused as a whole (`access_ok` of vfs_read in fs/read_write.c).
+        return call(at, len, 0);
+    }
     match mode::enter() {
         Path::Managed(engine) => pinned(engine, at, len, call),
         // The pager does not start meanwhile.
@@ -73,8 +81,13 @@ fn pinned(
     call: impl Fn(usize, usize, usize) -> isize,
 ) -> isize {
     let mut done = 0;
+    // What is more than whole pieces comes first: where a length does not suit the device, nothing is read (`EINVAL`), as of the whole.
+    let mut next = len % PIECE_BYTES;
     loop {
-        let piece = (at.wrapping_add(done), (len - done).min(PIECE_BYTES));
+        if next == 0 {
+            next = (len - done).min(PIECE_BYTES);
+        }
+        let piece = (at.wrapping_add(done), core::mem::take(&mut next));
         let got = with_pins(engine, &[piece], || call(piece.0, piece.1, done));
         if got < 0 {
             return if done > 0 { done as isize } else { got };

@@ -168,6 +168,8 @@ static void refused(void) {
     struct iovec parts[] = {{range, (size_t)-1}, {range, PAGE}};
     fill_at(range, 0, 1);
     REFUSED(readv(file, parts, 2), EINVAL);
+    volatile size_t all = -1;
+    REFUSED(pread(file, range, all, 0), EFAULT);
     verify_at(range, 0, 1, "not read into");
     // A part beyond the end of the addresses, though nothing is in it: before anything is done.
     struct iovec beyond[] = {{range, PAGE}, {(void *)-(long)(5 * PAGE), 0}}, target = {range + PAGE, PAGE};
@@ -177,6 +179,14 @@ static void refused(void) {
     REFUSED(process_vm_readv(getpid(), beyond, 2, &target, 1, 0), EFAULT);
     verify_at(range, 0, 1, "nor this");
     verify_at(range + PAGE, 1, 1, "nor written");
+    // Where the device does not read so few bytes it does not read them after others either.
+    int data = open("/var/tmp", O_TMPFILE | O_RDWR | O_DIRECT, 0600);
+    if (data < 0 || pwrite(data, range, COUNT * PAGE, 0) != COUNT * PAGE) return;
+    if (pread(data, range + PAGE, 100, 0) < 0) {
+        REFUSED(pread(data, range, (COUNT - 1) * PAGE + 100, 0), EINVAL);
+        REFUSED(read(data, range, (COUNT - 1) * PAGE + 100), EINVAL);
+    }
+    NEED(lseek(data, 0, SEEK_CUR) == 0);
 }
 
 int main(int count, char **arguments) {
