@@ -41,9 +41,9 @@ MODULE_PARM_DESC(hide, "hide pages that the host has paged out; 0: only count (d
 static unsigned int interval_ms = 10;
 module_param(interval_ms, uint, 0644);
 MODULE_PARM_DESC(interval_ms, "milliseconds between two drains of the rings, at least 1 (default 10)");
-static unsigned int cap_percent = 50;
+static unsigned int cap_percent = 90;
 module_param(cap_percent, uint, 0644);
-MODULE_PARM_DESC(cap_percent, "most pages that are hidden, in percent of RAM, 1 to 100 (default 50)");
+MODULE_PARM_DESC(cap_percent, "most pages that are hidden, in percent of RAM, 1 to 100 (default 90)");
 static unsigned int rest_ms = 5000;
 module_param(rest_ms, uint, 0644);
 MODULE_PARM_DESC(rest_ms, "milliseconds in which nothing is hidden after memory ran out (default 5000)");

@@ -260,7 +260,8 @@ def compare(options, directory):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, epilog="options for outpage run stand at the end, behind --",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["build", "run", "compare", "missing"])
     add = parser.add_argument
     add("--dir", default=os.path.join(ROOT, "target", "guest"), help="where everything is made")
@@ -272,7 +273,7 @@ def arguments():
     add("--notify", default="1", choices=["0", "1", "off"], help="1: the guest hides; 0: it counts only; off: no device, no module")
     add("--workload", default="pass,224,3", help="words of guest/workload.c with commas; several, apart by +, run at once")
     add("--after", default="none", choices=["none", "unload"], help="what the guest does at the end")
-    add("--cap", type=int, default=50, help="most that is hidden, in percent of the guest's RAM")
+    add("--cap", type=int, default=90, help="most that is hidden, in percent of the guest's RAM")
     add("--interval", type=int, default=10, help="milliseconds between two drains")
     add("--rest", type=int, default=5000, help="milliseconds without hiding after memory ran out")
     add("--area", type=int, default=0, help="MiB of the shared area (default 1: guests up to 14 GiB)")
@@ -282,8 +283,12 @@ def arguments():
     add("--timeout", type=int, default=540, help="seconds that a run may take")
     add("--json", help="compare: file for all results")
     add("--keep", action="store_true", help="print what the guest said")
-    add("outpage", nargs="*", help="options for outpage run, behind --")
-    return parser.parse_args()
+    # By hand: argparse takes what is behind the first word's options for none of its own.
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    options.outpage = words[end + 1:]
+    return options
 
 
 def main():
