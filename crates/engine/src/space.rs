@@ -227,8 +227,8 @@ impl Space {
         locked.map(|r| r.end - r.start).sum()
     }
 
-    /// A device is about to write to any `len` bytes from `addr` on. What it writes to, `besides` bytes not counted, is to be `pages_max` pages at
-    /// most, unless it is the only such range.
+    /// A device is about to write to any `len` bytes from `addr` on. What is pinned, `besides` bytes not counted, is to be `pages_max` pages at
+    /// most, unless it is the only such range or all of it is pinned already.
     ///
     /// # Errors
     /// `EAGAIN` while too much is pinned.
@@ -239,10 +239,13 @@ impl Space {
         (besides, pages_max): (usize, usize),
     ) -> Result<(), Errno> {
         let (start, end) = pages_of(addr, len);
-        let pinned = self.all().filter(|r| r.pins > 0);
-        let pinned: usize = pinned.map(|r| r.end - r.start).sum();
+        let (mut pinned, mut more) = (0, end - start);
+        for region in self.all().filter(|r| r.pins > 0) {
+            pinned += region.end - region.start;
+            more -= (region.end.min(end)).saturating_sub(region.start.max(start));
+        }
         let pinned = pinned.saturating_sub(besides);
-        if pinned > 0 && (pinned + end - start) / PAGE_BYTES > pages_max {
+        if pinned > 0 && more > 0 && (pinned + more) / PAGE_BYTES > pages_max {
             return Err(Errno::EAGAIN);
         }
         self.hold(start, end);
@@ -386,6 +389,13 @@ mod tests {
         let mut space = two();
         assert_eq!(space.pin(16 * PAGE, 10 * PAGE, (0, 4)), Ok(()));
         assert_eq!(space.pin(50 * PAGE, 1, (0, 4)), Err(Errno::EAGAIN));
+        assert_eq!(
+            space.pin(20 * PAGE, 2 * PAGE, (0, 4)),
+            Ok(()),
+            "pinned already"
+        );
+        assert_eq!(space.pin(25 * PAGE, 2 * PAGE, (0, 10)), Err(Errno::EAGAIN));
+        space.unpin(20 * PAGE, 2 * PAGE);
         assert_eq!(space.pin(50 * PAGE, 1, (10 * PAGE, 4)), Ok(()));
         assert_eq!(space.pin(16 * PAGE, 1, (0, 12)), Ok(()));
         let pins = |space: &Space, page: usize| space.at(page * PAGE).map(|r| r.pins);

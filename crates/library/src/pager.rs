@@ -149,8 +149,8 @@ impl Pager {
         Ok(Region::of(self.memory(bytes_of::<T>(len)?)?))
     }
 
-    /// A region with the values that the file at `path` holds now, or that come up to the end of what tells no length (a pipe, a file of /proc), in the byte order of
-    /// this machine. The file is read through once; nothing is written to it.
+    /// A region with the values that the file at `path` holds now, or that come up to the end of what tells no length (a pipe, a file of /proc) or too large a one
+    /// (a file of /sys, one that is cut short meanwhile), in the byte order of this machine. The file is read through once; nothing is written to it.
     ///
     /// # Errors
     /// [`Error::Io`], by `InvalidData` where its length is no multiple of a value's; those of [`Self::zeros`].
@@ -164,8 +164,9 @@ impl Pager {
         let bytes = bytes.map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         let mut region = self.zeros::<T>(values_in::<T>(bytes)?)?;
         let into = bytemuck::cast_slice_mut::<T, u8>(&mut region);
-        for part in into.chunks_mut(READ_BYTES) {
-            file.read_exact(part)?;
+        let filled = fill(&mut file, into)?;
+        if filled < bytes {
+            region.resize(values_in::<T>(filled)?)?;
         }
         Ok(region)
     }
@@ -180,12 +181,10 @@ impl Pager {
                 region.resize(region.len() + more)?;
             }
             let into = &mut bytemuck::cast_slice_mut::<T, u8>(&mut region)[filled..];
-            let len = into.len().min(READ_BYTES);
-            match stream.read(&mut into[..len]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+            let (room, count) = (into.len(), fill(&mut stream, into)?);
+            filled += count;
+            if count < room {
+                break;
             }
         }
         region.resize(values_in::<T>(filled)?)?;
@@ -234,6 +233,21 @@ impl fmt::Debug for Pager {
 /// [`Error::Setting`].
 pub fn parse_size(text: &str) -> Result<u64, Error> {
     config::parse_size(text).map_err(|error| Error::Setting(error.to_string()))
+}
+
+/// Reads into `room` until it is full or the stream has ended. The bytes read.
+fn fill(stream: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        let len = (room.len() - filled).min(READ_BYTES);
+        match stream.read(&mut room[filled..filled + len]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// How many values `bytes` bytes of a file are.

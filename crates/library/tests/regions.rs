@@ -237,6 +237,7 @@ fn pins(builder: Builder) -> Result<(), Error> {
     assert!(matches!(all, Err(Error::Pinned)), "{all:?}");
     {
         let _much = region.pin(0..WITHIN * 5 / 8)?;
+        let _again = region.pin(A_PAGE..WITHIN / 2)?;
         fill(&mut other, 3);
         check(&other, 3);
     }
@@ -417,6 +418,9 @@ fn reads_files(builder: Builder) -> Result<(), Error> {
     // What tells no length: a file of /proc, and a pipe.
     let status = pager.from_file::<u8>("/proc/version")?;
     assert_eq!(*status, *std::fs::read("/proc/version")?);
+    // One of /sys tells more than it has.
+    let online = "/sys/devices/system/cpu/online";
+    assert_eq!(*pager.from_file::<u8>(online)?, *std::fs::read(online)?);
     let (reader, mut writer) = std::io::pipe()?;
     let written = std::thread::spawn(move || {
         let all = outpage::bytemuck::cast_slice::<u64, u8>(&values).to_vec();
