@@ -3,7 +3,10 @@
 use core::ffi::CStr;
 use core::ptr;
 
+use outpage_core::units::PAGE_BYTES;
+
 use crate::fd;
+use crate::map;
 use crate::process;
 use crate::raw::{Errno, check, syscall3, syscall5, syscall6};
 
@@ -38,10 +41,23 @@ pub fn wait_lock_byte(file: i32, index: u64) -> Result<(), Errno> {
     }
 }
 
-/// Gives the kernel back what of the heap is free, in whole pages: a launcher that waits needs little of what reading its command line took.
-pub fn trim_heap() {
+/// Below the frame of [`trim`] so much of the stack is left alone: what the calls that it makes take, many times.
+const STACK_LEFT_BYTES: usize = 16 << 10;
+
+/// So far below it the stack may have been used: reading a command line takes 128 KiB. Less than the gap that the kernel keeps below a stack (1 MiB,
+/// `stack_guard_gap` of mm/mmap.c) and than what is left of a thread's, so that nothing else lies there.
+const STACK_USED_BYTES: usize = 512 << 10;
+
+/// Gives the kernel back what of the heap and of this thread's stack is free, in whole pages: a launcher that waits needs little of what reading its command
+/// line took.
+#[inline(never)]
+pub fn trim() {
     // SAFETY: takes a number only; malloc_trim(3) may be called by any thread.
     unsafe { libc::malloc_trim(0) };
+    let here = 0_u8;
+    let end = ((&raw const here).addr() - STACK_LEFT_BYTES) & !(PAGE_BYTES - 1);
+    // What is not mapped of it stays so (`ENOMEM`).
+    let _ = map::release(end - STACK_USED_BYTES, STACK_USED_BYTES);
 }
 
 /// Whether programs started from now on inherit descriptor `number`.

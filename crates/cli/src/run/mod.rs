@@ -14,7 +14,7 @@ pub mod wait;
 mod watch;
 
 use std::process::{Command, ExitCode, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outpage_engine::config::Config;
 use outpage_sys::fd::Fd;
@@ -49,7 +49,21 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     let adjust = |command: &mut Command| signals.inherit(command);
     let mut running = plan.start(&args.program()[0], &args.program()[1..], adjust)?;
     let (status, watch) = attend(&mut running, &signals, began, &stats)?;
-    let took = began.elapsed();
+    conclude(running, signals, &stats, (status, began.elapsed()), &watch)
+}
+
+/// Says what there is to say of a program that has ended with a status after some time, and ends like it.
+///
+/// Apart from [`run`]: what it takes of the stack the launcher does without while the program runs.
+#[inline(never)]
+fn conclude(
+    running: Running,
+    signals: Signals,
+    stats: &Stats<'_>,
+    (status, took): (ExitStatus, Duration),
+    watch: &Watch,
+) -> Result<ExitCode, CliError> {
+    let config = stats.config;
     watch::await_pagers(&running.session);
     let outcome = Outcome::of(&running.session, took).beside(watch.unpaged());
     let outcome = outcome.ended(status);
@@ -61,12 +75,12 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
     // Dying by a signal runs no destructors: the session must be let go before.
     drop(running);
     if !config.quiet {
-        message::text(format_args!("{}", outcome.summary(&config)));
+        message::text(format_args!("{}", outcome.summary(config)));
     }
-    if let Some(line) = guest::untold(&config).filter(|_| !config.quiet) {
+    if let Some(line) = guest::untold(config).filter(|_| !config.quiet) {
         message::line(format_args!("outpage: {line}"));
     }
-    if let Some(line) = outcome.ended_by_loss(&config, status) {
+    if let Some(line) = outcome.ended_by_loss(config, status) {
         message::line(format_args!("outpage: {line}"));
     }
     // A pipe waits for its reader, who may never come: from here on a signal is the launcher's own.
@@ -80,6 +94,7 @@ pub fn run(args: &Args, device: Option<Fd>) -> Result<ExitCode, CliError> {
 }
 
 /// Waits for the end of the program, and looks at it meanwhile.
+#[inline(never)]
 fn attend<'a>(
     running: &mut Running,
     signals: &Signals,
@@ -111,6 +126,7 @@ struct Stats<'a> {
 impl<'a> Stats<'a> {
     /// Writes the first counters, all zero: whoever ends the launcher at once finds them, and what keeps
     /// them from being written is said now.
+    #[inline(never)]
     fn begin(args: &Args, config: &'a Config, encrypts: bool) -> Result<Self, CliError> {
         let words = args.program().iter();
         let file = config.stats.as_deref().map(StatsFile::new).transpose()?;

@@ -11,7 +11,7 @@ use outpage_engine::config::{Config, Encrypt, Mechanism};
 use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
-use outpage_sys::launch::{closed_streams, set_inherited, trim_heap};
+use outpage_sys::launch::{closed_streams, set_inherited, trim};
 
 use super::program::Program;
 use super::{check, shim};
@@ -48,6 +48,7 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing wrong, with its remedy.
+    #[inline(never)]
     pub fn new(
         mut config: Config,
         program: Program,
@@ -86,6 +87,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`code::OS`]; [`code::CANNOT_EXECUTE`].
+    #[inline(never)]
     pub fn start(
         &self,
         name: &OsStr,
@@ -97,7 +99,7 @@ impl Plan {
         let key = self.encrypts().then(|| session.draw_key());
         let key = key.transpose()?;
         // Both it and its copy, the keeper, live as long as the program.
-        trim_heap();
+        trim();
         let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
         let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
