@@ -141,11 +141,11 @@ fn precise(value: f64) -> String {
 const MORE: &str = "What every variation makes of each row is in the CSV file.";
 
 /// What the verdicts mean.
-const RULE: &str = "Ours is this project's simulator's, if not said to be live. A row is met when the interval that holds 95 % of its runs lies within tolerance, missed when all of it lies outside, else \
-    undetermined. Tolerance: 10 points for percentages above 10, a tenth of the published value for all else. Words are met if they hold in 95 % of the runs, missed if in 5 % at most; the first run's are shown. The interval lies \
-    between the 2.5th and the 97.5th percentile; parentheses in other tables have the least and the most. A saving is the median of pairs of runs \
-    with equal draws, not what the medians of the two times give. Independent rows are measured and follow from no other; derived ones are computed from rows \
-    that are there; by construction are those that were set, or that what was fitted decides; restated rows say in other words what others have, and are not \
+const RULE: &str = "Ours is this project's simulator's, if not said to be live. A row is met when the interval that holds 95 % of its runs lies within tolerance, \
+    missed when all of it lies outside, else undetermined. Tolerance: 10 points for percentages above 10, a tenth of the published value for all else. Words are met if \
+    they hold in 95 % of the runs, missed if in 5 % at most; the first run's are shown. The interval lies between the 2.5th and the 97.5th percentile; parentheses in \
+    other tables have the least and the most. A saving is the median over pairs of runs with equal draws. Independent rows follow from no other; derived ones are \
+    computed from others; by construction are those that were set, or that what was fitted decides; restated rows say in other words what others have, and are not \
     counted. A row that is not judged is in no count. A variation is one run: what it moves by less than the interval may be chance.";
 
 impl Evaluation {
