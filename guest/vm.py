@@ -31,6 +31,9 @@ QEMU = "qemu-system-x86_64"
 EXPECTED = "out-of-tree module taints|module verification failed|outpage: the host tells"
 INSTALL = "apt-get install --no-install-recommends"
 
+# How QEMU runs the guest. TCG is told to keep 64 MiB of translated code, for by itself it takes much of a small limit.
+ACCELERATORS = {"tcg": ["-accel", "tcg,tb-size=64", "-cpu", "max"], "kvm": ["-accel", "kvm", "-cpu", "host"]}
+
 
 def fail(code, text):
     print(f"vm.py: {text}", file=sys.stderr)
@@ -128,7 +131,7 @@ def command(options, directory, work):
     append = ["console=ttyS0", "quiet", "loglevel=4", "panic=-1", "transparent_hugepage=never", "nokaslr", "rdinit=/init",
               f"notify={options.notify}", f"swap={int(options.guest_swap > 0)}", f"cap={options.cap}", f"interval={options.interval}",
               f"workload={options.workload}", f"after={options.after}", f"rest={options.rest}"]
-    words = [QEMU, "-machine", options.machine, "-accel", "tcg,tb-size=64", "-cpu", "max", "-m", f"{options.ram}M", "-smp", "1", "-nodefaults",
+    words = [QEMU, "-machine", options.machine, *ACCELERATORS[options.accel], "-m", f"{options.ram}M", "-smp", "1", "-nodefaults",
              "-no-reboot", "-display", "none", "-serial", f"file:{work}/serial", "-kernel", f"{directory}/vmlinuz",
              "-initrd", f"{directory}/initramfs", "-append", " ".join(append)]
     if options.guest_swap > 0:
@@ -279,6 +282,7 @@ def arguments():
     add("--area", type=int, default=0, help="MiB of the shared area (default 1: guests up to 14 GiB)")
     add("--meddle", choices=["all-out", "garbage", "scribble"], help="somebody writes to the shared area (guest/meddle.py)")
     add("--machine", default="pc", help="pc or q35")
+    add("--accel", default="tcg", choices=list(ACCELERATORS), help="how QEMU runs the guest: kvm where the machine can")
     add("--runs", type=int, default=1, help="compare: runs of each kind")
     add("--timeout", type=int, default=540, help="seconds that a run may take")
     add("--json", help="compare: file for all results")
