@@ -279,7 +279,7 @@ def arguments():
     add("--cap", type=int, default=90, help="most that is hidden, in percent of the guest's RAM")
     add("--interval", type=int, default=10, help="milliseconds between two drains")
     add("--rest", type=int, default=5000, help="milliseconds without hiding after memory ran out")
-    add("--area", type=int, default=0, help="MiB of the shared area (default 1: guests up to 14 GiB)")
+    add("--area", type=int, default=0, help="MiB of the shared area, as many as Outpage makes it (default 1: guests up to 14 GiB)")
     add("--meddle", choices=["all-out", "garbage", "scribble"], help="somebody writes to the shared area (guest/meddle.py)")
     add("--machine", default="pc", help="pc or q35")
     add("--accel", default="tcg", choices=list(ACCELERATORS), help="how QEMU runs the guest: kvm where the machine can")

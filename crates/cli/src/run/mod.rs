@@ -94,6 +94,7 @@ fn conclude(
 }
 
 /// Waits for the end of the program, and looks at it meanwhile.
+// As `conclude`.
 #[inline(never)]
 fn attend<'a>(
     running: &mut Running,
@@ -126,6 +127,7 @@ struct Stats<'a> {
 impl<'a> Stats<'a> {
     /// Writes the first counters, all zero: whoever ends the launcher at once finds them, and what keeps
     /// them from being written is said now.
+    // As `conclude`.
     #[inline(never)]
     fn begin(args: &Args, config: &'a Config, encrypts: bool) -> Result<Self, CliError> {
         let words = args.program().iter();

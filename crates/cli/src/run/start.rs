@@ -48,6 +48,7 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing wrong, with its remedy.
+    // A frame of its own, as `start` has, which is gone while the program runs.
     #[inline(never)]
     pub fn new(
         mut config: Config,

@@ -312,8 +312,8 @@ fn remark(keys: &[&str]) -> &'static str {
             "The heap of NS2 with 1000 nodes is a lower bound from its size at 20 simulated seconds."
         }
         ["pages_written", "512 MB", "ns2", _] => {
-            "A recording of the whole real program, played to the same page daemon (`--ns2`): 368 and 390 thousand pages (BSD and MOC) with \
-             120,000 pages of memory, 264 and 257 with 126,000. Its heap grows in steps and ends in a storm of writes, which the model has \
+            "A recording of the whole real program, played to the same page daemon (`--ns2`): 369 and 371 thousand pages (BSD and MOC) with \
+             120,000 pages of memory, 261 and 258 with 126,000. Its heap grows in steps and ends in a storm of writes, which the model has \
              in a variation only."
         }
         ["shape", "page_in_requests"] | ["page_ins_apart", ..] => {
