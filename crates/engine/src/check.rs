@@ -35,6 +35,15 @@ pub(crate) struct Check {
     pub(crate) unmarked: bool,
 }
 
+impl Check {
+    /// Room for the list, of which RAM is taken as it is written: a piece at a time, mostly a page.
+    fn make_room(&mut self) {
+        if self.list.is_empty() {
+            self.list = vec![0; LIST_BYTES];
+        }
+    }
+}
+
 /// Differences that one look puts right; the next one finds the others. So the list takes no memory, whatever the program maps.
 const FOUND_MAX: usize = 256;
 
@@ -173,9 +182,9 @@ impl Live {
         let Some(file) = self.check.file.take() else {
             return;
         };
+        self.check.make_room();
         let mut list = std::mem::take(&mut self.check.list);
         let mut found = std::mem::take(&mut self.check.found);
-        list.resize(LIST_BYTES, 0);
         found.clear();
         let statics = own::statics();
         let door = &self.world.door;
@@ -242,7 +251,7 @@ impl Live {
     ) -> Result<Option<T>, Errno> {
         let file = self.check.file.take().ok_or(Errno::ENOENT)?;
         let mut found = None;
-        self.check.list.resize(LIST_BYTES, 0);
+        self.check.make_room();
         let read = file.for_each(&mut self.check.list, |entry| {
             if entry.end <= addr {
                 return ControlFlow::Continue(());

@@ -42,7 +42,10 @@ impl Shared {
             return;
         }
         self.next_look = Nanos(now.0 + LOOK_EVERY.0);
-        self.list.resize(LIST_BYTES, 0);
+        if self.list.is_empty() {
+            // RAM is taken as it is written.
+            self.list = vec![0; LIST_BYTES];
+        }
         let mut bytes = 0;
         let seen = maps::for_each(&mut self.list, |entry| {
             // Outpage's own session is a memfd too.

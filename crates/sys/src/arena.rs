@@ -1,7 +1,7 @@
 //! The pager's own allocator: never touches memory that the pager manages.
 //!
 //! Up to [`CLASS_BYTES_MAX`] bytes an allocation takes a chunk of the next power of two, carved from
-//! mapped blocks and kept on a list of its class when freed. One block is mapped ahead of need: at
+//! mapped blocks and kept on a list of its class when freed; the large of them keep a page of RAM there. One block is mapped ahead of need: at
 //! vm.max_map_count the kernel gives none any more. Larger ones are mappings of their own,
 //! grown by mremap and unmapped when freed. Everything mapped is entered in [`own`] and inherited by
 //! forked children.
@@ -30,6 +30,9 @@ const CLASSES: usize = (CLASS_BYTES_MAX / CLASS_BYTES_MIN).ilog2() as usize + 1;
 /// First block; later ones are a sixteenth of what is mapped already, so that blocks stay few.
 const BLOCK_BYTES_MIN: usize = 1 << 20;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
+/// From this size on a freed chunk keeps the RAM of its first page alone, which has its link. A choice: to give back and to have again each takes the kernel
+/// about a microsecond a page, and lists that grow leave such chunks behind for good.
+const GIVEN_BACK_MIN: usize = 32 << 10;
 /// Spins before the CPU is yielded: about as long as the lock is held without a system call.
 const SPINS: u32 = 64;
 
@@ -319,6 +322,12 @@ fn class_of(layout: Layout) -> Option<usize> {
     Some((bytes / CLASS_BYTES_MIN).ilog2() as usize)
 }
 
+/// Gives back what a free chunk of `class` has in RAM from `start` on; whether it is of zeroes from there then.
+fn give_back(chunk: *mut u8, class: usize, start: usize) -> bool {
+    let bytes = CLASS_BYTES_MIN << class;
+    bytes >= GIVEN_BACK_MIN && map::release(chunk.addr() + start, bytes - start).is_ok()
+}
+
 fn large_len(size: usize) -> Option<usize> {
     size.max(1).checked_next_multiple_of(PAGE_BYTES)
 }
@@ -336,7 +345,10 @@ unsafe impl GlobalAlloc for Arena {
 
     unsafe fn dealloc(&self, chunk: *mut u8, layout: Layout) {
         match class_of(layout) {
-            Some(class) => self.free_class(chunk, class),
+            Some(class) => {
+                give_back(chunk, class, PAGE_BYTES);
+                self.free_class(chunk, class);
+            }
             None => self.unmap(chunk.addr(), large_len(layout.size()).unwrap_or(0)),
         }
     }
@@ -344,13 +356,16 @@ unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // What is fresh from the kernel is of zeroes, and takes no RAM before it is written.
         let found = match class_of(layout) {
-            Some(class) => self.alloc_class(class),
+            Some(class) => {
+                let found = self.alloc_class(class);
+                found.map(|(chunk, fresh)| (chunk, fresh || give_back(chunk, class, 0)))
+            }
             None => self.alloc_large(layout).map(|chunk| (chunk, true)),
         };
-        let Some((chunk, fresh)) = found else {
+        let Some((chunk, zeroes)) = found else {
             return ptr::null_mut();
         };
-        if !fresh {
+        if !zeroes {
             // SAFETY: the chunk has at least `size` bytes.
             unsafe { chunk.write_bytes(0, layout.size()) };
         }

@@ -179,19 +179,33 @@ fn fresh_zeroed_memory_is_zero_and_reused_memory_too() {
     }
 }
 
-#[test]
-fn fresh_zeroed_memory_takes_no_ram() {
-    let arena = Arena::new();
-    let layout = Layout::from_size_align(CLASS_BYTES_MAX / 4, 8).unwrap();
-    // SAFETY: the layout is not empty; the block is freed once.
-    let start = unsafe { arena.alloc_zeroed(layout) };
+/// Pages in RAM of `layout.size()` bytes from `start` on, which begin at a page.
+fn resident(start: *mut u8, layout: Layout) -> usize {
     let mut resident = vec![0_u8; layout.size() / 4096];
     // SAFETY: the block is mapped and begins at a page, as `class_of` aligns it; there is a byte for each of its pages.
     let status = unsafe { libc::mincore(start.cast(), layout.size(), resident.as_mut_ptr()) };
     assert_eq!(status, 0);
-    assert_eq!(resident.iter().filter(|&&bits| bits & 1 != 0).count(), 0);
-    // SAFETY: as above.
-    unsafe { arena.dealloc(start, layout) };
+    resident.iter().filter(|&&bits| bits & 1 != 0).count()
+}
+
+#[test]
+fn zeroed_memory_takes_no_ram_until_it_is_written_and_a_page_when_free() {
+    let arena = Arena::new();
+    let layout = Layout::from_size_align(CLASS_BYTES_MAX / 4, 8).unwrap();
+    let mut starts = Vec::new();
+    for _ in 0..2 {
+        // SAFETY: the layout is not empty; the block has `size` bytes and is freed once, after which the arena still has it.
+        unsafe {
+            let start = arena.alloc_zeroed(layout);
+            assert_eq!(resident(start, layout), 0);
+            start.write_bytes(0xff, layout.size());
+            assert_eq!(resident(start, layout), layout.size() / 4096);
+            arena.dealloc(start, layout);
+            assert_eq!(resident(start, layout), 1);
+            starts.push(start);
+        }
+    }
+    assert_eq!(starts[0], starts[1], "the second is the first again");
 }
 
 #[test]

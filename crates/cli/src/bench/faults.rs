@@ -19,6 +19,7 @@ use super::summary::{Spread, table};
 use super::{BenchError, Common, describe, read_stats, stats_file, verdict};
 use crate::output;
 use crate::workload::Latencies;
+use crate::workload::data::Data;
 
 /// Bytes of a page, and of a read of the device.
 const PAGE_BYTES: usize = 4096;
@@ -28,6 +29,9 @@ const FILE_PAGES: usize = 16 << 10;
 const READS: usize = 2_000;
 /// Memory of the program, in limits.
 const FOOTPRINT: f64 = 3.0;
+/// Memory of the program whose pages are kept compressed, in limits: as heaps compress, to a third, half of the limit holds a quarter of its pages and the other half
+/// the others. Of the pages that a random touch misses one in thirty is staged.
+const FOOTPRINT_COMPRESSED: f64 = 2.0;
 /// The hot set whose touches are rescues, in limits: see the workload.
 const HOT: f64 = 0.5;
 /// The share of the timed touches that must have been of the wanted kind, by the pager's counters: a
@@ -70,11 +74,13 @@ enum What {
     Device,
     /// Touches of pages that are in the swap file, read alone.
     PageIn,
+    /// Touches of pages that are in the pool, compressed.
+    Pool,
     /// Touches of staged pages.
     Rescue,
 }
 
-const KINDS: [What; 3] = [What::Device, What::PageIn, What::Rescue];
+const KINDS: [What; 4] = [What::Device, What::PageIn, What::Pool, What::Rescue];
 
 /// One round of one kind.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -144,36 +150,58 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     verdict(&problems).and(guard.finish()).and(written)
 }
 
-/// Touches of a program whose pages are mostly in the swap file, or hot and partly staged.
+/// What Outpage is run with for touches of this kind, unless the user chose.
+fn run_args(options: &Options, what: What) -> Vec<String> {
+    let mut run_args = options.common.runs.run_args.clone();
+    run_args.push("--readahead=none".into());
+    let wanted = match what {
+        // What a rescue takes does not depend on it, but how many there are does: this policy stages what is hot, too.
+        What::Rescue => "--reclaim=second-chance",
+        What::Pool => "--tier=lz4",
+        _ => "--tier=none",
+    };
+    let (option, _) = wanted.split_once('=').expect("an option with a value");
+    if !run_args.iter().any(|argument| argument.starts_with(option)) {
+        run_args.push(wanted.into());
+    }
+    run_args
+}
+
+/// The program of touches of this kind.
+fn program(options: &Options, what: What) -> Result<Vec<OsString>, BenchError> {
+    let common = &options.common;
+    let (footprint, data) = match what {
+        What::Pool => (FOOTPRINT_COMPRESSED, Data::Heap),
+        _ => (FOOTPRINT, Data::Incompressible),
+    };
+    let mut program = Spec::parse("latency")
+        .map_err(BenchError::Failed)?
+        .command(common.footprint_mib(footprint)?)?;
+    program.extend(["--touches".into(), TOUCHES.to_string().into()]);
+    program.extend(["--data".into(), data.as_str().into()]);
+    if what == What::Rescue {
+        let hot = common.footprint_mib(HOT)?.to_string();
+        program.extend(["--hot-mib".into(), hot.into()]);
+    }
+    Ok(program)
+}
+
+/// Touches of a program whose pages are mostly in the swap file or in the pool, or hot and partly staged.
 fn touches(options: &Options, what: What, cpus: Cpus, stats: &Path) -> Result<Round, BenchError> {
     let common = &options.common;
-    let mut run_args = common.runs.run_args.clone();
-    run_args.push("--readahead=none".into());
-    // What a rescue takes does not depend on it, but how many there are does: this policy stages what is hot, too.
-    let chosen = |argument: &String| argument.starts_with("--reclaim");
-    if what == What::Rescue && !run_args.iter().any(chosen) {
-        run_args.push("--reclaim=second-chance".into());
-    }
+    let run_args = run_args(options, what);
     let outpage = OutpageRun {
         limit_bytes: common.memory,
         swap: &common.runs.swap,
         options: &run_args,
         stats,
     };
-    let mut program = Spec::parse("latency")
-        .map_err(BenchError::Failed)?
-        .command(common.footprint_mib(FOOTPRINT)?)?;
-    program.extend(["--touches".into(), TOUCHES.to_string().into()]);
-    if what == What::Rescue {
-        let hot = common.footprint_mib(HOT)?.to_string();
-        program.extend(["--hot-mib".into(), hot.into()]);
-    }
     let mut command: Vec<OsString> = Vec::new();
     if cpus == Cpus::One {
         let shared = SHARED.to_string();
         command.extend(["taskset", "-c", &shared].map(OsString::from));
     }
-    command.extend(outpage.wrap(program)?);
+    command.extend(outpage.wrap(program(options, what)?)?);
     let _spinner = (cpus == Cpus::Busy).then(Spinner::start).transpose()?;
     let run = launch(&command, None, common.runs.timeout())?;
     let Ending::Finished { report } = &run.ending else {
@@ -181,17 +209,27 @@ fn touches(options: &Options, what: What, cpus: Cpus, stats: &Path) -> Result<Ro
         return Err(BenchError::Failed(format!("{what:?}: {why}")));
     };
     let latencies = report.latencies.unwrap_or_default();
-    let majors = (read_stats(stats).and_then(|stats| stats["major_faults"].as_u64()))
-        .ok_or_else(|| BenchError::Failed("the statistics have no major_faults".into()))?;
+    let counters = read_stats(stats);
+    let counted = |name: &str| {
+        let value = counters.as_ref().and_then(|stats| stats[name].as_u64());
+        value.ok_or_else(|| BenchError::Failed(format!("the statistics have no {name}")))
+    };
     let of_the_kind = match what {
         // Reads outside the timing are some 50: the run's beginning and end.
-        What::PageIn => majors.min(latencies.count),
+        What::PageIn => latencies.count.min(counted("major_faults")?),
+        What::Pool => latencies.count.min(counted("compressed_hits")?),
         // Every read beside those that cannot have been timed may have been timed.
-        _ => latencies
-            .count
-            .saturating_sub(majors.saturating_sub(report.untimed_reads)),
+        What::Rescue | What::Device => {
+            let others = counted("major_faults")?.saturating_sub(report.untimed_reads);
+            latencies.count.saturating_sub(others)
+        }
     };
-    // As many as that many touches of random pages can give in either case.
+    judged(what, latencies, of_the_kind)
+}
+
+/// The round, if enough was of the kind.
+fn judged(what: What, latencies: Latencies, of_the_kind: u64) -> Result<Round, BenchError> {
+    // As many as that many touches of random pages can give in any case.
     let enough = latencies.count > u64::from(TOUCHES) / 3;
     let share = of_the_kind as f64 / latencies.count.max(1) as f64;
     if enough && share >= SHARE_MIN {
@@ -321,6 +359,7 @@ fn render(all: &[Measured]) -> String {
             match measured.what {
                 What::Device => "4 KiB read of the disk",
                 What::PageIn => "page-in",
+                What::Pool => "hit in the pool, LZ4",
                 What::Rescue => "rescue of a staged page",
             }
             .into(),

@@ -108,6 +108,12 @@ impl Data {
         }
     }
 
+    /// Whether a page is neither of zeroes nor incompressible, in all its versions.
+    pub const fn compresses(self, page: usize) -> bool {
+        let fresh = self.looks(page, 1).fresh;
+        0 < fresh && fresh < WORDS
+    }
+
     /// What a page looks like whose version has this seed. What kind of page it is does not change with the version.
     pub const fn looks(self, page: usize, seed: u64) -> Looks {
         let (fresh, common) = match self {

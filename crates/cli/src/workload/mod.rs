@@ -128,7 +128,7 @@ pub struct Args {
     /// staged pages, which needs a hot set of half the limit and twice the limit beside it
     #[arg(long)]
     pub hot_mib: Option<u32>,
-    /// random, hotset, graph: how far the contents compress. What `heap` imitates was measured page by page in the heaps of
+    /// random, hotset, graph, latency: how far the contents compress. What `heap` imitates was measured page by page in the heaps of
     /// Perl, awk, node, Python and SQLite; docs/bench.md has the ratios
     #[arg(long, value_enum, default_value_t = Data::Heap)]
     pub data: Data,

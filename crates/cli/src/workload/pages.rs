@@ -37,6 +37,11 @@ impl Region {
         Self { words, first, data }
     }
 
+    /// Whether its contents are such as a pool of compressed pages keeps, or none of the pages' are.
+    pub(super) const fn is_usual(&self, page: usize) -> bool {
+        matches!(self.data, Data::Incompressible) || self.data.compresses(page)
+    }
+
     pub(super) fn page(&mut self, page: usize) -> &mut [u64] {
         let start = self.first + page * WORDS;
         &mut self.words[start..start + WORDS]

@@ -9,8 +9,11 @@ use crate::contract::{Action, ActionId, PageList};
 use crate::page::{ContentHash, PageId};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
-/// What lists begin with: the largest window that is set by default.
-const LIST_PAGES: usize = 128;
+/// What lists of transfers with the store begin with: the largest window that is set by default.
+const STORE_PAGES: usize = 128;
+/// What other lists begin with. What goes to the pool and out of it are single pages or a few neighbours, in dozens of actions at a time; a list
+/// that has grown stays so.
+const FEW_PAGES: usize = 8;
 
 /// One unanswered action.
 pub(super) struct Op {
@@ -115,22 +118,39 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether such an action has a list of pages; the others are about a run.
-    const fn lists(self) -> bool {
-        self.hashes() || matches!(self, Self::Release)
+    /// Where the lists of such an action come from; the others are about a run.
+    const fn shelf(self) -> Option<Shelf> {
+        match self {
+            Self::PageIn | Self::Needed | Self::PageOut => Some(Shelf::Store),
+            Self::Compress | Self::Decompress | Self::Demote => Some(Shelf::Pool),
+            Self::Release => Some(Shelf::Release),
+            _ => None,
+        }
+    }
+}
+
+/// Lists that were made for one kind of action and are used again for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shelf {
+    Store,
+    Pool,
+    Release,
+}
+
+impl Shelf {
+    const COUNT: usize = 3;
+
+    /// Pages that there is room for from the start.
+    const fn pages(self) -> usize {
+        match self {
+            Self::Store => STORE_PAGES,
+            Self::Pool | Self::Release => FEW_PAGES,
+        }
     }
 
-    /// Whether such an action has a hash for each of its pages.
-    const fn hashes(self) -> bool {
-        matches!(
-            self,
-            Self::PageIn
-                | Self::Needed
-                | Self::PageOut
-                | Self::Compress
-                | Self::Decompress
-                | Self::Demote
-        )
+    /// Whether there is a hash for each page.
+    const fn hashed(self) -> bool {
+        !matches!(self, Self::Release)
     }
 }
 
@@ -139,11 +159,9 @@ impl Kind {
 pub(super) struct Ops {
     all: Vec<Op>,
     free: Vec<u32>,
-    /// Lists to be used again: those of transfers, which have hashes, and of releases.
+    /// Lists to be used again, by [`Shelf`].
     #[expect(clippy::vec_box, reason = "an action takes the box, and gives it back")]
-    hashed: Vec<Box<Lists>>,
-    #[expect(clippy::vec_box, reason = "as above")]
-    others: Vec<Box<Lists>>,
+    spare: [Vec<Box<Lists>>; Shelf::COUNT],
     unanswered: usize,
     /// The last release, as long as it is unanswered: what takes frames waits for it.
     last_release: Option<ActionId>,
@@ -159,8 +177,7 @@ impl Ops {
         Self {
             all: Vec::with_capacity(64),
             free: Vec::with_capacity(64),
-            hashed: Vec::with_capacity(16),
-            others: Vec::with_capacity(16),
+            spare: core::array::from_fn(|_| Vec::with_capacity(16)),
             unanswered: 0,
             last_release: None,
             last_dead: None,
@@ -202,17 +219,11 @@ impl Ops {
         let index = self.free.pop().unwrap_or_else(|| self.add());
         let op = &mut self.all[index as usize];
         (op.kind, op.run, op.tries, op.began) = (kind, run, 0, now);
-        if kind.lists() {
-            let hashed = kind.hashes();
-            let spare = if hashed {
-                &mut self.hashed
-            } else {
-                &mut self.others
-            };
-            let mut lists = spare.pop().unwrap_or_default();
+        if let Some(shelf) = kind.shelf() {
+            let mut lists = self.spare[shelf as usize].pop().unwrap_or_default();
             lists.ids.clear();
-            lists.ids.reserve(LIST_PAGES);
-            (lists.pages, lists.hashes) = lists.told.take(LIST_PAGES, hashed);
+            lists.ids.reserve(shelf.pages());
+            (lists.pages, lists.hashes) = lists.told.take(shelf.pages(), shelf.hashed());
             op.lists = Some(lists);
         }
         ActionId(index)
@@ -255,14 +266,8 @@ impl Ops {
     pub(super) fn finish(&mut self, id: ActionId) {
         let op = &mut self.all[id.0 as usize];
         let kind = mem::replace(&mut op.kind, Kind::Free);
-        if let Some(lists) = op.lists.take() {
-            let hashed = kind.hashes();
-            let spare = if hashed {
-                &mut self.hashed
-            } else {
-                &mut self.others
-            };
-            spare.push(lists);
+        if let (Some(lists), Some(shelf)) = (op.lists.take(), kind.shelf()) {
+            self.spare[shelf as usize].push(lists);
         }
         if self.last_release == Some(id) {
             self.last_release = None;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::StreamId;
 use crate::units::PageNo;
 
-/// The most pages that are watched at a time: 24 KiB, made at the start. A choice; in a large memory each
+/// The most pages that are watched at a time: 24 KiB, of which RAM is taken as they are used. A choice; in a large memory each
 /// stands for more pages.
 const PLACES: usize = 512;
 
@@ -28,7 +28,7 @@ pub(super) struct Sample {
 
 /// The pages that are watched: a queue, and a table that finds them by number.
 pub(super) struct Samples {
-    /// A ring, the oldest first. A place is empty when its watch is over.
+    /// A ring of [`PLACES`], the oldest first; those that were never used are not there yet. A place is empty when its watch is over.
     ring: Vec<Option<Sample>>,
     oldest: usize,
     /// Places from the oldest to the latest, the empty ones between them included.
@@ -43,7 +43,7 @@ impl Samples {
     /// None watched.
     pub(super) fn new() -> Self {
         Self {
-            ring: vec![None; PLACES],
+            ring: Vec::with_capacity(PLACES),
             oldest: 0,
             used: 0,
             watched: 0,
@@ -53,20 +53,23 @@ impl Samples {
 
     /// Whether more than half of the places are in use, those between others that are empty included.
     pub(super) const fn crowded(&self) -> bool {
-        self.used * 2 > self.ring.len()
+        self.used * 2 > PLACES
     }
 
     /// Whether there is no place.
     pub(super) const fn full(&self) -> bool {
-        self.watched == self.ring.len()
+        self.watched == PLACES
     }
 
     /// Watches a page that is not watched yet. There is a place.
     pub(super) fn watch(&mut self, sample: Sample) {
-        if self.used == self.ring.len() {
+        if self.used == PLACES {
             self.close_up();
         }
-        let at = (self.oldest + self.used) & (self.ring.len() - 1);
+        let at = (self.oldest + self.used) & (PLACES - 1);
+        if at == self.ring.len() {
+            self.ring.push(None);
+        }
         self.ring[at] = Some(sample);
         self.used += 1;
         self.watched += 1;
@@ -95,7 +98,10 @@ impl Samples {
 
     /// Ends the watch of the oldest page, if it began when at most `until` frames had been taken.
     pub(super) fn expired(&mut self, until: u64) -> Option<Sample> {
-        let oldest = self.ring[self.oldest].filter(|_| self.used > 0)?;
+        if self.used == 0 {
+            return None;
+        }
+        let oldest = self.ring[self.oldest]?;
         (oldest.since <= until).then(|| self.take(oldest.page))?
     }
 
@@ -118,7 +124,7 @@ impl Samples {
     /// Drops the oldest places that are empty.
     fn trim(&mut self) {
         while self.used > 0 && self.ring[self.oldest].is_none() {
-            self.oldest = (self.oldest + 1) & (self.ring.len() - 1);
+            self.oldest = (self.oldest + 1) & (PLACES - 1);
             self.used -= 1;
         }
     }
