@@ -1,6 +1,7 @@
 //! Signals under `outpage run`: the program gets what it would have had without, once.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -130,6 +131,34 @@ fn queued_values_and_blocked_masks_pass_through() {
     told.kill("-TERM");
     assert_eq!(told.line(), "15");
     assert_eq!(told.end(), [""; 0]);
+}
+
+#[test]
+fn the_two_signals_of_the_c_library_are_as_they_were() {
+    if !can_page() {
+        return;
+    }
+    let me = std::fs::metadata("/proc/self").expect("/proc").uid();
+    let ignored = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        // Has the standard library start it by fork: by posix_spawn(3) it would ignore them itself.
+        command.uid(me);
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let set = text
+            .trim()
+            .strip_prefix("SigIgn:\t")
+            .expect("a set of signals");
+        u64::from_str_radix(set, 16).expect("hexadecimal")
+    };
+    let look = ["grep", "SigIgn", "/proc/self/status"];
+    let free = ignored(&look);
+    if free >> 31 & 3 == 3 {
+        return eprintln!("SKIPPED: this test is run by a program that ignores both");
+    }
+    let paged = ignored(&[&[OUTPAGE], &RUN[..], &look].concat());
+    assert_eq!(paged, free);
 }
 
 /// `perl -e 'alarm 5; exec ...'`: the alarm is the launcher's, and meant for the program.

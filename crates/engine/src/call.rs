@@ -78,7 +78,8 @@ pub enum Call {
     /// A fork is about to happen; the pages around these addresses stay mapped, then the pager
     /// does nothing until [`crate::Engine::fork_parent`].
     ForkPrepare { stack: usize, tls: usize },
-    /// The calling thread begins: what the kernel needs at its end stays mapped until then.
+    /// The calling thread begins: what the kernel needs at its end stays mapped until then. It may use all CPUs that it is allowed, as after
+    /// [`Call::Unbind`] that does not last.
     ThreadBegins { tid: u32 },
     /// The calling thread is about to end, perhaps with robust mutexes held: they stay mapped as well.
     ThreadEnds { tid: u32 },

@@ -104,6 +104,8 @@ impl Live {
             Call::ForkPrepare { stack, tls } => self.prepare_fork(stack, tls, slot),
             Call::ThreadBegins { tid } => {
                 self.thread_begins(Tid(tid));
+                // Among threads that fault in turn its first fault, on its stack, may have bound it.
+                self.placement.unbind(Tid(tid), false);
                 0
             }
             Call::ThreadEnds { tid } => {

@@ -246,12 +246,7 @@ fn elf(path: &Path, file: &File, head: &[u8]) -> Option<Unmanaged> {
                 address: u64_at(&header, 16),
                 bytes: u64_at(&header, 32),
             }),
-            // A note begins with the lengths of its name and content and its type.
-            PT_NOTE => {
-                go |= segment(file, &header)
-                    .get(12..)
-                    .is_some_and(|name| name.starts_with(GO_NOTE))
-            }
+            PT_NOTE => go |= has_go_note(&segment(file, &header)),
             _ => {}
         }
     }
@@ -266,6 +261,25 @@ fn elf(path: &Path, file: &File, head: &[u8]) -> Option<Unmanaged> {
     }
     let sanitizer = || sanitizer::of(file, &dynamic, &loads).map(Unmanaged::Sanitizer);
     go.then_some(Unmanaged::Go).or_else(sanitizer)
+}
+
+/// Whether one of the notes is the Go linker's. A linker of C puts all notes of a program into one segment. Each begins with the lengths of its name and content
+/// and its type; name and content are filled up to four bytes (elf(5), `Elf64_Nhdr`).
+fn has_go_note(mut notes: &[u8]) -> bool {
+    while let Some((head, rest)) = notes.split_first_chunk::<12>() {
+        if rest.starts_with(GO_NOTE) {
+            return true;
+        }
+        let length = |at: usize| {
+            let word = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            (u32::from_le_bytes(word) as usize).next_multiple_of(4)
+        };
+        let Some(after) = rest.get(length(0).saturating_add(length(4))..) else {
+            break;
+        };
+        notes = after;
+    }
+    false
 }
 
 /// Whether `path` is glibc's loader, or a link to it as `ld.so` is.
@@ -357,11 +371,26 @@ mod tests {
             Some(Unmanaged::OtherLibc("/lib/ld-musl-x86_64.so.1".into()))
         );
         let note = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
-        let go = program(&[
-            (PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0"),
-            (PT_NOTE, note),
-        ]);
-        assert_eq!(unmanaged(&go), Some(Unmanaged::Go));
+        let with_notes = |notes: &[u8]| {
+            let loader = b"/lib64/ld-linux-x86-64.so.2\0";
+            unmanaged(&program(&[(PT_INTERP, loader), (PT_NOTE, notes)]))
+        };
+        assert_eq!(with_notes(note), Some(Unmanaged::Go));
+        // A name and a content that are filled up to four bytes, and two with lengths that lie.
+        let other = b"\x05\0\0\0\x02\0\0\0\x01\0\0\0Other\0\0\0ab\0\0";
+        let lies = b"\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0GNU\0";
+        assert_eq!(
+            with_notes(&[&other[..], note].concat()),
+            Some(Unmanaged::Go)
+        );
+        for none in [
+            &other[..],
+            lies,
+            &note[..11],
+            &[other, &note[..14]].concat(),
+        ] {
+            assert_eq!(with_notes(none), None, "{none:?}");
+        }
         let mut arm = program(&[]);
         arm[18] = 183;
         assert_eq!(unmanaged(&arm), Some(Unmanaged::OtherArchitecture));

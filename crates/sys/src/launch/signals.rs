@@ -137,10 +137,8 @@ impl Signals {
         let pipe = PIPE_IGNORED.load(Ordering::SeqCst);
         let ignored = self.ignored | if pipe { bit(libc::SIGPIPE) } else { 0 };
         let blocked = self.blocked;
-        // Without it the standard library starts programs faster.
-        if ignored == 0 && blocked & self.taken == 0 {
-            return;
-        }
+        // In any case: started the other way, by posix_spawn(3), the program would ignore the two signals that glibc keeps for itself, 32 and 33. Neither way
+        // is the faster one here.
         let restore = move || {
             members(ignored)
                 .try_for_each(|signal| action(signal, Some(plain(libc::SIG_IGN))).map(drop))
