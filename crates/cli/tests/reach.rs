@@ -169,8 +169,8 @@ fn assert_runs_without_limit(alone: &str, how: &str, before: &str) {
         "{how}: {:?}: {errors}",
         output.status
     );
-    let left = "the session cannot be reached any more, after a change of user, root directory or \
-                namespace: this process runs without a limit";
+    let left = "the session cannot be reached any more, after a change of user, root directory, \
+                namespace or Landlock rules: this process runs without a limit";
     let lines: Vec<&str> = errors.lines().collect();
     assert!(lines[0].ends_with(left), "{how}: {errors}");
     // What it had in RAM beside the limit may have a row of its own.

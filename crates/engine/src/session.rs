@@ -95,7 +95,7 @@ pub enum SessionError {
     Full,
     /// The entry reserved for this forked child is somebody else's by now.
     Expired,
-    /// This process changed its user, root directory or namespaces: the session is out of its reach.
+    /// This process changed its user, root directory, namespaces or Landlock rules: the session is out of its reach.
     Unreachable,
     /// The keeper is gone, and with it the way to the session.
     KeeperGone,
@@ -112,7 +112,7 @@ impl fmt::Display for SessionError {
             Self::Expired => write!(f, "the parent's reservation for this child is gone"),
             Self::Unreachable => write!(
                 f,
-                "the session cannot be reached any more, after a change of user, root directory or namespace"
+                "the session cannot be reached any more, after a change of user, root directory, namespace or Landlock rules"
             ),
             Self::KeeperGone => {
                 write!(f, "the session's keeper was killed: start the program anew")

@@ -41,6 +41,7 @@ mod mode;
 mod order;
 mod patch;
 mod pins;
+mod plain;
 mod raw;
 mod refs;
 mod sanitizer;
