@@ -18,7 +18,7 @@ struct Ghost {
     /// Both halves of the page's hash in one: of pages at this place, none of the same index in another object has it, and by chance one other
     /// in some million.
     tag: u32,
-    /// Frames taken when it left, modulo 2^32.
+    /// Frames taken when it left, modulo 2^32; never 0.
     left: u32,
 }
 
@@ -59,7 +59,7 @@ impl Ghosts {
     /// `page` left when so many frames had been taken.
     pub(super) fn left(&mut self, page: PageNo, taken: u64) {
         if let Some((place, tag)) = self.place(page) {
-            let left = taken as u32;
+            let left = (taken as u32).max(1);
             *place = Ghost { tag, left };
         }
     }
