@@ -6,6 +6,9 @@
 
 use outpage_sys::raw::{Errno, syscall6};
 
+/// Paths are looked up from the working directory.
+const HERE: usize = libc::AT_FDCWD as usize;
+
 /// As libc returns it: -1, and the error in `errno`.
 fn told(result: Result<usize, Errno>) -> isize {
     match result {
@@ -33,24 +36,52 @@ macro_rules! plain {
     )*};
 }
 
-// Of 64-bit programs each of these is the system call of its name.
+// As glibc makes them: a program's seccomp filter may allow these and not their like.
 plain! {
     outpage_plain_mmap SYS_mmap
     outpage_plain_mmap64 SYS_mmap
     outpage_plain_munmap SYS_munmap
     outpage_plain_madvise SYS_madvise
-    outpage_plain_open64 SYS_open
     outpage_plain_close SYS_close
     outpage_plain_read SYS_read
     outpage_plain_write SYS_write
     outpage_plain_lseek64 SYS_lseek
     outpage_plain_ftruncate64 SYS_ftruncate
     outpage_plain_fcntl SYS_fcntl
-    outpage_plain_fstat64 SYS_fstat
-    outpage_plain_stat64 SYS_stat
     outpage_plain_readlink SYS_readlink
     outpage_plain_unlink SYS_unlink
     outpage_plain_getpid SYS_getpid
+}
+
+/// As libc's.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_plain_open64(path: usize, flags: usize, mode: usize) -> isize {
+    // SAFETY: the caller's.
+    told(unsafe { syscall6(libc::SYS_openat, HERE, path, flags, mode, 0, 0) })
+}
+
+/// As libc's.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_plain_stat64(path: usize, to: usize) -> isize {
+    // SAFETY: the caller's.
+    told(unsafe { syscall6(libc::SYS_newfstatat, HERE, path, to, 0, 0, 0) })
+}
+
+/// As libc's.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn outpage_plain_fstat64(file: usize, to: usize) -> isize {
+    let (itself, flags) = (c"".as_ptr().addr(), libc::AT_EMPTY_PATH as usize);
+    // SAFETY: the caller's; the path is empty, and static.
+    told(unsafe { syscall6(libc::SYS_newfstatat, file, itself, to, flags, 0, 0) })
 }
 
 /// As libc's `syscall`.

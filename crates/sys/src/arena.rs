@@ -30,8 +30,8 @@ const CLASSES: usize = (CLASS_BYTES_MAX / CLASS_BYTES_MIN).ilog2() as usize + 1;
 /// First block; later ones are a sixteenth of what is mapped already, so that blocks stay few.
 const BLOCK_BYTES_MIN: usize = 1 << 20;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
-/// From this size on a freed chunk keeps the RAM of its first page alone, which has its link. A choice: to give back and to have again each takes the kernel
-/// about a microsecond a page, and lists that grow leave such chunks behind for good.
+/// From this size on a freed chunk keeps the RAM of its first page alone, which has its link. A choice, not varied: lists that grow leave such chunks
+/// behind for good, and each that is used again costs a system call and its pages' faults.
 const GIVEN_BACK_MIN: usize = 32 << 10;
 /// Spins before the CPU is yielded: about as long as the lock is held without a system call.
 const SPINS: u32 = 64;
