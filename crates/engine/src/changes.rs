@@ -150,7 +150,7 @@ impl Live {
     }
 
     /// Under write-protect pages are thrown away by address, and the kernel does not ask whether something else was moved there just
-    /// before. What the program had in RAM is there still, or the program ends: it would find zeroes.
+    /// before. What the program had in RAM is there still, or is given back, or the program ends: it would find zeroes.
     fn expect_all(&self, start: usize, end: usize) {
         for address in (start..end).step_by(PAGE_BYTES) {
             // Pages of shared memory are thrown away by their place in a file.
@@ -158,7 +158,7 @@ impl Live {
             let page = region.map(|r| r.page(address));
             let had = page.is_some_and(|page| self.is_in_program(page));
             let gone = self.world.door.is_empty(address) == Ok(true);
-            if had && gone && !self.went_since(address) {
+            if had && gone && !self.went_since(address) && !self.world.door.give_back(address) {
                 let why = "is lost: memory was moved there at the moment at which what had been there was thrown away";
                 self.world.failing.fail(Failure::Page(address, why));
                 self.world.signal(address);

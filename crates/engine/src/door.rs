@@ -154,6 +154,10 @@ pub trait Door: Send {
     /// Calls `check` with every part of `start..end` where pages were thrown away while something changed that is not attended to yet.
     fn disturbed_in(&self, start: usize, end: usize, check: &mut dyn FnMut(usize, usize));
 
+    /// Gives the program back what [`Self::release`] took at `address` when the program had just moved it there, by a call that no hook saw. False where
+    /// that cannot be done.
+    fn give_back(&self, address: usize) -> bool;
+
     /// All that changed was attended to.
     fn undisturbed(&self);
 

@@ -5,26 +5,29 @@
 //! executable ranges, where it starts with the first such page.
 //!
 //! The kernel throws away what lies at an address, whatever that is by then. So it has to be the pager's [turn](Turns): nobody
-//! maps or moves anything there from the last look until the pages are gone. What no hook sees does not wait for its turn; that is noticed
-//! afterwards ([`Releaser::disturbed_in`]).
+//! maps or moves anything there from the last look until the pages are gone. What no hook sees does not wait for its turn. That is noticed
+//! afterwards ([`Releaser::disturbed_in`]), and from then on pages are taken away in place of being thrown away ([`takes`]).
+
+mod heard;
+mod order;
+mod takes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
-use outpage_sys::futex::{self, Scope};
-use outpage_sys::map;
+use outpage_sys::map::Memory;
+use outpage_sys::pagemap::Pagemap;
 use outpage_sys::process::{self, CpuSet};
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 use outpage_sys::turns::{Turn, Turns};
-use outpage_sys::uffd::{self, Message, Uffd};
+use outpage_sys::uffd::{Change, CopyMode, Stop, Uffd};
 
-const IDLE: u32 = 0;
-const ASKED: u32 = 1;
-const ENDED: u32 = 2;
+use self::heard::Heard;
+use self::order::Order;
+use self::takes::Takes;
 
 /// What one order throws away at most, in pages, and so in parts: a bit of a word for each. What an order costs, 10 us and more for two switches of
 /// threads, is little for each of so many.
@@ -52,21 +55,6 @@ impl Part {
     }
 }
 
-struct Order {
-    state: AtomicU32,
-    addresses: [AtomicUsize; CALL_PAGES],
-    pages: [AtomicUsize; CALL_PAGES],
-    parts: AtomicUsize,
-    /// Of the pager's userfaultfd.
-    descriptor: AtomicI32,
-    /// Twice the parts of which the kernel has answered, and one more while it is being asked for the next.
-    progress: AtomicUsize,
-    /// The parts that were thrown away, a bit each.
-    done: AtomicU64,
-    /// Those that were refused, or of which a part was.
-    refused: AtomicU64,
-}
-
 /// What came of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Released {
@@ -88,6 +76,14 @@ impl Released {
     };
 }
 
+/// What the pager sees the program's memory by.
+#[derive(Clone, Copy)]
+pub(crate) struct Senses<'a> {
+    pub uffd: &'a Uffd,
+    pub pagemap: &'a Pagemap,
+    pub memory: &'a Memory,
+}
+
 /// Parts that were disturbed and are remembered, the latest: as many as go while a few threads change mappings all the time.
 const DISTURBED_MAX: usize = 16 * CALL_PAGES;
 
@@ -97,6 +93,10 @@ pub(crate) struct Releaser {
     /// Where pages were thrown away while something changed that is not attended to yet: first address, first one behind it.
     disturbed: RefCell<VecDeque<(usize, usize)>>,
     turns: Arc<Turns>,
+    /// Memory was moved by a call that no hook saw.
+    moves_unseen: Cell<bool>,
+    /// Where pages are taken to, once it was.
+    takes: RefCell<Option<Takes>>,
     /// The turn that lasted too long, by its number.
     too_long: Cell<Option<u32>>,
     /// The CPU that the thread is bound to.
@@ -110,6 +110,8 @@ impl Releaser {
             order: OnceLock::new(),
             disturbed: RefCell::new(VecDeque::with_capacity(DISTURBED_MAX)),
             turns,
+            moves_unseen: Cell::new(false),
+            takes: RefCell::new(None),
             too_long: Cell::new(None),
             cpu: Cell::new(None),
         }
@@ -117,7 +119,9 @@ impl Releaser {
 
     /// In another process than that of the thread: what it was is forgotten.
     pub(crate) fn forget_thread(&mut self) {
-        let new = Self::new(self.turns.clone());
+        let mut new = Self::new(self.turns.clone());
+        new.moves_unseen = self.moves_unseen.clone();
+        new.takes = RefCell::new(self.takes.take());
         std::mem::forget(std::mem::replace(self, new));
     }
 
@@ -136,8 +140,7 @@ impl Drop for Releaser {
     /// A forked child, which has none of its parent's threads, must not drop it.
     fn drop(&mut self) {
         if let Some((order, thread)) = self.order.take() {
-            order.state.store(ENDED, Ordering::Release);
-            futex::wake(&order.state, 1, Scope::Process);
+            order.end();
             thread.join();
         }
     }
@@ -149,20 +152,22 @@ impl Releaser {
     /// by itself then.
     ///
     /// # Errors
-    /// The kernel's, when the thread cannot be started.
+    /// The kernel's, when the thread cannot be started, or when what was not to be thrown away cannot be put back.
     ///
     /// # Panics
     /// When it is to throw more away.
     pub(crate) fn release(
         &self,
         parts: &[Part],
-        uffd: &Uffd,
+        door: Senses<'_>,
         out: &mut [Released],
     ) -> Result<(), Errno> {
         out.fill(Released::NEITHER);
+        let uffd = door.uffd;
         let (order, thread) = self.thread()?;
-        let mut heard = Heard::new(parts);
         let turn = self.turn(uffd);
+        let landing = self.landing(turn.is_none());
+        let mut heard = Heard::new(parts, landing);
         let pages = |part: &Part| (part.address..part.end()).step_by(PAGE_BYTES);
         let mut addresses = parts.iter().flat_map(pages);
         if !uffd.is_calm() && addresses.any(|page| uffd.is_disturbed(page)) {
@@ -170,18 +175,16 @@ impl Releaser {
         }
         let known = uffd.known_changes();
         self.bind(thread);
-        order.ask(parts, uffd.descriptor());
-        while order.state.load(Ordering::Acquire) == ASKED {
-            // Before the kernel is asked nothing is said for us. Between being heard and throwing pages away the thread may wait for a
-            // CPU: nobody else is heard meanwhile, who would go on and might move something else there.
-            if order.asks().is_some_and(|part| !heard.all(part)) {
-                uffd.gather_but(&mut |message| heard.take(message, order.begun()));
-                heard.rest().for_each(|message| uffd.put_back(message));
-            }
-            process::yield_now();
+        order.ask(parts, landing, uffd.descriptor());
+        // In the pager's own turn no hook moves anything.
+        if heard.hear(order, uffd) && turn.is_some() {
+            self.moves_unseen.set(true);
         }
         order.answer(out);
         let changed = uffd.known_changes() > known || uffd.is_changing(parts[0].address);
+        if landing != 0 {
+            self.settle(order.taken(), &heard, changed, door)?;
+        }
         for (i, (part, released)) in parts.iter().zip(out).enumerate() {
             if released.done && changed {
                 // Something may have been moved here just before.
@@ -193,6 +196,70 @@ impl Releaser {
         // Who is at a change waits to be heard.
         uffd.let_change_pass();
         Ok(())
+    }
+
+    /// Has `read` read what the kernel says, and notes whether memory was moved by a thread that has no turn. Who moves memory in its turn has it
+    /// until it is heard.
+    pub(crate) fn listen(&self, uffd: &Uffd, read: impl FnOnce(&Uffd)) {
+        let (before, moves) = (self.turns.begun_and_over(), uffd.moves());
+        read(uffd);
+        if uffd.moves() > moves && before.is_some() && self.turns.begun_and_over() == before {
+            self.moves_unseen.set(true);
+        }
+    }
+
+    /// Where pages are taken to, if something may be moved where they are: by a call that no hook sees, or in a turn that lasts `too_long`.
+    fn landing(&self, too_long: bool) -> usize {
+        if !too_long && !self.moves_unseen.get() {
+            return 0;
+        }
+        let mut takes = self.takes.borrow_mut();
+        if takes.is_none() {
+            // Without the room they are thrown away.
+            *takes = Takes::new().ok();
+        }
+        takes.as_ref().map_or(0, Takes::start)
+    }
+
+    /// Throws away what was taken, but for what may be wanted back: the parts of the bits in `taken`, of which was `heard`, while something
+    /// `changed` or not.
+    fn settle(
+        &self,
+        taken: u64,
+        heard: &Heard<'_>,
+        changed: bool,
+        door: Senses<'_>,
+    ) -> Result<(), Errno> {
+        let mut takes = self.takes.borrow_mut();
+        let Some(takes) = takes.as_mut().filter(|_| taken != 0) else {
+            return Ok(());
+        };
+        for (i, part) in heard.parts.iter().enumerate() {
+            if taken >> i & 1 == 1 && !heard.any(i) {
+                Takes::put_back(*part, heard.landing_of(i))?;
+            } else if taken >> i & 1 == 1 && changed {
+                takes.keep(*part, heard.landing_of(i), door.pagemap, door.memory);
+            }
+        }
+        takes.clear(door.uffd)
+    }
+
+    /// Gives the program back what was taken away at `address` when it had just been moved there; false where that is not known any more, or
+    /// cannot be.
+    pub(crate) fn give_back(&self, address: usize, uffd: &Uffd) -> bool {
+        let takes = self.takes.borrow();
+        let Some(copy) = takes.as_ref().and_then(|takes| takes.copy_of(address)) else {
+            return false;
+        };
+        while uffd.change_at(address) != Some(Change::Removed) {
+            let to = uffd.moved_to(address);
+            match uffd.copy(to, copy, PAGE_BYTES, CopyMode::default()).stop {
+                None | Some(Stop::Exists) => return true,
+                Some(Stop::Again) => uffd.let_change_pass(),
+                Some(_) => return false,
+            }
+        }
+        true
     }
 
     /// Binds the thread to the CPU that the pager's thread is on. Each waits for the other twice a part, and is woken on another virtual CPU in 50 to 60 us,
@@ -247,160 +314,8 @@ impl Releaser {
     /// All that changed was attended to.
     pub(crate) fn undisturbed(&self) {
         self.disturbed.borrow_mut().clear();
-    }
-}
-
-/// What was said of the pages that are thrown away: of each once for ourselves, and as often as the program throws it away besides.
-/// Who said it first does not matter, for what is left over is the program's.
-struct Heard<'a> {
-    parts: &'a [Part],
-    /// The pages of which it was said, in their order.
-    pages: u64,
-    /// What the last message said once more.
-    again: u64,
-}
-
-impl<'a> Heard<'a> {
-    fn new(parts: &'a [Part]) -> Self {
-        let pages: usize = parts.iter().map(|part| part.pages).sum();
-        assert!((1..=CALL_PAGES).contains(&pages), "{pages} pages at once");
-        assert!(parts.iter().all(|part| part.pages > 0), "an empty part");
-        Self {
-            parts,
-            pages: 0,
-            again: 0,
-        }
-    }
-
-    /// Of the pages of `start..end`, which are some of part `i`, each a bit.
-    fn mask(&self, i: usize, start: usize, end: usize) -> u64 {
-        let before: usize = self.parts[..i].iter().map(|part| part.pages).sum();
-        let first = before + (start - self.parts[i].address) / PAGE_BYTES;
-        (u64::MAX >> (CALL_PAGES - (end - start) / PAGE_BYTES)) << first
-    }
-
-    fn of_part(&self, i: usize) -> u64 {
-        self.mask(i, self.parts[i].address, self.parts[i].end())
-    }
-
-    /// Whether it was said of all pages of part `i`.
-    fn all(&self, i: usize) -> bool {
-        self.pages & self.of_part(i) == self.of_part(i)
-    }
-
-    fn any(&self, i: usize) -> bool {
-        self.pages & self.of_part(i) != 0
-    }
-
-    /// Takes what is said for the first time of pages of the first `begun` parts; returns every other message, but what is said again of some, which
-    /// [`Self::rest`] has then. Those are the program's, and what it moves or unmaps next is told behind them, so they must not wait.
-    fn take(&mut self, message: Message, begun: usize) -> Option<Message> {
-        let Message::Removed { start, end } = message else {
-            return Some(message);
-        };
-        let within = |part: &Part| part.address <= start && end <= part.end();
-        let Some(i) = self.parts[..begun].iter().position(within) else {
-            return Some(message);
-        };
-        let said = self.mask(i, start, end);
-        if said & self.pages == said {
-            return Some(message);
-        }
-        self.again = said & self.pages;
-        self.pages |= said;
-        None
-    }
-
-    /// What the last message said again.
-    fn rest(&mut self) -> impl Iterator<Item = Message> {
-        let again = core::mem::take(&mut self.again);
-        let pages = |part: &Part| (part.address..part.end()).step_by(PAGE_BYTES);
-        let addresses = (0..).zip(self.parts.iter().flat_map(pages));
-        let said = addresses.filter(move |(bit, _)| again >> bit & 1 == 1);
-        said.map(|(_, start)| Message::Removed {
-            start,
-            end: start + PAGE_BYTES,
-        })
-    }
-}
-
-impl Order {
-    fn new() -> Self {
-        Self {
-            state: AtomicU32::new(IDLE),
-            addresses: std::array::from_fn(|_| AtomicUsize::new(0)),
-            pages: std::array::from_fn(|_| AtomicUsize::new(0)),
-            parts: AtomicUsize::new(0),
-            descriptor: AtomicI32::new(-1),
-            progress: AtomicUsize::new(0),
-            done: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-        }
-    }
-
-    fn ask(&self, parts: &[Part], descriptor: i32) {
-        for (i, part) in parts.iter().enumerate() {
-            self.addresses[i].store(part.address, Ordering::Relaxed);
-            self.pages[i].store(part.pages, Ordering::Relaxed);
-        }
-        self.parts.store(parts.len(), Ordering::Relaxed);
-        self.descriptor.store(descriptor, Ordering::Relaxed);
-        self.progress.store(0, Ordering::Relaxed);
-        self.done.store(0, Ordering::Relaxed);
-        self.refused.store(0, Ordering::Relaxed);
-        self.state.store(ASKED, Ordering::Release);
-        futex::wake(&self.state, 1, Scope::Process);
-    }
-
-    /// The part that the kernel is being asked for.
-    fn asks(&self) -> Option<usize> {
-        let progress = self.progress.load(Ordering::SeqCst);
-        (progress % 2 == 1).then_some(progress / 2)
-    }
-
-    /// For how many parts the kernel was asked, or is being asked.
-    fn begun(&self) -> usize {
-        self.progress.load(Ordering::SeqCst).div_ceil(2)
-    }
-
-    fn answer(&self, out: &mut [Released]) {
-        let done = self.done.load(Ordering::Relaxed);
-        let refused = self.refused.load(Ordering::Relaxed);
-        for (i, released) in out.iter_mut().enumerate() {
-            released.done = done >> i & 1 == 1;
-            released.refused = refused >> i & 1 == 1;
-        }
-    }
-
-    fn work(&self) {
-        loop {
-            match self.state.load(Ordering::Acquire) {
-                IDLE => drop(futex::wait(&self.state, IDLE, None, Scope::Process)),
-                ENDED => return,
-                _ => {
-                    self.carry_out();
-                    self.state.store(IDLE, Ordering::Release);
-                }
-            }
-        }
-    }
-
-    fn carry_out(&self) {
-        let descriptor = self.descriptor.load(Ordering::Relaxed);
-        for i in 0..self.parts.load(Ordering::Relaxed) {
-            let address = self.addresses[i].load(Ordering::Relaxed);
-            // What is changing may lie elsewhere by now, and something else here.
-            if uffd::is_changing(descriptor, address) {
-                return;
-            }
-            self.progress.store(2 * i + 1, Ordering::SeqCst);
-            let bytes = self.pages[i].load(Ordering::Relaxed) * PAGE_BYTES;
-            let answer = match map::release(address, bytes) {
-                Ok(()) => &self.done,
-                Err(_) => &self.refused,
-            };
-            answer.fetch_or(1 << i, Ordering::Relaxed);
-            self.progress.store(2 * i + 2, Ordering::SeqCst);
+        if let Some(takes) = self.takes.borrow_mut().as_mut() {
+            takes.forget_all();
         }
     }
 }
@@ -421,78 +336,4 @@ fn start() -> Result<(Arc<Order>, Thread), Errno> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn removed(first: usize, end: usize) -> Message {
-        Message::Removed {
-            start: first * PAGE_BYTES,
-            end: end * PAGE_BYTES,
-        }
-    }
-
-    fn part(first: usize, pages: usize) -> Part {
-        Part {
-            address: first * PAGE_BYTES,
-            pages,
-        }
-    }
-
-    #[test]
-    fn of_what_is_said_each_page_is_ours_once() {
-        let parts = [part(10, 4)];
-        let moved = Message::Remapped {
-            from: 10 * PAGE_BYTES,
-            to: 90 * PAGE_BYTES,
-            len: PAGE_BYTES,
-        };
-        let mut heard = Heard::new(&parts);
-        // What reaches beyond cannot be ours.
-        for message in [removed(8, 12), removed(13, 15), moved, removed(9, 10)] {
-            assert_eq!(heard.take(message, 1), Some(message));
-        }
-        // The program throws away two of them meanwhile: whoever tells first, that is what is left over.
-        for messages in [
-            [removed(11, 13), removed(10, 14)],
-            [removed(10, 14), removed(11, 13)],
-        ] {
-            let mut heard = Heard::new(&parts);
-            let mut left = Vec::new();
-            for message in messages {
-                left.extend(heard.take(message, 1));
-                left.extend(heard.rest());
-            }
-            assert!(heard.all(0));
-            let in_parts = left == [removed(11, 12), removed(12, 13)];
-            assert!(in_parts || left == [removed(11, 13)], "{left:?}");
-        }
-    }
-
-    #[test]
-    fn of_a_run_the_kernel_may_tell_in_parts() {
-        let parts = [part(10, CALL_PAGES)];
-        let mut heard = Heard::new(&parts);
-        assert!(!heard.any(0) && !heard.all(0));
-        assert_eq!(heard.take(removed(10, 30), 1), None);
-        assert!(heard.any(0) && !heard.all(0));
-        assert_eq!(heard.take(removed(30, 74), 1), None);
-        assert!(heard.all(0) && heard.rest().next().is_none());
-    }
-
-    #[test]
-    fn what_is_said_of_a_part_before_it_is_begun_is_the_programs() {
-        let parts = [part(10, 2), part(20, 1), part(30, 61)];
-        let mut heard = Heard::new(&parts);
-        assert_eq!(heard.take(removed(20, 21), 1), Some(removed(20, 21)));
-        assert_eq!(heard.take(removed(10, 12), 1), None);
-        assert_eq!([0, 1, 2].map(|i| heard.all(i)), [true, false, false]);
-        assert_eq!(heard.take(removed(20, 21), 2), None);
-        assert_eq!(heard.take(removed(30, 31), 3), None);
-        // The program throws away a page that was thrown away, and one that is about to be.
-        assert_eq!(heard.take(removed(30, 32), 3), None);
-        assert_eq!(heard.rest().collect::<Vec<_>>(), [removed(30, 31)]);
-        assert_eq!(heard.take(removed(11, 12), 3), Some(removed(11, 12)));
-        assert_eq!(heard.take(removed(32, 91), 3), None);
-        assert_eq!([0, 1, 2].map(|i| heard.all(i)), [true; 3]);
-    }
-}
+mod tests;

@@ -39,6 +39,7 @@ pub mod fd;
 pub mod futex;
 pub mod kcmp;
 pub mod kernel;
+pub mod landing;
 pub mod launch;
 pub mod map;
 pub mod maps;

@@ -78,6 +78,14 @@ impl Turns {
         self.begun.load(Ordering::SeqCst)
     }
 
+    /// The same, or `None` while it is somebody's turn.
+    #[must_use]
+    pub fn begun_and_over(&self) -> Option<u32> {
+        // In this order: who begins after the look at the owner is counted at the next call.
+        let begun = self.begun();
+        (self.owner.load(Ordering::SeqCst) == 0).then_some(begun)
+    }
+
     fn try_take(&self) -> Result<Turn<'_>, u32> {
         let (me, order) = (process::tid().0, Ordering::SeqCst);
         self.owner.compare_exchange(0, me, order, order)?;

@@ -13,7 +13,7 @@ use outpage_sys::uffd::{
 };
 
 use super::{Bells, Door, Own};
-use crate::releaser::{Part, Released, Releaser};
+use crate::releaser::{Part, Released, Releaser, Senses};
 
 /// Page table entries that are read at once: 512 bytes of stack.
 const LOOK_PAGES: usize = 512;
@@ -50,11 +50,13 @@ impl Door for Kernel {
 
     fn gather(&self) {
         // Errors show in the calls that follow.
-        let _ = self.uffd.gather();
+        self.releaser.listen(&self.uffd, |uffd| {
+            let _ = uffd.gather();
+        });
     }
 
     fn let_change_pass(&self) {
-        self.uffd.let_change_pass();
+        self.releaser.listen(&self.uffd, Uffd::let_change_pass);
     }
 
     fn next_change(&self) -> Option<Message> {
@@ -185,7 +187,16 @@ impl Door for Kernel {
     }
 
     fn release(&self, parts: &[Part], out: &mut [Released]) -> Result<(), Errno> {
-        self.releaser.release(parts, &self.uffd, out)
+        let senses = Senses {
+            uffd: &self.uffd,
+            pagemap: &self.pagemap,
+            memory: &self.memory,
+        };
+        self.releaser.release(parts, senses, out)
+    }
+
+    fn give_back(&self, address: usize) -> bool {
+        self.releaser.give_back(address, &self.uffd)
     }
 
     fn start_releasing(&self) -> Result<(), Errno> {

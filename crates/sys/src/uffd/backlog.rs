@@ -43,6 +43,8 @@ impl Message {
 pub(super) struct Backlog {
     changes: VecDeque<Message>,
     faults: VecDeque<Fault>,
+    /// Moves among all that was ever put here.
+    moves: u64,
 }
 
 impl Backlog {
@@ -50,6 +52,7 @@ impl Backlog {
         Self {
             changes: VecDeque::with_capacity(ROOM),
             faults: VecDeque::with_capacity(ROOM),
+            moves: 0,
         }
     }
 
@@ -65,8 +68,13 @@ impl Backlog {
         self.changes.len()
     }
 
+    pub(super) const fn moves(&self) -> u64 {
+        self.moves
+    }
+
     pub(super) fn put(&mut self, messages: &[Message]) {
         for &message in messages {
+            self.moves += u64::from(matches!(message, Message::Remapped { .. }));
             match message {
                 Message::Fault(fault) => self.faults.push_back(fault),
                 change => self.changes.push_back(change),

@@ -318,6 +318,12 @@ impl Uffd {
         self.backlog.borrow().changes()
     }
 
+    /// Moves that were read so far.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.backlog.borrow().moves()
+    }
+
     /// Whether a message was read that was not given out yet.
     #[must_use]
     pub fn has_read(&self) -> bool {

@@ -290,6 +290,10 @@ impl Door for Fake {
         Ok(())
     }
 
+    fn give_back(&self, _: usize) -> bool {
+        false
+    }
+
     fn start_releasing(&self) -> Result<(), Errno> {
         Ok(())
     }
