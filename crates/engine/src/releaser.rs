@@ -235,10 +235,12 @@ impl Releaser {
             return Ok(());
         };
         for (i, part) in heard.parts.iter().enumerate() {
-            if taken >> i & 1 == 1 && !heard.any(i) {
-                Takes::put_back(*part, heard.landing_of(i))?;
-            } else if taken >> i & 1 == 1 && changed {
-                takes.keep(*part, heard.landing_of(i), door.pagemap, door.memory);
+            let landing = heard.landing_of(i);
+            match taken >> i & 1 == 1 {
+                true if !heard.any(i) => Takes::put_back(*part, landing)?,
+                true if changed => takes.keep(*part, landing, door.pagemap, door.memory),
+                true => takes.forget_part(*part),
+                false => {}
             }
         }
         takes.clear(door.uffd)

@@ -157,22 +157,28 @@ fn wait_writable(fd: i32, timeout_ms: i32) -> isize {
     unsafe { raw::call(libc::SYS_poll, args) }
 }
 
-/// setsockopt(2): `SO_ZEROCOPY` cannot be switched on, as on a socket type that lacks it.
+/// setsockopt(2): `SO_ZEROCOPY` cannot be switched on, as on a socket type that lacks it. What else is wrong with the call the kernel says first.
 pub fn setsockopt(fd: i32, level: i32, name: i32, value: *const u8, len: u32) -> isize {
-    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && len >= 4 {
-        let on = Reader::default().value::<i32>(value as usize);
-        if on.is_some_and(|on| on != 0) {
-            return -(libc::EOPNOTSUPP as isize);
-        }
-    }
+    let off = 0i32;
+    let is_zerocopy = level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY;
+    let switches_on =
+        is_zerocopy && len >= 4 && Reader::default().value::<i32>(value as usize) == Some(1);
+    let value = if switches_on {
+        (&raw const off) as usize
+    } else {
+        value as usize
+    };
     let args = [
         fd as usize,
         level as usize,
         name as usize,
-        value as usize,
+        value,
         len as usize,
         0,
     ];
-    // SAFETY: the program's own call, unchanged.
-    unsafe { raw::call(libc::SYS_setsockopt, args) }
+    // SAFETY: the program's own call, but for a value of ours, which the kernel reads.
+    match unsafe { raw::call(libc::SYS_setsockopt, args) } {
+        0 if switches_on => -(libc::EOPNOTSUPP as isize),
+        result => result,
+    }
 }

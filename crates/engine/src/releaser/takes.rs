@@ -50,8 +50,18 @@ impl Takes {
         landing::take(taken, part.pages * PAGE_BYTES, part.address)
     }
 
-    /// Keeps a copy of what was taken of `part`, to `taken`.
+    /// Nothing that was taken of `part` before is wanted back.
+    pub(super) fn forget_part(&mut self, part: Part) {
+        for place in &mut self.places {
+            if (part.address..part.end()).contains(place) {
+                *place = 0;
+            }
+        }
+    }
+
+    /// Keeps a copy of what was taken of `part`, to `taken`, in place of what was taken there before.
     pub(super) fn keep(&mut self, part: Part, taken: usize, pagemap: &Pagemap, memory: &Memory) {
+        self.forget_part(part);
         for offset in (0..part.pages).map(|i| i * PAGE_BYTES) {
             // A read of what is not there would wait for this thread.
             let is_there = pagemap
@@ -59,7 +69,6 @@ impl Takes {
                 .is_ok_and(|page| page.present());
             let copy = self.copies.bytes_mut(self.next * PAGE_BYTES, PAGE_BYTES);
             if is_there && memory.read(taken + offset, copy) == Ok(PAGE_BYTES) {
-                self.forget(part.address + offset);
                 self.places[self.next] = part.address + offset;
                 self.next = (self.next + 1) % CALL_PAGES;
             }
@@ -80,11 +89,6 @@ impl Takes {
     pub(super) fn copy_of(&self, address: usize) -> Option<usize> {
         let found = self.places.iter().position(|&place| place == address)?;
         Some(self.copies.start() + found * PAGE_BYTES)
-    }
-
-    fn forget(&mut self, address: usize) {
-        let of = self.places.iter_mut().filter(|place| **place == address);
-        of.for_each(|place| *place = 0);
     }
 
     /// Nothing is wanted back any more.

@@ -176,10 +176,10 @@ impl World {
         released.done || released.refused && self.was_thrown_away(address, released)
     }
 
-    /// Throws `parts` away by the thread that does it, and says of each what came of it; without one they stay.
+    /// Throws `parts` away by the thread that does it, and says of each what came of it; where that fails they stay.
     pub(super) fn release_parts(&self, parts: &[Part], out: &mut [Released]) {
         if let Err(error) = self.door.release(parts, out) {
-            self.failing.fail(Failure::Os("start a thread", error));
+            self.failing.fail(Failure::Os("throw pages away", error));
             out.fill(STAYS);
         }
     }

@@ -55,6 +55,9 @@ int main(void) {
     CHECK(setsockopt(s, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == -1 && errno == EOPNOTSUPP);
     CHECK(syscall(SYS_setsockopt, s, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == -1);
     CHECK(setsockopt(s, SOL_SOCKET, SO_ZEROCOPY, &off, sizeof off) == 0);
+    int other = 2;
+    CHECK(setsockopt(s, SOL_SOCKET, SO_ZEROCOPY, &other, sizeof other) == -1 && errno == EINVAL);
+    CHECK(setsockopt(999, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == -1 && errno == EBADF);
     CHECK(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
     return 0;
 }
