@@ -6,7 +6,7 @@ use std::sync::Arc;
 use outpage_core::contract::{
     Access, Action, ActionId, Event, Outcome, PageList, PageOutcome, Source, Waiter,
 };
-use outpage_core::page::State;
+use outpage_core::page::{Queue, State};
 use outpage_core::pager::Place;
 use outpage_core::units::{Nanos, PAGE_BYTES, PageNo};
 use outpage_store::{Cipher, Completion, Direction, Frame, SwapStore};
@@ -41,6 +41,9 @@ pub(crate) const TICK: Nanos = Nanos(100_000_000);
 pub(crate) const STUCK_MAX: Nanos = Nanos(20_000_000_000);
 /// How long it may take when the swap file is full: whatever is pinned then is pinned for a moment.
 const FULL_MAX: Nanos = Nanos(1_000_000_000);
+/// Pages that are taken out of the program after a fault that was served, or while one waits for a read: where they lie scattered it is a call of 2 us for each,
+/// so that nobody waits for more than 16 us of it, and a read of 50 us has three such parts.
+pub(crate) const DETACH_PAGES: usize = 8;
 /// Rounds of the loop between two looks at the clock: a look costs 50 ns, a round 10 us.
 const ROUNDS: u32 = 64;
 /// Rounds with faults, at most, in which it is not looked for calls: a look in vain is a system call, 0.4 to 0.8 us of the 10 that a fault takes, and so
@@ -102,6 +105,8 @@ pub struct Live {
     pub(crate) completions: Vec<Completion>,
     outcomes: Vec<PageOutcome>,
     pub(crate) together: Option<Together>,
+    /// Pages that are taken out of the program a part at a time.
+    pub(crate) detaching: Option<Together>,
     /// An action that was polled too soon.
     pub(crate) held: Option<Action>,
     /// What is done beside the loop.
@@ -185,6 +190,7 @@ impl Live {
             transfers: Vec::new(),
             outcomes: Vec::with_capacity(256),
             together: Some(Together::new()),
+            detaching: Some(Together::new()),
             held: None,
             beside: Beside::default(),
             growth: None,
@@ -218,6 +224,9 @@ impl Live {
         loop {
             let done = self.round();
             if let Some(rest) = self.rests() {
+                if !matches!(rest, Rest::Failed(_)) {
+                    self.drive();
+                }
                 return rest;
             }
             rounds = (rounds + 1) % ROUNDS;
@@ -240,7 +249,7 @@ impl Live {
     pub(crate) fn round(&mut self) -> usize {
         let messages = self.read_messages();
         let completions = self.complete_io();
-        self.drive();
+        self.drive_on();
         self.attend_to_covered();
         self.trim();
         messages + completions
@@ -336,7 +345,11 @@ impl Live {
                 extent: region.pages(),
             },
         );
-        self.drive();
+        self.drive_on();
+        // Who waits is not kept waiting by what leaves; whoever touches something next pays for a part of it.
+        if self.world.waiting.is_empty() && self.detach_some(DETACH_PAGES) {
+            self.drive_on();
+        }
     }
 
     fn call(&mut self, slot: usize) {
@@ -359,9 +372,32 @@ impl Live {
 
     /// Carries out what the pager wants until it wants nothing.
     pub(crate) fn drive(&mut self) {
+        self.carry_out();
+        while self.detach_some(usize::MAX) {
+            self.carry_out();
+        }
+    }
+
+    /// The same, but for pages that are taken out of the program: these can wait, unless frames are short.
+    pub(crate) fn drive_on(&mut self) {
+        self.carry_out();
+        if self.is_detaching() && self.is_short() {
+            self.drive();
+        }
+    }
+
+    fn carry_out(&mut self) {
         while let Some(action) = self.held.take().or_else(|| self.pager.poll_action()) {
             self.act(action);
         }
+    }
+
+    /// Whether the pager has fewer frames to give at once than half of what it keeps so, or more in use than it may.
+    fn is_short(&self) -> bool {
+        let (pager, limits) = (&self.pager, self.pager.limits());
+        let at_once =
+            pager.frames_free() + pager.queued(Queue::Cache) + pager.count(State::Writing);
+        at_once < limits.clean_low / 2 || pager.frames_used() > limits.frames
     }
 
     fn act(&mut self, action: Action) {

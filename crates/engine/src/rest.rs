@@ -70,6 +70,7 @@ impl Live {
 
     /// Waits until nothing is under way at all, beside the loop neither. Nobody is served meanwhile.
     pub(crate) fn quiesce_all(&mut self) {
+        self.drive();
         while self.pager.in_flight() > 0 || self.beside.is_busy() {
             if self.pager.in_flight() > 0 {
                 self.store.wait(WAIT.0);

@@ -19,8 +19,10 @@ pub(crate) struct Together {
     /// The members in the order of their pages, and their runs.
     order: Vec<u16>,
     runs: Vec<PageRange>,
-    /// Of `runs`: parts that one call may move, and whether somebody waits there.
+    /// Of `runs`: parts that one call may move, and whether somebody waits there; those last.
     pieces: Vec<(Range<usize>, bool)>,
+    /// The piece that is carried out next.
+    next: usize,
     scratch: Vec<PageOutcome>,
 }
 
@@ -42,8 +44,14 @@ impl Together {
             order: Vec::with_capacity(RUN_PAGES),
             runs: Vec::with_capacity(RUN_PAGES),
             pieces: Vec::with_capacity(RUN_PAGES),
+            next: 0,
             scratch: Vec::with_capacity(RUN_PAGES),
         }
+    }
+
+    /// Whether there are pieces that are not carried out.
+    const fn is_open(&self) -> bool {
+        self.next < self.pieces.len()
     }
 
     /// Takes the action in, if there is room for its pages.
@@ -101,28 +109,51 @@ fn gap(below: PageRange, above: PageRange) -> Option<u64> {
 }
 
 impl Live {
-    /// Takes `run` out of the program, and the runs of the detaches that follow.
+    /// Begins to take `run` out of the program, and the runs of the detaches that follow.
     pub(crate) fn detach(&mut self, id: ActionId, run: PageRange, absent_below: u8) {
-        self.world.waiting.wakes_are_old();
-        self.together(
-            (id, run, absent_below),
-            |action| match action {
-                &Action::Detach {
-                    id,
-                    run,
-                    absent_below,
-                } => Some((id, run, absent_below)),
-                _ => None,
-            },
+        self.detach_some(usize::MAX);
+        let mut all = self.detaching.take().expect("always there");
+        self.gather(&mut all, (id, run, absent_below), |action| match action {
+            &Action::Detach {
+                id,
+                run,
+                absent_below,
+            } => Some((id, run, absent_below)),
+            _ => None,
+        });
+        self.cut(
+            &mut all,
             |live, pair| live.world.are_copied(pair),
             |_, runs| runs.len(),
-            |live, runs, _, out| {
+        );
+        self.detaching = Some(all);
+    }
+
+    /// Whether pages are being taken out of the program, a part of them at a time.
+    pub(crate) fn is_detaching(&self) -> bool {
+        self.detaching.as_ref().is_some_and(Together::is_open)
+    }
+
+    /// Takes `pages` of these pages out, or a few more, or all that are left. False if there is none.
+    pub(crate) fn detach_some(&mut self, pages: usize) -> bool {
+        if !self.is_detaching() {
+            return false;
+        }
+        let mut all = self.detaching.take().expect("looked at");
+        self.world.waiting.wakes_are_old();
+        let mut taken = 0;
+        while taken < pages && all.is_open() {
+            taken += self.carry_out_piece(&mut all, |live, runs, _, out| {
                 live.detach_calls += 1;
                 live.world.detach(runs, out);
-            },
-            Listeners::taken,
-        );
-        self.world.listeners.ring();
+            });
+        }
+        if !all.is_open() {
+            self.answer(&all, Listeners::taken);
+            self.world.listeners.ring();
+        }
+        self.detaching = Some(all);
+        true
     }
 
     /// Maps the staged pages of `run`, and those of the maps that follow. Who waits is woken last: or it would meet the
@@ -156,22 +187,31 @@ impl Live {
     ) {
         let mut all = self.together.take().expect("not in the midst of another");
         self.gather(&mut all, first, same);
-        all.sort();
         self.cut(&mut all, apart, cut);
-        let pages: usize = all.runs.iter().map(|run| run.pages as usize).sum();
-        all.outcomes.clear();
-        all.outcomes.resize(pages, PageOutcome::Done);
-        for last in [false, true] {
-            for i in 0..all.pieces.len() {
-                let (piece, awaited) = all.pieces[i].clone();
-                if awaited == last {
-                    all.scratch.clear();
-                    self.world.waiting.maps(clock::now());
-                    act(self, &all.runs[piece.clone()], awaited, &mut all.scratch);
-                    all.note(piece);
-                }
-            }
+        while all.is_open() {
+            self.carry_out_piece(&mut all, &act);
         }
+        self.answer(&all, tell);
+        self.together = Some(all);
+    }
+
+    /// Has `act` carry out the next piece; how many pages that were.
+    fn carry_out_piece(
+        &mut self,
+        all: &mut Together,
+        act: impl Fn(&mut Self, &[PageRange], bool, &mut Vec<PageOutcome>),
+    ) -> usize {
+        let (piece, awaited) = all.pieces[all.next].clone();
+        all.next += 1;
+        all.scratch.clear();
+        self.world.waiting.maps(clock::now());
+        act(self, &all.runs[piece.clone()], awaited, &mut all.scratch);
+        all.note(piece);
+        all.scratch.len()
+    }
+
+    /// Answers the actions, whose pieces are carried out.
+    fn answer(&mut self, all: &Together, tell: impl Fn(&mut Listeners, PageRange, &[PageOutcome])) {
         let now = clock::now();
         for member in &all.members {
             let pages = &all.outcomes[member.at..member.at + member.run.pages as usize];
@@ -179,7 +219,6 @@ impl Live {
             let (id, outcome) = (member.id, Outcome::Pages(pages));
             self.pager.handle(now, Event::Done { id, outcome });
         }
-        self.together = Some(all);
     }
 
     /// Takes the actions of the same kind that follow; the next of another kind is kept for later.
@@ -194,7 +233,7 @@ impl Live {
         }
     }
 
-    /// Cuts the sorted runs where they lie too far apart for one call or the program has a page between, unless they go together `apart` as they are; and
+    /// Sorts the runs, and cuts them where they lie too far apart for one call or the program has a page between, unless they go together `apart` as they are; and
     /// where `cut` says.
     fn cut(
         &self,
@@ -202,7 +241,9 @@ impl Live {
         apart: impl Fn(&Self, [PageRange; 2]) -> bool,
         cut: impl Fn(&Self, &[PageRange]) -> usize,
     ) {
+        all.sort();
         all.pieces.clear();
+        all.next = 0;
         let mut start = 0;
         while start < all.runs.len() {
             let first = all.runs[start].start.raw();
@@ -222,6 +263,11 @@ impl Live {
             start = piece.end;
             all.pieces.push((piece, awaited));
         }
+        all.pieces
+            .sort_unstable_by_key(|(piece, awaited)| (*awaited, piece.start));
+        let pages: usize = all.runs.iter().map(|run| run.pages as usize).sum();
+        all.outcomes.clear();
+        all.outcomes.resize(pages, PageOutcome::Done);
     }
 }
 

@@ -3,7 +3,7 @@
 use outpage_core::units::Nanos;
 use outpage_sys::{clock, fd};
 
-use crate::live::Live;
+use crate::live::{DETACH_PAGES, Live};
 use crate::placement::{Yielded, await_by_yielding};
 
 /// A store without a descriptor is asked this often.
@@ -20,6 +20,10 @@ impl Live {
     pub(crate) fn sleep(&mut self) {
         let reading = self.store.in_flight() > 0;
         let waiting = self.world.waiting.len();
+        // The CPU would wait for the disk.
+        if waiting > 0 && self.detach_some(DETACH_PAGES) {
+            return;
+        }
         if reading && waiting > 0 && self.placement.may_yield(waiting) {
             // The read is under way: what its end needs is done meanwhile.
             self.placement.hold_early();
@@ -82,7 +86,7 @@ impl Live {
         let end = await_by_yielding(|| self.complete_io() > 0);
         self.placement.yielded(end);
         if end == Yielded::Done {
-            self.drive();
+            self.drive_on();
         }
         end != Yielded::Late
     }

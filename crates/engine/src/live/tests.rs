@@ -7,6 +7,7 @@ use outpage_core::page::State;
 use outpage_core::units::PAGE_BYTES;
 
 use crate::call::Call;
+use crate::live::DETACH_PAGES;
 use crate::tests::fake::at;
 use crate::tests::paged::{DEPTH, LIMIT, Paged};
 use crate::tests::random::Random;
@@ -46,6 +47,33 @@ fn a_program_larger_than_its_limit_finds_every_byte() {
         assert!(used <= paged.live.pager.limits().frames, "{used} frames");
         assert!(paged.live.pager.stats().page_ins > 0);
     });
+}
+
+/// Of what lies scattered; what is copied in place of being moved goes together.
+#[test]
+fn who_touches_something_waits_for_a_few_of_the_pages_that_leave() {
+    let mut paged = Paged::new(Mechanism::Move, PAGES);
+    let mut random = Random(7);
+    let mut parts = 0;
+    for _ in 0..4 * PAGES {
+        let (was_detaching, before) = (paged.live.is_detaching(), paged.live.detach_calls);
+        let page = random.index(PAGES);
+        if paged.fake.touch(1, at(page), Some(1)).is_some() {
+            continue;
+        }
+        paged.live.round();
+        // A call for each piece, of one page at least.
+        let calls = paged.live.detach_calls - before;
+        if was_detaching && paged.live.is_detaching() {
+            assert!(calls <= DETACH_PAGES as u64, "{calls} pieces at once");
+            parts += usize::from(calls > 0);
+        }
+        paged.rounds_until(|paged| !paged.fake.sleeps(1));
+    }
+    assert!(parts > 20, "{parts} parts");
+    paged.settle();
+    assert!(!paged.live.is_detaching());
+    assert_eq!(paged.live.pager.count(State::Detaching), 0);
 }
 
 #[test]
@@ -152,7 +180,7 @@ fn a_store_that_is_full_keeps_nobody_waiting_but_its_own() {
         for &i in &out {
             assert_eq!(paged.fake.touch(100 + i as u32, at(i * 16), None), None);
         }
-        assert_eq!(paged.fake.touch(2, at(599), Some(1)), None);
+        assert_eq!(paged.fake.touch(2, at(560), Some(1)), None);
         paged.rounds_until(|paged| out.iter().all(|&i| !paged.fake.sleeps(100 + i as u32)));
         for i in out {
             assert_eq!(paged.touch(3, i * 16, None), i as u8);

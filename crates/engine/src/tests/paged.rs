@@ -276,6 +276,8 @@ impl Paged {
             }
             if self.live.round() == 0 {
                 self.live.between_events();
+                // What leaves a part at a time does not wait for a tick either.
+                self.live.drive();
                 // What only a tick tries again does not wait for the clock.
                 if round % 8 == 7 {
                     self.live.next_tick = Nanos(0);
@@ -310,6 +312,7 @@ impl Paged {
 
     /// Nothing is under way.
     pub(crate) fn settle(&mut self) {
+        self.live.drive();
         self.rounds_until(|paged| paged.live.pager.in_flight() == 0);
     }
 
