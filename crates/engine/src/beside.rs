@@ -13,6 +13,7 @@ use outpage_store::Reserve;
 use outpage_sys::clock;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::futex::{self, Scope};
+use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 
@@ -83,6 +84,11 @@ impl Beside {
     pub(crate) fn fd(&self) -> i32 {
         let helper = self.helper.as_ref().filter(|_| self.busy);
         helper.map_or(-1, |helper| helper.event.number())
+    }
+
+    /// Its thread, if it has one.
+    pub(crate) fn helper(&self) -> Option<Tid> {
+        self.helper.as_ref().map(|helper| helper.thread.tid())
     }
 
     /// Searches for the dead by `view` from now on. Where none could be had, the loop does it.

@@ -78,11 +78,17 @@ impl Live {
         if map::madvise(part.start, part.end - part.start, libc::MADV_NORMAL).is_err() {
             return false;
         }
+        // What was mapped there instead is private, and becomes one with its neighbours only if it was not asked of by other means.
+        let door = &self.world.door;
+        let asks = |at| match part.view {
+            0 => door.is_protectable(at),
+            _ => door.is_registered(at),
+        };
         let registered = loop {
-            if let Some(answer) = self.world.door.is_registered(part.start) {
+            if let Some(answer) = asks(part.start) {
                 break answer;
             }
-            self.world.door.let_change_pass();
+            door.let_change_pass();
         };
         registered && !self.world.door.is_moved_onto(part.start)
     }
@@ -210,8 +216,11 @@ impl Live {
     /// to tell, or by a call that the kernel never tells of (shmat(2) with `SHM_REMAP`). But what was found by a look at the
     /// mappings (`check`) may be this very one: then it is registered.
     pub(crate) fn make_known_room(&mut self, start: usize, end: usize) {
+        // Not of the range itself: a mapping that was asked of before it is registered gets an `anon_vma` of its own (`uffd_mfill_lock` in
+        // mm/userfaultfd.c, Linux 6.18), and never becomes one with its neighbours. Of mappings a process has 65,530.
+        let (known, _) = self.world.frames.span();
         let stale = loop {
-            while self.world.door.is_changing(start) || !self.world.door.is_calm() {
+            while self.world.door.is_changing(known) || !self.world.door.is_calm() {
                 self.attend_to_changes();
             }
             if let Some(stale) = self.stale_within(start, end) {

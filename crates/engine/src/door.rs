@@ -3,6 +3,7 @@
 //! [`Kernel`] makes them, by a userfaultfd. Tests have a door whose pages are a map and whose faults are a queue: movers, regions and
 //! the loop do the same behind either.
 
+use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome};
 
@@ -84,6 +85,10 @@ pub trait Door: Send {
     /// As [`Uffd::is_registered`](outpage_sys::uffd::Uffd::is_registered).
     fn is_registered(&self, page: usize) -> Option<bool>;
 
+    /// Whether `page`, which nobody wants protected, lies in memory that is registered for protection: as [`Self::is_registered`], but the mapping is left as
+    /// it is.
+    fn is_protectable(&self, page: usize) -> Option<bool>;
+
     /// As [`Uffd::may_have_registered`](outpage_sys::uffd::Uffd::may_have_registered).
     fn may_have_registered(&self, page: usize) -> bool;
 
@@ -150,6 +155,9 @@ pub trait Door: Send {
     /// # Errors
     /// The kernel's.
     fn start_releasing(&self) -> Result<(), Errno>;
+
+    /// The thread that [`Self::release`] has, if it has one.
+    fn helper(&self) -> Option<Tid>;
 
     /// Calls `check` with every part of `start..end` where pages were thrown away while something changed that is not attended to yet.
     fn disturbed_in(&self, start: usize, end: usize, check: &mut dyn FnMut(usize, usize));

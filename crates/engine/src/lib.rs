@@ -50,6 +50,7 @@ mod ticket;
 mod together;
 mod transfer;
 mod unmanaged;
+mod urgent;
 mod views;
 mod wait;
 mod waiting;

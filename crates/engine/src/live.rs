@@ -333,6 +333,7 @@ impl Live {
             return;
         };
         self.placement.fault(tid, now);
+        self.keep_up(tid, waiter);
         self.recheck_resident(&region, fault);
         self.count_fault(page);
         self.pager.handle(

@@ -138,9 +138,10 @@ impl Live {
 
     /// Ends the pager's own process when nobody else uses the memory: that is looked at now and then, and when its parent, the program, has ended.
     pub(crate) fn end_if_alone(&mut self, now: Nanos) {
-        let (Some(before), parent) = (self.outlives, process::parent()) else {
+        let Some(before) = self.outlives else {
             return;
         };
+        let parent = process::parent();
         if now < self.next_look && before == parent {
             return;
         }

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_sys::map::Memory;
 use outpage_sys::pagemap::Pagemap;
-use outpage_sys::process::{self, CpuSet};
+use outpage_sys::process::{self, CpuSet, Tid};
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options, Thread};
 use outpage_sys::turns::{Turn, Turns};
@@ -288,6 +288,11 @@ impl Releaser {
     /// The kernel's.
     pub(crate) fn start(&self) -> Result<(), Errno> {
         self.thread().map(drop)
+    }
+
+    /// The thread, if there is one.
+    pub(crate) fn helper(&self) -> Option<Tid> {
+        self.order.get().map(|(_, thread)| thread.tid())
     }
 
     /// The thread; without it such pages could never leave, which a limit does not survive.

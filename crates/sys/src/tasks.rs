@@ -92,6 +92,41 @@ pub fn set_scheduling(tid: Tid, scheduling: Scheduling) -> Result<(), Errno> {
     unsafe { syscall3(libc::SYS_sched_setscheduler, tid, number as usize, at) }.map(drop)
 }
 
+/// The priority of a thread that is scheduled in real time, 1 to 99 (sched(7)); 0 of any other, and of one that has ended. One with a deadline comes
+/// before all of them.
+#[must_use]
+pub fn real_time(tid: Tid) -> i32 {
+    const DEADLINE: i32 = 6;
+    let number = tid.0 as usize;
+    // SAFETY: takes a number only.
+    let told = unsafe { syscall3(libc::SYS_sched_getscheduler, number, 0, 0) };
+    match told.unwrap_or(0) as i32 & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_FIFO | libc::SCHED_RR => {
+            let mut param = libc::sched_param { sched_priority: 0 };
+            let at = (&raw mut param) as usize;
+            // SAFETY: the kernel writes the parameter.
+            let got = unsafe { syscall3(libc::SYS_sched_getparam, number, at, 0) };
+            got.map_or(0, |_| param.sched_priority)
+        }
+        DEADLINE => 99,
+        _ => 0,
+    }
+}
+
+/// Schedules a thread in real time (`SCHED_FIFO`), with a priority from 1 to 99.
+///
+/// # Errors
+/// Those of sched_setscheduler(2): `EPERM` where the process may not.
+pub fn set_real_time(tid: Tid, priority: i32) -> Result<(), Errno> {
+    let param = libc::sched_param {
+        sched_priority: priority,
+    };
+    let (tid, at) = (tid.0 as usize, (&raw const param) as usize);
+    let policy = libc::SCHED_FIFO as usize;
+    // SAFETY: the kernel reads the parameter.
+    unsafe { syscall3(libc::SYS_sched_setscheduler, tid, policy, at) }.map(drop)
+}
+
 /// Whether `tid` is a thread of process `pid`, as this process numbers both.
 #[must_use]
 pub fn is_thread_of(tid: Tid, pid: u32) -> bool {

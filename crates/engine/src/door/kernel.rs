@@ -5,11 +5,11 @@ use std::sync::Arc;
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map::{self, Memory};
 use outpage_sys::pagemap::{PageFlags, Pagemap};
-use outpage_sys::process;
+use outpage_sys::process::{self, Tid};
 use outpage_sys::raw::Errno;
 use outpage_sys::turns::Turns;
 use outpage_sys::uffd::{
-    Change, CopyMode, Fault, Features, Message, Mode, MoveMode, MoveOutcome, Outcome, Uffd,
+    Change, CopyMode, Fault, Features, Message, Mode, MoveMode, MoveOutcome, Outcome, Stop, Uffd,
 };
 
 use super::{Bells, Door, Own};
@@ -115,6 +115,13 @@ impl Door for Kernel {
         self.uffd.is_registered(page)
     }
 
+    fn is_protectable(&self, page: usize) -> Option<bool> {
+        match self.uffd.write_protect(page, PAGE_BYTES, false).stop {
+            Some(Stop::Again) => None,
+            stop => Some(stop != Some(Stop::NoSource)),
+        }
+    }
+
     fn may_have_registered(&self, page: usize) -> bool {
         self.uffd.may_have_registered(page)
     }
@@ -201,6 +208,10 @@ impl Door for Kernel {
 
     fn start_releasing(&self) -> Result<(), Errno> {
         self.releaser.start()
+    }
+
+    fn helper(&self) -> Option<Tid> {
+        self.releaser.helper()
     }
 
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {

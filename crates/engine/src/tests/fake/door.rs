@@ -2,6 +2,7 @@
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::pagemap::Pagemap;
+use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::{
     Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome, Stop,
@@ -103,6 +104,10 @@ impl Door for Fake {
     fn is_registered(&self, page: usize) -> Option<bool> {
         let state = self.state();
         (!state.is_changing()).then(|| state.registered.contains(&page))
+    }
+
+    fn is_protectable(&self, page: usize) -> Option<bool> {
+        self.is_registered(page)
     }
 
     fn may_have_registered(&self, page: usize) -> bool {
@@ -296,6 +301,10 @@ impl Door for Fake {
 
     fn start_releasing(&self) -> Result<(), Errno> {
         Ok(())
+    }
+
+    fn helper(&self) -> Option<Tid> {
+        None
     }
 
     fn drop_unwritten(&self, address: usize, pages: usize) -> bool {
