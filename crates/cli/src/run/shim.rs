@@ -11,21 +11,52 @@ pub const NAME: &str = "liboutpage_preload.so";
 /// Overrides the search.
 const VARIABLE: &str = "OUTPAGE_PRELOAD";
 
+/// What the library has in it, and no other: the name of the variable that tells it its limit.
+const MARK: &[u8] = b"OUTPAGE_MEMORY";
+
 /// Finds the library: `OUTPAGE_PRELOAD`, else beside this program, else in `../lib/outpage/`.
 ///
 /// # Errors
-/// [`code::UNAVAILABLE`] names the places.
+/// [`code::UNAVAILABLE`] names the places, or says why the dynamic loader would leave it out: the program would run without a limit.
 pub fn find() -> Result<PathBuf, CliError> {
-    let lacking = |text: String| CliError::new(code::UNAVAILABLE, text);
-    if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-        let named = path.is_file().then_some(path.clone());
-        return named.ok_or_else(|| {
-            lacking(format!(
-                "{VARIABLE} names {}, which is no file",
-                path.display()
-            ))
-        });
+    let found = match std::env::var_os(VARIABLE).map(PathBuf::from) {
+        Some(path) => named(path)?,
+        None => beside_this_program()?,
+    };
+    let shown = found.display();
+    // Between names the loader looks for blanks and colons; `$ORIGIN`, `$LIB` and `$PLATFORM` it replaces (ld.so(8)).
+    match found.as_os_str().as_bytes() {
+        path if path.iter().any(|byte| b" :".contains(byte)) => Err(lacking(format!(
+            "the dynamic loader takes no path with a blank or colon: move {shown} elsewhere"
+        ))),
+        path if path.contains(&b'$') => Err(lacking(format!(
+            "the dynamic loader replaces what stands behind a $ in a path: move {shown} elsewhere"
+        ))),
+        _ => Ok(found),
     }
+}
+
+fn lacking(text: String) -> CliError {
+    CliError::new(code::UNAVAILABLE, text)
+}
+
+/// The library that [`VARIABLE`] names.
+fn named(path: PathBuf) -> Result<PathBuf, CliError> {
+    let content = path.is_file().then(|| std::fs::read(&path));
+    let is_ours = |bytes: &[u8]| bytes.windows(MARK.len()).any(|part| part == MARK);
+    let what = match content.transpose() {
+        Ok(Some(bytes)) if is_ours(&bytes) => return Ok(path),
+        Ok(Some(_)) => "another library or none".into(),
+        Ok(None) => "no file".into(),
+        Err(error) => format!("not to be read: {error}"),
+    };
+    let shown = path.display();
+    Err(lacking(format!(
+        "{VARIABLE} names {shown}, which is {what}"
+    )))
+}
+
+fn beside_this_program() -> Result<PathBuf, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::os("find this program's own file", e))?;
     let directory = program.parent().unwrap_or(&program);
@@ -34,24 +65,12 @@ pub fn find() -> Result<PathBuf, CliError> {
         directory.join("../lib/outpage").join(NAME),
     ];
     let found = places.iter().find(|path| path.is_file()).cloned();
-    let found = found.ok_or_else(|| {
+    found.ok_or_else(|| {
         lacking(format!(
             "{NAME} is missing: put it beside {}, or set {VARIABLE} to its path",
             program.display()
         ))
-    })?;
-    if found
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b" :".contains(byte))
-    {
-        let shown = found.display();
-        return Err(lacking(format!(
-            "the dynamic loader takes no path with a blank or colon: move {shown} elsewhere"
-        )));
-    }
-    Ok(found)
+    })
 }
 
 /// `LD_PRELOAD` with the library in front of what it holds already.
@@ -102,6 +121,24 @@ pub fn java_options(library: &OsStr, present: Option<OsString>) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_the_library_is_not_taken() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("some.so");
+        let refused = |why: &str| {
+            let said = named(path.clone()).expect_err("refused").to_string();
+            assert!(
+                said.contains("OUTPAGE_PRELOAD names") && said.contains(why),
+                "{said}"
+            );
+        };
+        refused("no file");
+        std::fs::write(&path, b"another").expect("write");
+        refused("another library");
+        std::fs::write(&path, [b"\x7fELF", MARK].concat()).expect("write");
+        assert_eq!(named(path.clone()).expect("taken"), path);
+    }
 
     #[test]
     fn the_agent_comes_behind_what_is_there() {
