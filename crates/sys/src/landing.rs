@@ -44,19 +44,13 @@ impl Landing {
         self.start
     }
 
-    /// Length in bytes.
+    /// Address of the first byte, and how many there are.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
+    pub const fn span(&self) -> (usize, usize) {
+        (self.start, self.len)
     }
 
-    /// Never: it has at least a page.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Throws away what was taken here, at whatever cost: what is registered waits until the message is read.
+    /// Throws away what was taken here. Where something of it is registered the call waits until the message about it is read.
     ///
     /// # Errors
     /// Those of mmap(2).

@@ -67,7 +67,8 @@ fn what_is_taken_is_there_and_its_mapping_stays_without_pages() {
     assert_eq!(uffd.is_registered(from), Some(true));
 
     // Cleared by the thread that reads messages, so none may come of it.
-    uffd.unregister(landing.start(), landing.len()).unwrap();
+    let (start, bytes) = landing.span();
+    uffd.unregister(start, bytes).unwrap();
     landing.clear().unwrap();
     assert!(pagemap.page(to).unwrap().empty());
     assert!(!uffd.has_read() && uffd.is_calm());

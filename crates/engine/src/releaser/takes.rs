@@ -81,7 +81,8 @@ impl Takes {
     /// Those of UFFDIO_UNREGISTER and mmap(2).
     pub(super) fn clear(&self, uffd: &Uffd) -> Result<(), Errno> {
         // What is registered cannot go without being heard of by this very thread.
-        uffd.unregister(self.landing.start(), self.landing.len())?;
+        let (start, bytes) = self.landing.span();
+        uffd.unregister(start, bytes)?;
         self.landing.clear()
     }
 

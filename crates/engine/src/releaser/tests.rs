@@ -5,6 +5,7 @@ use std::thread;
 use outpage_sys::landing;
 use outpage_sys::map::{self, Area};
 use outpage_sys::own::Fork;
+use outpage_sys::say;
 use outpage_sys::uffd::{Features, Message, Mode, Wanted};
 
 use super::*;
@@ -31,7 +32,7 @@ impl Stage {
         let uffd = match Uffd::open(&wanted) {
             Ok(uffd) => uffd,
             Err(error) => {
-                eprintln!("SKIPPED: {error}");
+                say::say(&["SKIPPED: ", &error.to_string()]);
                 return None;
             }
         };
