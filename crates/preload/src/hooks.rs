@@ -385,14 +385,20 @@ extern "C" fn fstatat(
     c_result(tasks::fstatat(dir, path.cast(), stat, flags)) as c_int
 }
 
+type Fstat = extern "C" fn(c_int, *mut libc::stat) -> c_int;
+
 /// libc's own asks as this libc does, for a filter of the program's may allow that call alone: newfstatat(2) before glibc 2.39, fstat(2) since.
+/// `None` where this libc has it by another name.
+pub fn fstat_of_libc() -> Option<Fstat> {
+    match FSTAT_ORIGINAL.load(Ordering::Acquire) {
+        0 => None,
+        // SAFETY: the trampoline to libc's function.
+        original => Some(unsafe { core::mem::transmute::<usize, Fstat>(original) }),
+    }
+}
+
 extern "C" fn fstat(file: c_int, stat: *mut libc::stat) -> c_int {
-    let original = FSTAT_ORIGINAL.load(Ordering::Acquire);
-    // SAFETY: the trampoline to libc's function.
-    let original = unsafe {
-        core::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::stat) -> c_int>(original)
-    };
-    let result = original(file, stat);
+    let result = fstat_of_libc().expect("libc's, which is hooked")(file, stat);
     if result == 0 {
         // SAFETY: libc has written the structure.
         tasks::seen(file, unsafe { &mut *stat });

@@ -4,23 +4,25 @@
 //! table. The move mechanism refuses such pages; write-protecting one stops the program's writes
 //! only, and what the device writes after the pager took its copy is lost. So `read`, `pread`,
 //! `readv`, `preadv` and `preadv2` pin their buffers ([`Call::Pin`]) as long as the call lasts. What
-//! is neither `O_DIRECT` nor a file or block device goes to libc, which has the calls' cancellation.
+//! is neither `O_DIRECT` nor a file or block device goes to libc, which has the calls' cancellation. Some file systems read past the page cache
+//! without being asked to by the descriptor: their files are taken for `O_DIRECT` ([`MAY_READ_DIRECTLY`]).
 //!
 //! `process_vm_writev` pins too (`process_vm_rw_single_vec` in mm/process_vm_access.c): a page that is protected
 //! between the pin and the copy is written all the same. So what a process writes to itself in this way is pinned as well.
 //!
-//! Not seen: reads by io_uring or libaio; lists of buffers that no word boundary begins; what another process writes by `process_vm_writev`, where its page leaves at that moment; a read that is under way while the pager starts, unless
+//! Not seen: reads by io_uring or libaio; those of an overlayfs above such a file system, and of FUSE on a block device; lists of buffers that no word boundary begins; what another process writes by `process_vm_writev`, where its page leaves at that moment; a read that is under way while the pager starts, unless
 //! `OUTPAGE_MECHANISM` names the mechanism; under the move mechanism, reads into memory that is
 //! writable and executable, which is copied as well.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::Engine;
 use outpage_engine::call::Call;
-use outpage_sys::{fd as descriptor, process};
+use outpage_sys::{clock, fd as descriptor, process};
 
 use crate::checked::{Reader, may_lie_at};
+use crate::hooks;
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
 
@@ -42,18 +44,79 @@ pub fn need(needed: bool) {
     NEEDED.store(needed, Ordering::Release);
 }
 
+/// File systems that may read past the page cache, into the buffer's pages themselves, with no `O_DIRECT` on the descriptor: magic numbers of
+/// include/uapi/linux/magic.h and fs/smb/client, and those of what is built outside the kernel.
+const MAY_READ_DIRECTLY: [libc::c_long; 7] = [
+    // FOPEN_DIRECT_IO of fs/fuse/file.c: sshfs, rclone and others by their option `direct_io`; virtiofs.
+    libc::FUSE_SUPER_MAGIC,
+    // `cache=none` of fs/9p, the default.
+    0x0102_1997,
+    // `cache=none` of fs/smb/client: SMB 1, CIFS, SMB 2 and later.
+    libc::SMB_SUPER_MAGIC,
+    0xff53_4d42,
+    0xfe53_4d42,
+    // OpenZFS since 2.3 where a data set has `direct=always`.
+    0x2fc1_2fc1,
+    // Lustre since 2.16, which reads so what is large.
+    0x0bd0_0bd0,
+];
+
+/// Of devices without a number of their own, by minor number, what was found in this second: the minor number and one, a bit for what was found, and
+/// the second. A choice: a few file systems at once, so that a server of one is not asked for each read.
+static FOUND: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
 /// Whether a read of `fd` may be a device's work.
 pub extern "C" fn is_device_read(fd: i32) -> bool {
-    if !descriptor::open_flags(fd).is_ok_and(|flags| flags & libc::O_DIRECT != 0) {
+    let Ok(flags) = descriptor::open_flags(fd) else {
         return false;
-    }
+    };
+    // A pipe may be `O_DIRECT` as well, and keep its reader waiting for ever.
+    let device = device_of_file(fd);
+    device.is_some_and(|device| flags & libc::O_DIRECT != 0 || may_read_directly(fd, device))
+}
+
+/// The device where `fd` lies, if that is a file, or a block device.
+fn device_of_file(fd: i32) -> Option<libc::dev_t> {
     // SAFETY: an all-zero `stat` is a valid value.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-    let args = [fd as usize, (&raw mut stat) as usize, 0, 0, 0, 0];
-    // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`.
-    let found = unsafe { raw::call(libc::SYS_fstat, args) } == 0;
-    // A pipe may be O_DIRECT as well, and keep its reader waiting for ever.
-    found && matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+    let found = match hooks::fstat_of_libc() {
+        Some(fstat) => fstat(fd, &raw mut stat) == 0,
+        None => asked_of_kernel(libc::SYS_fstat, fd, (&raw mut stat) as usize),
+    };
+    let is_file = matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK);
+    (found && is_file).then_some(stat.st_dev)
+}
+
+/// Whether the file system of `fd`, on `device`, may do without `O_DIRECT` what that asks for. Those of a disk do not, so a filter of the program's that
+/// does not let this ask is seldom met.
+fn may_read_directly(fd: i32, device: libc::dev_t) -> bool {
+    if libc::major(device) != 0 {
+        return false;
+    }
+    let minor = u64::from(libc::minor(device));
+    let this_second = (clock::now().0 / 1_000_000_000) as u32;
+    let key = (minor + 1) << 33 | u64::from(this_second);
+    let found = &FOUND[minor as usize % FOUND.len()];
+    let known = found.load(Ordering::Relaxed);
+    if known & !DIRECTLY == key {
+        return known & DIRECTLY != 0;
+    }
+    // SAFETY: an all-zero `statfs` is a valid value.
+    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    // What does not say is taken for one: that costs time, the other way bytes.
+    let directly = !asked_of_kernel(libc::SYS_fstatfs, fd, (&raw mut stat) as usize)
+        || MAY_READ_DIRECTLY.contains(&stat.f_type);
+    found.store(key | if directly { DIRECTLY } else { 0 }, Ordering::Relaxed);
+    directly
+}
+
+/// In [`FOUND`]: it may read directly.
+const DIRECTLY: u64 = 1 << 32;
+
+/// Whether the kernel answers `number` about `fd`, into what lies at `answer`: on x86-64 its structures are libc's.
+fn asked_of_kernel(number: libc::c_long, fd: i32, answer: usize) -> bool {
+    // SAFETY: as the callers say, one of the two calls above, and a structure of its kind.
+    unsafe { raw::call(number, [fd as usize, answer, 0, 0, 0, 0]) == 0 }
 }
 
 /// A read into one buffer: `call` makes it, given address, length and bytes already read.
