@@ -62,7 +62,8 @@ const MAY_READ_DIRECTLY: [libc::c_long; 7] = [
 ];
 
 /// Of devices without a number of their own, by minor number, what was found in this second: the minor number and one, a bit for what was found, and
-/// the second. A choice: a few file systems at once, so that a server of one is not asked for each read.
+/// the second. A choice: a few file systems at once, so that a server of one is not asked for each read; a second, since what is mounted later may
+/// get the number of what is gone.
 static FOUND: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// Whether a read of `fd` may be a device's work.

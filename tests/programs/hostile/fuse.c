@@ -1,7 +1,7 @@
 // A file that a FUSE server serves past the page cache: the kernel pins the reader's pages, though nothing at the descriptor says so.
 //
 // direct: one thread reads such a file into half of the memory, the other one touches the other half. The server is a child, and the file
-// is seen in a mount namespace of this program's own, at the program's own path.
+// is seen in a mount namespace of this program's own, at the program's own path. silent: the server has no answer to statfs(2).
 #include "hostile.h"
 #include <linux/fuse.h>
 #include <sys/mount.h>
@@ -36,6 +36,7 @@ static void serve(int device) {
     struct fuse_init_out begun = {.major = 7, .minor = 31, .max_write = 1 << 20, .flags = FUSE_MAX_PAGES, .max_pages = 256};
     struct fuse_attr attr = {.ino = 1, .size = pages / 2 * PAGE * ROUNDS, .mode = S_IFREG | 0444, .nlink = 1};
     struct fuse_attr_out known = {.attr_valid = 1000, .attr = attr};
+    struct fuse_statfs_out room = {.st = {.bsize = PAGE, .namelen = 255, .frsize = PAGE}};
     struct fuse_open_out opened = {.open_flags = FOPEN_DIRECT_IO};
     while (read(device, request, sizeof request) > 0) {
         struct fuse_in_header *header = (void *)request;
@@ -43,6 +44,9 @@ static void serve(int device) {
         case FUSE_INIT: answer(device, header->unique, 0, &begun, sizeof begun); break;
         case FUSE_GETATTR: answer(device, header->unique, 0, &known, sizeof known); break;
         case FUSE_OPEN: answer(device, header->unique, 0, &opened, sizeof opened); break;
+        case FUSE_STATFS:
+            answer(device, header->unique, is("silent") ? -ENOSYS : 0, &room, is("silent") ? 0 : sizeof room);
+            break;
         case FUSE_READ: serve_read(device, header->unique, (void *)(header + 1)); break;
         case FUSE_RELEASE: case FUSE_FLUSH: answer(device, header->unique, 0, 0, 0); break;
         case FUSE_FORGET: case FUSE_BATCH_FORGET: break;
