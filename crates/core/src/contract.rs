@@ -3,8 +3,8 @@
 //! An action is whole: it carries all that carrying it out takes, so that a thread or another process can do it
 //! without asking the pager. Actions may be carried out in any order, at any time, but for the one that an
 //! action names as `after`, which goes first: it was handed out before, and once it is answered, when its id may be
-//! given to another action, there is nothing to wait for. Every action but [`Action::Wake`], [`Action::TakenBack`], [`Action::Grow`] and
-//! [`Action::Exhausted`] is answered once, in any order, by [`Event::Done`] with its id.
+//! given to another action, there is nothing to wait for. Every action but [`Action::Wake`], [`Action::TakenBack`], [`Action::Grow`],
+//! [`Action::Shrink`] and [`Action::Exhausted`] is answered once, in any order, by [`Event::Done`] with its id.
 //!
 //! Which frames an action takes is the body's business, as addresses are: the pager counts them.
 //! A page-in and a zero-fill take one for each page, a release gives back one for each. Ranges are those of memory objects.
@@ -345,6 +345,14 @@ pub enum Action {
         /// How many, at least.
         slots: u32,
     },
+    /// The pager needs these slots, which it got by one [`Event::Grown`], no more: nothing is in them, no action names them but `after`, and it
+    /// does so no more unless they are granted anew. Whose room it is may give it to others. Not answered.
+    Shrink {
+        /// Which.
+        slots: SlotRange,
+        /// The one that told slots dead last, if it is not answered yet.
+        after: Option<ActionId>,
+    },
     /// No frame can be had: nothing can be written or released and somebody waits. Not answered;
     /// repeated after a [`Event::Tick`] while it lasts.
     Exhausted {
@@ -372,6 +380,7 @@ impl Action {
             Self::Wake { .. }
             | Self::TakenBack { .. }
             | Self::Grow { .. }
+            | Self::Shrink { .. }
             | Self::Exhausted { .. } => None,
         }
     }
@@ -386,6 +395,7 @@ impl Action {
             | Self::Compress { after, .. }
             | Self::Decompress { after, .. }
             | Self::Dead { after, .. }
+            | Self::Shrink { after, .. }
             | Self::Release { after, .. } => after,
             _ => None,
         }

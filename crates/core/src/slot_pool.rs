@@ -1,6 +1,7 @@
 //! The slots of one pager: allocation, and what forks keep alive.
 
 mod pooled;
+mod spare;
 mod untold;
 
 use alloc::boxed::Box;
@@ -10,6 +11,7 @@ use crate::page::Pages;
 use crate::slots::Slots;
 use crate::units::{SlotNo, SlotRange};
 use pooled::Pooled;
+use spare::Spare;
 use untold::Untold;
 
 /// Slots, by who may write them.
@@ -24,6 +26,7 @@ pub struct SlotPool {
     deferred: Vec<SlotNo>,
     /// Where slots were given back since they were last told dead.
     untold: Untold,
+    spare: Spare,
     used: usize,
     /// Places in the pool of compressed pages, where there is one.
     pooled: Option<Pooled>,
@@ -44,6 +47,7 @@ impl SlotPool {
             kept: Bits::default(),
             deferred: Vec::new(),
             untold: Untold::default(),
+            spare: Spare::default(),
             used: 0,
             pooled: None,
             low: false,
@@ -63,6 +67,7 @@ impl SlotPool {
         self.changed = true;
         self.free.add(range);
         self.untold.reach(range.end());
+        self.spare.granted(range);
         let at = self.own.partition_point(|own| own.start < range.start);
         self.own.insert(at, range);
         self.own.dedup_by(|next, own| {
@@ -72,6 +77,27 @@ impl SlotPool {
             }
             joins
         });
+    }
+
+    /// A moment passed: slots that were added at once, nothing is in, and are not needed for what is in use either. They are not this pager's any
+    /// more. Looks at a bounded number of slots.
+    pub fn give_up(&mut self) -> Option<SlotRange> {
+        let slots = self.spare.look(self.used, &*self.free)?;
+        if !self.free.remove(slots) {
+            return None;
+        }
+        self.spare.given_up(slots);
+        self.changed = true;
+        let at = self.own.partition_point(|own| own.end() <= slots.start);
+        let own = self.own.remove(at);
+        let (before, behind) = (slots.start.0 - own.start.0, own.end().0 - slots.end().0);
+        let rest = [
+            SlotRange::new(own.start, before),
+            SlotRange::new(slots.end(), behind),
+        ];
+        let rest = rest.into_iter().filter(|rest| rest.slots > 0);
+        self.own.splice(at..at, rest);
+        Some(slots)
     }
 
     /// Whether `range` can be added: slots that there may be, none of which was added before.
@@ -288,6 +314,7 @@ impl SlotPool {
         self.kept = Bits::default();
         self.deferred.clear();
         self.untold = Untold::default();
+        self.spare = Spare::default();
     }
 
     /// Bytes of heap that were written to.
@@ -297,6 +324,7 @@ impl SlotPool {
             + self.own.capacity() * size_of::<SlotRange>()
             + self.kept.words.len() * 8
             + self.untold.heap_bytes()
+            + self.spare.heap_bytes()
             + self.pooled.as_ref().map_or(0, Pooled::heap_bytes)
             + self.deferred.capacity() * size_of::<SlotNo>()
     }

@@ -136,7 +136,7 @@ impl Machine {
                     self.pager.handle(Nanos(0), Event::Grown(range));
                     continue;
                 }
-                Action::Wake { .. } | Action::TakenBack { .. } => continue,
+                Action::Wake { .. } | Action::TakenBack { .. } | Action::Shrink { .. } => continue,
                 Action::Exhausted { .. } => panic!("out of memory"),
             }
             self.pager.handle(Nanos(0), Event::Done { id, outcome });

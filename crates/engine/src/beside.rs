@@ -1,4 +1,4 @@
-//! What the loop has done beside it, by a thread: growing the swap file, and the search for processes that died.
+//! What the loop has done beside it, by a thread: growing the swap file, giving room of it back, and the search for processes that died.
 //!
 //! Either takes milliseconds, for which no thread of the program is to wait for its page. One thing is done at a time; the thread begins
 //! with the first.
@@ -27,6 +27,8 @@ const STACK_BYTES: usize = 64 << 10;
 enum Job {
     /// Make sure of room.
     Reserve(Box<dyn Reserve>, SlotRange),
+    /// Give room back that nobody else has a hold of.
+    GiveBack(Box<dyn Reserve>, SlotRange),
     /// Bury the dead.
     Reap(Session),
 }
@@ -34,6 +36,7 @@ enum Job {
 /// What came of it, and what it was done with: the thread frees nothing.
 enum Answer {
     Reserved(Box<dyn Reserve>, bool),
+    GaveBack(Box<dyn Reserve>, SlotRange),
     Reaped(Session),
 }
 
@@ -185,6 +188,10 @@ impl Order {
                 let done = by.reserve(slots).is_ok();
                 Answer::Reserved(by, done)
             }
+            Job::GiveBack(by, slots) => {
+                by.give_back(slots);
+                Answer::GaveBack(by, slots)
+            }
             Job::Reap(view) => {
                 view.reap();
                 Answer::Reaped(view)
@@ -283,6 +290,32 @@ impl Live {
         self.grown(Some(slots_of(extent)));
     }
 
+    /// The pager needs the extent of `slots` no more: it goes back to the session, and its room to the file system, as soon as nothing else is done beside.
+    pub(crate) fn shrink(&mut self, slots: SlotRange) {
+        let extent = slots.start.0 / EXTENT_SLOTS;
+        assert_eq!(slots, slots_of(extent), "an extent as it was granted");
+        self.leased.retain(|&leased| leased != extent);
+        self.unneeded.push(extent);
+        self.shrink_on();
+    }
+
+    fn shrink_on(&mut self) {
+        while !self.beside.is_busy()
+            && let Some(extent) = self.unneeded.pop()
+        {
+            let slots = slots_of(extent);
+            // A child that has a hold of it has nothing there, but its hold is no lease: the room stays until that ends, and nobody gets it before.
+            let alone = !self.session.shares_any(&[extent]);
+            if let Some(by) = alone.then(|| self.store.beside()).flatten() {
+                self.placement.let_go();
+                if self.beside.ask(Job::GiveBack(by, slots)).is_ok() {
+                    return;
+                }
+            }
+            self.session.release_extent(extent);
+        }
+    }
+
     /// Tells the pager of `slots` more, or that there are no more.
     fn grown(&mut self, slots: Option<SlotRange>) {
         let growth = self.growth.as_mut();
@@ -318,6 +351,11 @@ impl Live {
         match self.beside.answer() {
             None => return 0,
             Some(Answer::Reaped(view)) => self.beside.view = Some(view),
+            Some(Answer::GaveBack(by, slots)) => {
+                drop(by);
+                // Not before: whoever leases it next may have written there.
+                self.session.release_extent(slots.start.0 / EXTENT_SLOTS);
+            }
             Some(Answer::Reserved(by, done)) => {
                 drop(by);
                 let extent = self.growth.as_mut().and_then(|growth| growth.extent.take());
@@ -327,6 +365,7 @@ impl Live {
             }
         }
         self.grow_on();
+        self.shrink_on();
         1
     }
 }

@@ -271,6 +271,7 @@ fn begin_child(
     // The parent's knows its own threads, and where this one's pager may run.
     live.placement = Placement::new();
     live.leased.clear();
+    live.unneeded.clear();
     live.keeps_slots = false;
     live.calls.reset();
     live.forget_parent();

@@ -80,6 +80,8 @@ pub struct Live {
     pub frames_max: usize,
     /// Extents that this process leased itself: those of its forefathers are not in it.
     pub(crate) leased: Vec<u32>,
+    /// Those of them that are to go back to the session.
+    pub(crate) unneeded: Vec<u32>,
     /// Slots are kept for processes that were forked from this one.
     pub(crate) keeps_slots: bool,
     pub(crate) placement: Placement,
@@ -174,6 +176,7 @@ impl Live {
             calls,
             frames_max,
             leased: Vec::new(),
+            unneeded: Vec::new(),
             keeps_slots: false,
             placement: Placement::new(),
             next_tick: Nanos(0),
@@ -467,6 +470,7 @@ impl Live {
             Action::Wake { waiter, page } => self.wake(waiter, page),
             Action::TakenBack { lost, .. } => self.taken_back = Some(lost),
             Action::Grow { slots } => self.grow(slots),
+            Action::Shrink { slots, .. } => self.shrink(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
         }
     }

@@ -313,6 +313,7 @@ impl Body {
                 self.taken = Some(bits);
             }
             Action::Grow { slots } => self.grow(common, slots),
+            Action::Shrink { slots, .. } => self.shrink(common, slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
             Action::Compress { .. } | Action::Decompress { .. } => {
                 unreachable!("there is no pool of compressed pages")
@@ -416,6 +417,13 @@ impl Body {
                 }
             }
         }
+    }
+
+    /// Nothing is in an extent any more: others may have it. The file keeps its room for them.
+    fn shrink(&mut self, common: &mut Common, slots: SlotRange) {
+        self.extents.retain(|&extent| extent != slots);
+        common.store.forget(slots);
+        common.extents.give_back(&[slots]);
     }
 
     /// Nothing can leave and somebody waits for a frame.

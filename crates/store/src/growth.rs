@@ -31,6 +31,10 @@ pub trait Reserve: Send {
     /// # Errors
     /// Those of [`Grow::reserve`].
     fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError>;
+
+    /// Ends the reservation of `slots`, in which nobody has anything: what is read there is anything, until it is reserved anew and written. Where the file system
+    /// cannot, the room stays reserved.
+    fn give_back(&self, slots: SlotRange);
 }
 
 impl<S: Grow + ?Sized> Grow for Box<S> {

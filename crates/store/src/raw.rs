@@ -150,6 +150,22 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<()
     }
 }
 
+/// Gives back the blocks of `bytes` bytes from `offset` on; the file keeps its size.
+pub(crate) fn punch(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), i32> {
+    let (fd, mode) = (
+        fd.as_raw_fd(),
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+    );
+    loop {
+        // SAFETY: no memory is involved.
+        let result =
+            checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, offset, bytes) });
+        if result != Err(libc::EINTR) {
+            return result.map(drop);
+        }
+    }
+}
+
 /// Memory of this process alone, zero at first. What was never written, or given back since, takes no RAM.
 pub(crate) struct Memory {
     base: NonNull<u8>,

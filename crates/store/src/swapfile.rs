@@ -338,6 +338,12 @@ impl Reserve for SwapFile {
     fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError> {
         SwapFile::reserve(self, slots)
     }
+
+    fn give_back(&self, slots: SlotRange) {
+        let bytes = u64::from(slots.slots) << PAGE_SHIFT;
+        // Room that is kept costs room, and nothing else.
+        let _ = raw::punch(self.fd.as_fd(), slots.start.byte_offset(), bytes);
+    }
 }
 
 impl AsRawFd for SwapFile {

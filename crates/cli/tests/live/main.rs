@@ -9,6 +9,7 @@ use std::process::Command;
 mod common;
 mod freed;
 mod harness;
+mod room;
 mod secrecy;
 mod sharing;
 
@@ -17,6 +18,7 @@ use freed::{
     freed_pages_go_where_pages_are_copied,
 };
 use harness::{Done, compiled, have, run};
+use room::room_comes_back;
 use sharing::{
     shared_memory_goes_back, shared_memory_is_paged, shared_memory_stays, torture_beside_shared,
     unseen_calls_never_show_holes,
@@ -413,7 +415,7 @@ macro_rules! whole_suite {
         suite!($module, $how, torture_alone torture_past_libc torture_with_store_faults torture_with_children
             unreadable_pages_signal full_swap_ends_the_program ends_as_the_program_does exec_keeps_the_limit
             both_page parent_exits_first daemon_stays threads_end cpus_stay
-            mappings_at_their_limit protected_memory_counts sort stress_ng python python_pool);
+            mappings_at_their_limit protected_memory_counts room_comes_back sort stress_ng python python_pool);
     };
 }
 

@@ -207,6 +207,7 @@ impl Pager {
         room::tell_dead(ledger);
         if matches!(event, Event::Tick) {
             ledger.tell_dead();
+            room::shrink(ledger);
         }
         let held = ledger.pages.framed() + ledger.tier.frames();
         ledger.stats.frames_peak = ledger.stats.frames_peak.max(held as u64);

@@ -3,6 +3,7 @@
 use super::ledger::Ledger;
 use super::ops::Kind;
 use super::tiering::{COMPRESS_PAGES, DEMOTIONS_MAX, grant};
+use crate::contract::Action;
 use crate::page::{PageId, Queue, State};
 use crate::tier::Sight;
 use crate::units::{PageNo, PageRange};
@@ -87,5 +88,16 @@ pub(super) fn tell_dead(ledger: &mut Ledger) {
         let id = ledger.start(Kind::Dead, PageRange::new(PageNo::from_raw(0), 0));
         let told = ledger.ops.tells_dead(id, slots);
         ledger.actions.push_back(told);
+    }
+}
+
+/// Gives up room of the store that is not needed, an extent at a time. While more is asked for there is none.
+pub(super) fn shrink(ledger: &mut Ledger) {
+    if ledger.growing {
+        return;
+    }
+    if let Some(slots) = ledger.slots.give_up() {
+        let after = ledger.ops.dead();
+        ledger.actions.push_back(Action::Shrink { slots, after });
     }
 }

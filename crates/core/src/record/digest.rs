@@ -1,7 +1,7 @@
 //! What a pager decided, as two numbers that can be compared between builds.
 //!
 //! Neither depends on how actions are made up: only on which pages, slots and kinds follow each other
-//! in the order in which a body gets them. Wakes are left out, and what became of pages that are taken back, and so is which slots are dead: they are no decision about a page.
+//! in the order in which a body gets them. Wakes are left out, and what became of pages that are taken back, and so is which slots are dead or given up: they are no decision about a page.
 
 use super::bytes::Check;
 use crate::contract::Action;
@@ -81,7 +81,10 @@ impl Decisions {
             Action::Poison { page, .. } => self.page(kind::POISON, page),
             Action::Grow { slots } => self.other(kind::GROW, slots.into()),
             Action::Exhausted { swap_full } => self.other(kind::EXHAUSTED, swap_full.into()),
-            Action::Wake { .. } | Action::TakenBack { .. } | Action::Dead { .. } => {}
+            Action::Wake { .. }
+            | Action::TakenBack { .. }
+            | Action::Dead { .. }
+            | Action::Shrink { .. } => {}
         }
     }
 

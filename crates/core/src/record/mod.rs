@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (13, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (15, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Logged, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 12 knew no advice.
-pub const VERSION: u16 = 14;
+/// The version that is written, and the only one that is read: version 14 knew no room that is given up.
+pub const VERSION: u16 = 15;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -196,6 +196,7 @@ mod tag {
     pub const DECOMPRESS: u8 = 0x4d;
     pub const TAKEN_BACK: u8 = 0x4e;
     pub const DROP: u8 = 0x4f;
+    pub const SHRINK: u8 = 0x50;
     pub const END: u8 = 0x7f;
 }
 
@@ -341,6 +342,7 @@ impl Recorder {
             Action::Wake { waiter, .. } => (tag::WAKE, waiter.0),
             Action::TakenBack { .. } => (tag::TAKEN_BACK, 0),
             Action::Grow { slots } => (tag::GROW, slots),
+            Action::Shrink { .. } => (tag::SHRINK, 0),
             Action::Exhausted { swap_full } => (tag::EXHAUSTED, u32::from(swap_full)),
         };
         let start = out.len();
@@ -395,7 +397,7 @@ impl Recorder {
                 put(out, u64::from(*grant));
             }
             Action::Drop { run, .. } => self.run(out, *run),
-            Action::Dead { slots, after, .. } => {
+            Action::Dead { slots, after, .. } | Action::Shrink { slots, after } => {
                 put_slots(out, *slots);
                 put_after(out, *after);
             }

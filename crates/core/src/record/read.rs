@@ -342,10 +342,18 @@ impl<'a> Reader<'a> {
             },
             tag::TAKEN_BACK => self.taken_back()?,
             tag::GROW => Action::Grow { slots: number },
+            tag::SHRINK => self.shrink()?,
             tag::EXHAUSTED => Action::Exhausted {
                 swap_full: number != 0,
             },
             _ => return Err(Why::Corrupt),
+        })
+    }
+
+    fn shrink(&mut self) -> Result<Action, Why> {
+        Ok(Action::Shrink {
+            slots: self.slots()?,
+            after: self.after()?,
         })
     }
 

@@ -57,6 +57,12 @@ impl Slots for Log {
         self.bits.add(range);
     }
 
+    fn remove(&mut self, range: SlotRange) -> bool {
+        self.bits.mark(range, false);
+        self.usable -= range.slots;
+        true
+    }
+
     fn available(&self) -> u32 {
         self.bits.available()
     }
@@ -112,6 +118,31 @@ mod tests {
         assert!(!log.wants_room(180, 8), "20 are free, and 16 needed");
         log.alloc(5).expect("room");
         assert!(log.wants_room(185, 8));
+    }
+
+    #[test]
+    fn what_is_removed_is_not_handed_out_until_it_is_added_again() {
+        let mut log = Log::new(256);
+        log.add(SlotRange::new(SlotNo(0), 256));
+        log.alloc(64).expect("room");
+        let middle = SlotRange::new(SlotNo(64), 64);
+        assert!(log.remove(middle));
+        assert_eq!((log.available(), log.free_word(1)), (128, 0));
+        assert_eq!(log.alloc(64).map(|r| r.start.0), Some(128));
+        assert!(!log.wants_room(64, 32));
+        log.add(middle);
+        assert_eq!(log.alloc(128), None, "a run is broken by what is in use");
+        assert_eq!(log.alloc(64).map(|r| r.start.0), Some(192));
+        assert_eq!(log.alloc(64), Some(middle));
+    }
+
+    #[test]
+    #[should_panic(expected = "is so already")]
+    fn what_is_in_use_is_not_removed() {
+        let mut log = Log::new(64);
+        log.add(SlotRange::new(SlotNo(0), 64));
+        log.alloc(1).expect("room");
+        log.remove(SlotRange::new(SlotNo(0), 64));
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub trait Slots: Send {
     fn free(&mut self, range: SlotRange);
     /// The swap file grew: `range` is usable from now on.
     fn add(&mut self, range: SlotRange);
+    /// Takes `range`, which was added and all of which is free, away again. False, and nothing, of an allocator that cannot: the default.
+    ///
+    /// # Panics
+    /// When a slot of it is not free.
+    fn remove(&mut self, range: SlotRange) -> bool {
+        let _ = range;
+        false
+    }
     /// Free slots.
     fn available(&self) -> u32;
     /// Bytes of heap that it has written to.

@@ -155,7 +155,7 @@ impl Machine {
                 }
                 Action::TakenBack { .. } => {}
                 Action::Exhausted { .. } => self.exhausted += 1,
-                Action::Grow { .. } => {}
+                Action::Grow { .. } | Action::Shrink { .. } => {}
                 other => panic!("a daemon does not ask for {other:?}"),
             }
             assert!(self.pager.frames_used() <= self.pager.limits().frames);

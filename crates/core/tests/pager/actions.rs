@@ -1,23 +1,12 @@
 //! How the model body carries out actions, and what it answers.
 
 use outpage_core::contract::{Action, ActionId, Event, IoFailure, Outcome, PageOutcome, Refusal};
-use outpage_core::page::{ContentHash, State};
+use outpage_core::page::State;
 use outpage_core::units::{PageNo, PageRange, SlotNo, SlotRange};
 
-use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of, slot_of, stored};
+use crate::body::{Body, Op, READ_FAILURES_MAX, Touch, hash_of, hashes, names, slot_of, stored};
 use crate::plan::Answers;
 use crate::store::Content;
-
-/// The hashes that the pages of a transfer must have.
-fn hashes(action: &Action) -> &[ContentHash] {
-    match action {
-        Action::PageIn { pages, .. }
-        | Action::PageOut { pages, .. }
-        | Action::Compress { pages, .. }
-        | Action::Decompress { pages, .. } => pages.hashes(),
-        _ => unreachable!("{action:?} is no transfer"),
-    }
-}
 
 impl Body {
     pub fn act(&mut self, action: Action, woken: &mut Vec<usize>) {
@@ -41,6 +30,11 @@ impl Body {
                 if at_once {
                     self.answer_grow();
                 }
+            }
+            Action::Shrink { slots, .. } => {
+                let named = self.ops.iter().any(|op| names(&op.action, slots));
+                assert!(!named, "{slots:?} are in transfer");
+                self.store.shrink(slots);
             }
             Action::TakenBack { range, lost } => self.told(range, &lost),
             Action::Exhausted { swap_full } => self.check_exhausted(swap_full),

@@ -27,6 +27,8 @@ pub enum Step {
     Adopt(Span),
     Limit(usize),
     Tick,
+    /// So many ticks that room is given up, if there is too much.
+    Rest,
     Pin(Span, bool),
     Fork(bool),
     ChildrenGone,
@@ -36,6 +38,9 @@ pub enum Step {
     Free(Span),
     Advise(Advice, Span),
 }
+
+/// Longer than the patience of `slot_pool/spare.rs`, by several extents.
+pub const RESTS: usize = 60;
 
 fn range((object, start, pages): Span) -> PageRange {
     PageRange::new(page(object, start), pages.min(OBJECT_PAGES - start))
@@ -68,6 +73,7 @@ pub fn take(body: &mut Body, step: &Step) {
         Step::Adopt(span) => body.adopt(range(span)),
         Step::Limit(frames) => body.limit(frames),
         Step::Tick => body.tick(),
+        Step::Rest => (0..RESTS).for_each(|_| body.tick()),
         Step::Pin(span, pinned) => body.pin(range(span), pinned),
         Step::Fork(in_child) => body.fork(in_child),
         Step::ChildrenGone => body.children_gone(),
@@ -95,6 +101,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => span(60).prop_map(Step::Adopt),
         1 => (FRAMES_MIN..2 * FRAMES_MIN).prop_map(Step::Limit),
         3 => Just(Step::Tick),
+        1 => Just(Step::Rest),
         1 => (span(OBJECT_PAGES), any::<bool>()).prop_map(|(s, on)| Step::Pin(s, on)),
         1 => any::<bool>().prop_map(Step::Fork),
         1 => Just(Step::ChildrenGone),

@@ -8,7 +8,7 @@ use outpage_core::limits::FRAMES_MIN;
 use outpage_core::page::{ContentHash, State};
 use outpage_core::pager::Pager;
 use outpage_core::record::Recorder;
-use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo};
+use outpage_core::units::{Nanos, ObjectId, PageNo, PageRange, SlotNo, SlotRange};
 
 use crate::plan::{Plan, Random};
 use crate::store::{Content, Store};
@@ -544,6 +544,27 @@ impl Body {
             assert!(self.touch_and_wait(0, page, false), "{page:?} never came");
         }
         self.settle();
+    }
+}
+
+/// The hashes that the pages of a transfer must have.
+pub fn hashes(action: &Action) -> &[ContentHash] {
+    match action {
+        Action::PageIn { pages, .. }
+        | Action::PageOut { pages, .. }
+        | Action::Compress { pages, .. }
+        | Action::Decompress { pages, .. } => pages.hashes(),
+        _ => unreachable!("{action:?} is no transfer"),
+    }
+}
+
+/// Whether the action transfers pages to one of `slots`, or from there.
+pub fn names(action: &Action, slots: SlotRange) -> bool {
+    match action {
+        Action::PageIn { slots: its, .. } | Action::PageOut { slots: its, .. } => {
+            its.start < slots.end() && slots.start < its.end()
+        }
+        _ => false,
     }
 }
 

@@ -123,6 +123,73 @@ fn what_a_child_may_read_is_told_when_the_children_are_gone() {
     });
 }
 
+/// Room that the pager has, in slots.
+fn room(body: &Body) -> usize {
+    body.store.room().0
+}
+
+/// An extent is kept, and no more.
+fn is_least(body: &Body) -> bool {
+    let (room, extent) = body.store.room();
+    room == extent
+}
+
+fn rest(body: &mut Body) {
+    for _ in 0..any::RESTS {
+        body.tick();
+        body.settle();
+    }
+}
+
+#[test]
+fn room_that_nothing_is_in_is_given_up_after_a_while() {
+    let mut body = paged_out(log(), Answers::Late);
+    let before = room(&body);
+    rest(&mut body);
+    assert_eq!(room(&body), before, "as much again as is in use is kept");
+    body.drop_range(all(), Event::Unmap);
+    ticks(&mut body);
+    assert_eq!(room(&body), before, "it may be needed again at once");
+    rest(&mut body);
+    rest(&mut body);
+    assert!(is_least(&body), "{} of {before}", room(&body));
+    let all_again = all().iter().all(|page| body.touch_and_wait(0, page, true));
+    body.settle();
+    assert!(all_again && room(&body) > before / 2, "{}", room(&body));
+    body.read_all();
+}
+
+#[test]
+fn room_that_a_child_reads_is_kept_until_it_is_gone() {
+    let mut body = paged_out(log(), Answers::AtOnce);
+    let before = room(&body);
+    body.fork(false);
+    body.drop_range(all(), Event::Unmap);
+    rest(&mut body);
+    rest(&mut body);
+    assert!(room(&body) > before / 2, "{} of {before}", room(&body));
+    body.children_gone();
+    rest(&mut body);
+    rest(&mut body);
+    assert!(is_least(&body), "{} of {before}", room(&body));
+}
+
+#[test]
+fn allocators_that_only_grow_keep_their_room() {
+    for allocator in (0..slots::REGISTRY.len()).filter(|&at| at != log()) {
+        let mut body = paged_out(allocator, Answers::AtOnce);
+        body.drop_range(all(), Event::Unmap);
+        rest(&mut body);
+        rest(&mut body);
+        assert_eq!(body.store.shrunk, 0);
+    }
+}
+
+fn log() -> usize {
+    let found = slots::REGISTRY.iter().position(|entry| entry.name == "log");
+    found.expect("it is one of them")
+}
+
 #[test]
 fn a_child_tells_nothing_of_its_parents() {
     each(|mut body| {

@@ -41,6 +41,10 @@ pub struct Store {
     /// It could not grow when that was tried last.
     pub full: bool,
     granted: u32,
+    extent: u32,
+    /// Extents that nobody has, and how often one was given up.
+    given_up: Vec<SlotRange>,
+    pub shrunk: u64,
     /// What the pool of compressed pages keeps.
     pool: BTreeMap<SlotNo, Content>,
     /// Slots that were told dead, and in how many runs.
@@ -191,15 +195,37 @@ impl Store {
         held.get(&slot).copied()
     }
 
-    /// The next extent of at least `slots` slots, unless the store would exceed `most`.
+    /// The next extent of at least `slots` slots, unless the store would exceed `most`. One that was given up comes first.
     pub fn grow(&mut self, slots: u32, most: u32) -> Option<SlotRange> {
+        if let Some(range) = self.given_up.pop() {
+            self.own.extend(range.iter());
+            self.extent = range.slots;
+            return Some(range);
+        }
         let range = SlotRange::new(SlotNo(self.granted), slots.min(most - self.granted));
         if range.slots == 0 {
             return None;
         }
         self.granted += range.slots;
+        self.extent = range.slots;
         self.own.extend(range.iter());
         Some(range)
+    }
+
+    /// The pager gives up an extent: nothing is in it, and nobody reads it.
+    pub fn shrink(&mut self, extent: SlotRange) {
+        self.expect_unused(extent);
+        for slot in extent.iter() {
+            self.own.remove(&slot);
+            self.content.remove(&slot);
+        }
+        self.given_up.push(extent);
+        self.shrunk += 1;
+    }
+
+    /// Slots that it may write, and the size of the extent that it got last.
+    pub fn room(&self) -> (usize, usize) {
+        (self.own.len(), self.extent as usize)
     }
 
     /// Slots so far.
@@ -263,6 +289,14 @@ impl Store {
 
     /// Slots that are told dead: this process's to write, and nobody's to read.
     pub fn expect_dead(&mut self, slots: SlotRange) {
+        self.expect_unused(slots);
+        if !slots.start.is_pooled() {
+            self.told_dead.extend(slots.iter());
+            self.told_runs += 1;
+        }
+    }
+
+    fn expect_unused(&mut self, slots: SlotRange) {
         assert!(slots.slots > 0);
         for slot in slots.iter() {
             self.given_back(slot);
@@ -272,10 +306,6 @@ impl Store {
             assert_eq!(self.owner.get(&slot), None, "{slot:?} is in use");
             assert!(!self.kept.contains_key(&slot), "a child needs {slot:?}");
             assert!(!self.retired.contains(&slot), "{slot:?} failed before");
-        }
-        if !slots.start.is_pooled() {
-            self.told_dead.extend(slots.iter());
-            self.told_runs += 1;
         }
     }
 

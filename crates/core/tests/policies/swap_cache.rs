@@ -116,7 +116,7 @@ impl Body {
                 self.slots += slots;
                 self.tell(Event::Grown(range));
             }
-            Action::TakenBack { .. } => {}
+            Action::TakenBack { .. } | Action::Shrink { .. } => {}
             Action::Exhausted { .. } => panic!("there is always a frame"),
         }
     }

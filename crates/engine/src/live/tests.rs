@@ -4,10 +4,11 @@ mod calls;
 mod failing;
 
 use outpage_core::page::State;
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::call::Call;
 use crate::live::DETACH_PAGES;
+use crate::session::EXTENT_SLOTS;
 use crate::tests::fake::at;
 use crate::tests::paged::{DEPTH, LIMIT, Paged};
 use crate::tests::random::Random;
@@ -290,6 +291,41 @@ fn a_rest_waits_for_what_is_done_beside() {
         paged.live.quiesce_all();
         assert!(!paged.live.beside.is_busy() && paged.live.is_at_rest());
         assert_eq!(paged.live.leased.len(), 1);
+    });
+}
+
+#[test]
+fn room_that_is_given_back_is_nobody_elses_before_it_is_gone() {
+    each(|mut paged| {
+        let extents = 3;
+        paged.live.grow(extents * EXTENT_SLOTS);
+        paged.rounds_until(|paged| paged.live.growth.is_none());
+        assert_eq!(paged.live.leased, [0, 1, 2]);
+        paged.gate.close_until_goes_on(2);
+        // Two of the three are not needed, and one is given back after the other.
+        paged.rounds_until(|paged| {
+            paged.live.next_tick = Nanos(0);
+            paged.live.leased.len() == 1
+        });
+        assert!(paged.live.beside.is_busy(), "the gate is closed");
+        let session = &paged.live.session;
+        let leased = session.lease_extent();
+        assert_eq!(leased, Some(extents), "those that are not gone are held");
+        session.release_extent(extents);
+        paged.fake.state().woken.push(2);
+        paged.rounds_until(|paged| !paged.live.beside.is_busy() && paged.live.unneeded.is_empty());
+        let session = &paged.live.session;
+        let kept = paged.live.leased[0];
+        let free: Vec<_> = (0..2).map(|_| session.lease_extent()).collect();
+        let others = (0..extents).filter(|&extent| extent != kept);
+        assert_eq!(free, others.map(Some).collect::<Vec<_>>());
+        // It is granted again when it is needed.
+        free.into_iter()
+            .flatten()
+            .for_each(|extent| session.release_extent(extent));
+        paged.live.grow(EXTENT_SLOTS);
+        paged.rounds_until(|paged| paged.live.growth.is_none());
+        assert_eq!(paged.live.leased.len(), 2);
     });
 }
 

@@ -107,6 +107,10 @@ impl Reserve for Room {
         self.make();
         Ok(Allocation::Reserved)
     }
+
+    fn give_back(&self, _: SlotRange) {
+        self.make();
+    }
 }
 
 impl<S: Grow> Grow for Growing<S> {

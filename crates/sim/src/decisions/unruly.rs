@@ -88,6 +88,8 @@ struct Body<'a> {
     transfers: u64,
     threads: Vec<Thread>,
     granted: u32,
+    /// Extents that the pager gave up: the next ones that it gets.
+    given_up: Vec<SlotRange>,
     adopted: u64,
 }
 
@@ -111,6 +113,7 @@ pub(super) fn decisions(case: &Unruly) -> Decisions {
         transfers: 0,
         threads: vec![Thread::default(); case.threads as usize],
         granted: 0,
+        given_up: Vec::new(),
         adopted: 0,
     };
     body.run();
@@ -383,6 +386,7 @@ impl Body<'_> {
             Action::Drop { .. } => unreachable!("no thread here frees"),
             Action::Wake { waiter, .. } => self.threads[waiter.0 as usize].waits = false,
             Action::Grow { .. } => self.grow(),
+            Action::Shrink { slots, .. } => self.given_up.push(slots),
             Action::TakenBack { .. } | Action::Exhausted { .. } => {}
         }
     }
@@ -439,9 +443,12 @@ impl Body<'_> {
 
     fn grow(&mut self) {
         let slots = EXTENT_SLOTS.min(self.case.slots_max - self.granted);
-        let range = SlotRange::new(SlotNo(self.granted), slots);
-        self.granted += slots;
-        let event = if slots == 0 {
+        let range = self.given_up.pop().unwrap_or_else(|| {
+            let fresh = SlotRange::new(SlotNo(self.granted), slots);
+            self.granted += slots;
+            fresh
+        });
+        let event = if range.slots == 0 {
             Event::Full
         } else {
             Event::Grown(range)

@@ -160,6 +160,7 @@ impl Machine {
                     let now_ns = self.now;
                     self.failed.get_or_insert(RunError::Host { now_ns });
                 }
+                Action::Shrink { .. } => unreachable!("all slots are granted at once"),
                 Action::Compress { .. } | Action::Decompress { .. } => {
                     unreachable!("a host has no pool")
                 }

@@ -169,6 +169,7 @@ impl Machine {
                     self.guests[guest].pager.handle(Nanos(self.now), full);
                 }
                 Action::Exhausted { swap_full } => self.out_of_memory(guest, swap_full),
+                Action::Shrink { .. } => unreachable!("all slots are granted at once"),
                 Action::Compress { .. } | Action::Decompress { .. } => {
                     unreachable!("a guest has no pool")
                 }

@@ -56,6 +56,7 @@ impl World {
                 Action::Dead { id, slots, .. } => self.dead(id, slots),
                 Action::Poison { id, .. } => self.done(id, Outcome::Done),
                 Action::Drop { .. } => unreachable!("no program here frees"),
+                Action::Shrink { .. } => unreachable!("all slots are granted at once"),
                 Action::TakenBack { .. } => {}
                 Action::Wake { waiter, .. } => self.wake(waiter.0 as usize),
                 Action::Grow { .. } => self.pager.handle(Nanos(self.now), Event::Full),

@@ -303,6 +303,7 @@ impl Gatherer {
             | Action::Poison { .. }
             | Action::TakenBack { .. }
             | Action::Grow { .. }
+            | Action::Shrink { .. }
             | Action::Exhausted { .. } => {}
         }
     }
