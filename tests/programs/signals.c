@@ -3,7 +3,8 @@
  *   signals NUMBER...
  *
  * Prints the lines SigBlk and SigIgn of /proc/self/status and "ready"; then "NUMBER" for each signal, "NUMBER
- * VALUE" for one that was queued. Ends at the end of its standard input. */
+ * VALUE" for one that was queued. Of a byte "g" of its standard input it sends the first of the signals to its process group, and of a "c" a child does,
+ * which ignores it itself. Ends at the end of its standard input. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,12 +38,25 @@ static void say_masks(void)
 		fclose(status);
 }
 
+static void tell_group(int number, char by)
+{
+	/* Nobody waits for it: who looks for the sender finds it. */
+	pid_t child = by == 'c' ? fork() : 0;
+
+	if (child)
+		return;
+	if (by == 'c')
+		signal(number, SIG_IGN);
+	if (kill(0, number) || by == 'c')
+		_exit(2);
+}
+
 int main(int count, char **words)
 {
 	struct sigaction action = {.sa_sigaction = got, .sa_flags = SA_SIGINFO | SA_RESTART};
 	struct pollfd input = {.fd = 0, .events = POLLIN};
 	sigset_t none;
-	char byte;
+	char byte = 0;
 	int i;
 
 	say_masks();
@@ -54,6 +68,11 @@ int main(int count, char **words)
 	puts("ready");
 	fflush(stdout);
 	while (poll(&input, 1, -1) <= 0 || read(0, &byte, 1) > 0)
-		;
+		if (byte == 'g' || byte == 'c') {
+			char by = byte;
+
+			byte = 0;
+			tell_group(atoi(words[1]), by);
+		}
 	return 0;
 }

@@ -184,6 +184,27 @@ fn an_alarm_set_before_the_launcher_reaches_the_program() {
     told.end();
 }
 
+/// `kill 0` in a script, and what a process that it started sends to the group: the program has it as a member of the group.
+#[test]
+fn what_the_program_sends_to_its_group_arrives_once() {
+    let directory = tempfile::tempdir().expect("directory");
+    let Some(program) = program(&directory) else {
+        return;
+    };
+    let mut command = outpage(&RUN);
+    command.args([&program, "10", "12"]);
+    let mut told = Told::start(command);
+    for by in [b"g", b"c"] {
+        let input = told.child.stdin.as_mut().expect("its input");
+        input.write_all(by).expect("it reads");
+        assert_eq!(told.line(), "10");
+        // What the launcher passed on before would come before.
+        told.kill("-USR2");
+        assert_eq!(told.line(), "12");
+    }
+    assert!(told.end().is_empty());
+}
+
 /// The state letter of process `pid`.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

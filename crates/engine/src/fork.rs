@@ -19,7 +19,7 @@ use outpage_sys::own;
 use outpage_sys::process::{self, Tid, Visible};
 use outpage_sys::raw::Errno;
 use outpage_sys::uffd::Mode;
-use outpage_sys::{clock, map, maps, proc, timestamp};
+use outpage_sys::{clock, instructions, map, maps, proc};
 
 use crate::adopt::LIST_BYTES;
 use crate::call::Call;
@@ -204,7 +204,7 @@ pub(crate) fn revive(
     mut live: Box<Live>,
     ticket: Arrived,
 ) -> Result<Box<Live>, StartError> {
-    timestamp::read_clock_in_child();
+    instructions::have_all_in_child();
     let begun = process::with_descriptors(DESCRIPTORS, || {
         let _visible = Visible::now();
         begin_child(shared, &mut live, ticket)

@@ -10,8 +10,8 @@ use outpage_engine::call::Call;
 use outpage_engine::config::{Config, ConfigError, Mechanism, SharedMemory};
 use outpage_engine::session::{SessionError, SessionPaths};
 use outpage_engine::{Engine, Setup, StartError};
+use outpage_sys::instructions::AllInstructions;
 use outpage_sys::raw::Errno;
-use outpage_sys::timestamp::ReadsClock;
 use outpage_sys::{fd, process, say};
 
 use crate::elf::Libc;
@@ -200,7 +200,7 @@ fn threads_in(stat: &[u8]) -> Option<usize> {
 /// Called by a hook, outside of all its guards, when the program has outgrown its share.
 pub fn start_pager() {
     let _signals = SignalsBlocked::new();
-    let _clock = ReadsClock::now();
+    let _all = AllInstructions::now();
     mode::start(|| {
         // SAFETY: set by the constructor before there was a hook, and never freed.
         let (config, paths) = unsafe { &*SETTINGS.load(Ordering::Acquire) };

@@ -27,13 +27,13 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 
 use crate::futex::{self, Scope};
+use crate::instructions;
 use crate::map::{self, Area};
 use crate::mask;
 use crate::own::Fork;
 pub use crate::pagers::{is_bare, is_pagers};
 use crate::process::{self, Tid};
 use crate::raw::{self, Errno, check, syscall3};
-use crate::timestamp;
 
 mod deadline;
 mod known;
@@ -213,7 +213,7 @@ pub fn spawn<T: Send + 'static>(
     extern "C" fn run<T>(payload: *mut u8) {
         // SAFETY: `spawn` wrote the payload there for this thread alone, which reads it once.
         let Payload { entry, argument } = unsafe { payload.cast::<Payload<T>>().read() };
-        timestamp::read_clock();
+        instructions::have_all();
         entry(argument);
     }
     let block = new_block(options)?;

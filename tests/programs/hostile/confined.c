@@ -3,7 +3,7 @@
 // chroot, setuid, setresuid-raw, capabilities, nofile, pidlimit: while paging, then a fork. chroot-before, setuid-before,
 // capabilities-before, nofile-before: before paging began; there one line that says that the process has no limit is right as
 // well, but for capabilities. hidden, hidden-before: not dumpable, and without capabilities. clock, clock-before: reading the
-// time stamp counter is a SIGSEGV, and clocks are read by it. memlock, memlock-before: no page may be locked, for the key of the
+// time stamp counter is a SIGSEGV, and clocks are read by it. cpuid, cpuid-before: that instruction is a SIGSEGV. memlock, memlock-before: no page may be locked, for the key of the
 // swap file either.
 // chroot needs an empty directory as the working directory; setuid and chroot need root.
 #include "hostile.h"
@@ -38,6 +38,9 @@ static void confine(void) {
         give_up_capabilities();
     } else if (!strncmp(variant, "clock", 5)) {
         NEED(!prctl(PR_SET_TSC, PR_TSC_SIGSEGV));
+    } else if (!strncmp(variant, "cpuid", 5)) {
+        // ARCH_SET_CPUID of asm/prctl.h: from now on the instruction is SIGSEGV in this thread.
+        if (syscall(SYS_arch_prctl, 0x1012, 0)) missing("arch_prctl");
     } else if (!strncmp(variant, "memlock", 7)) {
         NEED(!setrlimit(RLIMIT_MEMLOCK, &none));
         give_up_capabilities();

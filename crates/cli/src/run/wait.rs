@@ -8,6 +8,7 @@ use outpage_core::units::Nanos;
 use outpage_sys::launch::{self, Arrived, Signals};
 use outpage_sys::libc;
 
+use super::watch::tree;
 use crate::error::CliError;
 
 /// Signals that go on to the program: all that somebody sends to end, tell or stop it. Not those that the
@@ -107,7 +108,12 @@ fn pass_on(child: u32, arrived: Arrived, stopped: &mut bool) {
     let by_terminal = arrived.from_kernel && arrived.signal != libc::SIGALRM;
     // A shell continues the whole group.
     let continued = arrived.signal == libc::SIGCONT && std::mem::take(stopped);
-    if by_terminal && launch::in_own_group(child) || continued && !launch::is_stopped(child) {
+    // And what a process of the program's sends to its group: `kill(0, ...)`, or `kill 0` in a script.
+    let by_itself = arrived.sender != 0
+        && arrived.value.is_none()
+        && tree::descends(arrived.sender, std::process::id());
+    let has_it = (by_terminal || by_itself) && launch::in_own_group(child);
+    if has_it || continued && !launch::is_stopped(child) {
         return;
     }
     // The program may just have ended; the next round of waiting sees it.

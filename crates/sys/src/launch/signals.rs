@@ -23,6 +23,8 @@ pub struct Arrived {
     pub from_kernel: bool,
     /// What sigqueue(3) sent along.
     pub value: Option<usize>,
+    /// The process that sent it, 0 where that is none that has a number here.
+    pub sender: u32,
 }
 
 /// The kernel's `struct sigaction` on x86-64 (arch/x86/include/uapi/asm/signal.h).
@@ -228,8 +230,10 @@ pub(super) fn reset_all() {
     let _ = mask::change(libc::SIG_SETMASK, 0);
 }
 
-/// What the handler writes: the signal, who made it, and the value that came along. Pipes keep it whole.
-const RECORD_BYTES: usize = 2 + size_of::<usize>();
+/// What the handler writes: the signal, who made it, the value that came along, and the number of who sent it. Pipes keep it whole.
+const RECORD_BYTES: usize = VALUE_END + size_of::<u32>();
+/// Where the value ends, which follows the two bytes before.
+const VALUE_END: usize = 2 + size_of::<usize>();
 /// Who made it.
 const BY_PROCESS: u8 = 0;
 const BY_KERNEL: u8 = 1;
@@ -250,16 +254,26 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: usize) {
     } else {
         0
     };
+    // Of others, as timers, there is another number in that place.
+    let sender = match code {
+        // SAFETY: as above; such signals say who sent them.
+        libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL => unsafe { (*info).si_pid() as u32 },
+        _ => 0,
+    };
     let mut record = [0; RECORD_BYTES];
     (record[0], record[1]) = (signal as u8, by);
-    record[2..].copy_from_slice(&value.to_ne_bytes());
+    record[2..VALUE_END].copy_from_slice(&value.to_ne_bytes());
+    record[VALUE_END..].copy_from_slice(&sender.to_ne_bytes());
     let _ = fd::write(WRITE_END.load(Ordering::SeqCst), &record);
 }
 
 fn arrived(record: [u8; RECORD_BYTES]) -> Arrived {
     let mut value = [0; size_of::<usize>()];
-    value.copy_from_slice(&record[2..]);
+    value.copy_from_slice(&record[2..VALUE_END]);
+    let mut sender = [0; size_of::<u32>()];
+    sender.copy_from_slice(&record[VALUE_END..]);
     Arrived {
+        sender: u32::from_ne_bytes(sender),
         signal: i32::from(record[0]),
         from_kernel: record[1] == BY_KERNEL,
         value: (record[1] == BY_QUEUE).then_some(usize::from_ne_bytes(value)),
@@ -336,7 +350,8 @@ mod tests {
         };
         for signal in [libc::SIGUSR1, libc::SIGUSR2] {
             send(process::pid(), signal).unwrap();
-            assert!(!next(signal).from_kernel);
+            let arrived = next(signal);
+            assert!(!arrived.from_kernel && arrived.sender == process::pid());
         }
         super::super::queue(process::pid(), libc::SIGUSR1, 77).unwrap();
         assert_eq!(next(libc::SIGUSR1).value, Some(77));
@@ -348,7 +363,8 @@ mod tests {
             .status()
             .unwrap();
         assert_eq!(status.signal(), Some(libc::SIGUSR1));
-        assert!(next(libc::SIGCHLD).from_kernel);
+        let ended = next(libc::SIGCHLD);
+        assert!(ended.from_kernel && ended.sender == 0);
         drop(signals);
         assert_eq!(action(libc::SIGUSR2, None).unwrap().handler, libc::SIG_IGN);
     }

@@ -8,10 +8,10 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::{Body, Options, Thread, despite_exec};
 use crate::futex::{self, Scope};
+use crate::instructions;
 use crate::pagers;
 use crate::process::{self, Tid};
 use crate::raw::{Errno, syscall3};
-use crate::timestamp;
 
 /// What a thread and those who know it share.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ extern "C" fn run<T>(payload: *mut c_void) -> *mut c_void {
     life.tid.store(process::tid().0, Ordering::Release);
     futex::wake(&life.tid, 1, Scope::Process);
     if began.is_ok() {
-        timestamp::read_clock();
+        instructions::have_all();
         pagers::enter();
         entry(argument);
     }

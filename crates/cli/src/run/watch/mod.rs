@@ -1,7 +1,7 @@
 //! What the launcher does while the program runs: it looks, from time to time.
 
 pub mod thrash;
-mod tree;
+pub(super) mod tree;
 pub mod unpaged;
 
 use std::time::{Duration, Instant};

@@ -77,6 +77,18 @@ pub fn is_there(pid: u32) -> bool {
     started(pid).is_some()
 }
 
+/// Generations that are looked at: a chain of processes may change meanwhile, and even come round where numbers are used again.
+const GENERATIONS_MAX: usize = 1000;
+
+/// Whether process `pid` is a descendant of `ancestor`, as far as it and those between are there, if only to be waited for.
+pub fn descends(pid: u32, ancestor: u32) -> bool {
+    let parent =
+        |&pid: &u32| -> Option<u32> { stat(proc(pid).join("stat"))?.get(4 - 3)?.parse().ok() };
+    let forefathers = std::iter::successors(parent(&pid), parent);
+    let mut known = forefathers.take(GENERATIONS_MAX).take_while(|&pid| pid > 0);
+    known.any(|pid| pid == ancestor)
+}
+
 /// Children that any thread of process `pid` has (`CONFIG_PROC_CHILDREN`).
 fn children(pid: u32) -> impl Iterator<Item = u32> {
     let threads = fs::read_dir(proc(pid).join("task"));
