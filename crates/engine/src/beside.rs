@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use outpage_core::contract::Event;
-use outpage_core::units::{SlotNo, SlotRange};
+use outpage_core::units::{Nanos, SlotNo, SlotRange};
 use outpage_store::Reserve;
 use outpage_sys::clock;
 use outpage_sys::fd::{self, Fd};
@@ -22,6 +22,9 @@ use crate::session::{EXTENT_SLOTS, Session};
 
 /// System calls, the session's tables and /proc/PID/stat of a process that may be dead.
 const STACK_BYTES: usize = 64 << 10;
+
+/// Others may give room back, or end: what was told that there is none looks so often, three times before it gives up (`FULL_MAX`). A choice.
+const ASK_AGAIN: Nanos = Nanos(300_000_000);
 
 /// What is to be done.
 enum Job {
@@ -65,6 +68,8 @@ pub(crate) struct Beside {
     busy: bool,
     /// The session as somebody else sees it, whose locks are not the loop's.
     view: Option<Session>,
+    /// When room that was not to be had is asked for again.
+    asks_again: Option<Nanos>,
 }
 
 impl Drop for Beside {
@@ -242,8 +247,21 @@ const fn slots_of(extent: u32) -> SlotRange {
 }
 
 impl Live {
+    /// Asks again for room that there was not, when that is due.
+    pub(crate) fn ask_again(&mut self, now: Nanos) {
+        let due = self.beside.asks_again.is_some_and(|at| at <= now);
+        if due && self.growth.is_none() && !self.beside.is_busy() {
+            self.beside.asks_again = None;
+            self.grow(EXTENT_SLOTS);
+        }
+    }
+
     /// The pager asked for more slots: leases extents of the shared swap file. It hears of each when there is room for it.
     pub(crate) fn grow(&mut self, slots: u32) {
+        // Some of it may be what it needed no more just before.
+        while let Some(extent) = self.unneeded.pop() {
+            self.session.release_extent(extent);
+        }
         self.growth = Some(Growth {
             left: slots.div_ceil(EXTENT_SLOTS).max(1),
             extent: None,
@@ -290,10 +308,16 @@ impl Live {
         self.grown(Some(slots_of(extent)));
     }
 
-    /// The pager needs the extent of `slots` no more: it goes back to the session, and its room to the file system, as soon as nothing else is done beside.
+    /// The pager needs the extent of `slots` no more: it goes back to the session, and its room to the file system, as soon as nothing else is done beside. One that
+    /// a child holds, too, is the pager's again: as long as the child lives nobody else could have it.
     pub(crate) fn shrink(&mut self, slots: SlotRange) {
         let extent = slots.start.0 / EXTENT_SLOTS;
         assert_eq!(slots, slots_of(extent), "an extent as it was granted");
+        if self.session.shares_any(&[extent]) {
+            return self.pager.handle(clock::now(), Event::Grown(slots));
+        }
+        // What it needs it asks for.
+        self.beside.asks_again = None;
         self.leased.retain(|&leased| leased != extent);
         self.unneeded.push(extent);
         self.shrink_on();
@@ -304,9 +328,7 @@ impl Live {
             && let Some(extent) = self.unneeded.pop()
         {
             let slots = slots_of(extent);
-            // A child that has a hold of it has nothing there, but its hold is no lease: the room stays until that ends, and nobody gets it before.
-            let alone = !self.session.shares_any(&[extent]);
-            if let Some(by) = alone.then(|| self.store.beside()).flatten() {
+            if let Some(by) = self.store.beside() {
                 self.placement.let_go();
                 if self.beside.ask(Job::GiveBack(by, slots)).is_ok() {
                     return;
@@ -326,8 +348,10 @@ impl Live {
         if left == 0 || slots.is_none() {
             self.growth = None;
         }
+        let now = clock::now();
+        self.beside.asks_again = slots.is_none().then(|| Nanos(now.0 + ASK_AGAIN.0));
         let event = slots.map_or(Event::Full, Event::Grown);
-        self.pager.handle(clock::now(), event);
+        self.pager.handle(now, event);
     }
 
     /// Frees what processes had that died: at once where nobody can do it beside, else soon.

@@ -107,6 +107,7 @@ impl Live {
         if self.rebalance(now) {
             self.bury_the_dead();
         }
+        self.ask_again(now);
         self.pager.handle(now, Event::Tick);
         self.drive();
         self.trim();

@@ -142,8 +142,11 @@ impl Live {
             mut session,
             world,
             mut pager,
+            beside,
             ..
         } = self;
+        // Before the membership ends: others may have then what is given back there.
+        drop(beside);
         // Frames last: requests name them.
         drop(store);
         drop(world);

@@ -470,6 +470,7 @@ impl Live {
             Action::Wake { waiter, page } => self.wake(waiter, page),
             Action::TakenBack { lost, .. } => self.taken_back = Some(lost),
             Action::Grow { slots } => self.grow(slots),
+            // After those that told slots dead, each of which is answered when it is carried out.
             Action::Shrink { slots, .. } => self.shrink(slots),
             Action::Exhausted { swap_full } => self.exhausted(swap_full),
         }

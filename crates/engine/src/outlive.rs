@@ -149,8 +149,10 @@ impl Live {
         self.next_look = Nanos(now.0 + LOOK.0);
         if process::has_memory_alone() {
             self.pager.flush(true);
-            // An error leaves the entry to whoever next looks for the dead.
-            let _ = self.session.leave();
+            // An error leaves the entry to whoever next looks for the dead, and so does what is given back beside: others may have it when that is done.
+            if !self.beside.is_busy() {
+                let _ = self.session.leave();
+            }
             process::exit();
         }
     }

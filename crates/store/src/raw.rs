@@ -150,6 +150,33 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<()
     }
 }
 
+/// Writes zeroes to the page that has the byte before `end`: the file reaches as far then, and never less far, whoever else makes it longer meanwhile.
+pub(crate) fn write_last_page(fd: BorrowedFd<'_>, end: u64) -> Result<(), i32> {
+    /// Aligned as direct I/O asks for.
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+    static ZEROES: Page = Page([0; 4096]);
+    let page = ZEROES.0.len() as u64;
+    let (fd, at) = (fd.as_raw_fd(), (end - 1) / page * page);
+    loop {
+        // SAFETY: reads a page that is there for good.
+        let result = checked(unsafe {
+            libc::syscall(
+                libc::SYS_pwrite64,
+                fd,
+                ZEROES.0.as_ptr(),
+                ZEROES.0.len(),
+                at,
+            )
+        });
+        match result {
+            Err(libc::EINTR) => {}
+            Ok(bytes) if bytes < ZEROES.0.len() => return Err(libc::EIO),
+            result => return result.map(drop),
+        }
+    }
+}
+
 /// Gives back the blocks of `bytes` bytes from `offset` on; the file keeps its size.
 pub(crate) fn punch(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), i32> {
     let (fd, mode) = (

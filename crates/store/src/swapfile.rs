@@ -175,8 +175,7 @@ impl SwapFile {
     /// already is left alone. May take milliseconds per GiB.
     ///
     /// # Errors
-    /// `NoSpace`, `TooLarge`, `Io`. The file keeps the size it had, and what a growth had reserved so
-    /// far is given back.
+    /// `NoSpace`, `TooLarge`, `Io`. What was reserved behind the end that the file had is given back.
     pub fn preallocate(&self, range: Range<u64>) -> Result<Allocation, SwapFileError> {
         let (end_bytes, wanted_bytes) = (range.end, range.end.saturating_sub(range.start));
         self.allocate(range).map_err(|cause| {
@@ -239,13 +238,21 @@ impl SwapFile {
         let errno = match raw::allocate(self.fd.as_fd(), range.start, range.end - range.start) {
             Ok(()) => return Ok(Allocation::Reserved),
             Err(libc::EOPNOTSUPP) => {
-                let end = range.end.max(old_bytes);
-                file.set_len(end).map_err(failed("ftruncate"))?;
+                if range.end > old_bytes {
+                    raw::write_last_page(self.fd.as_fd(), range.end).map_err(|errno| {
+                        let call = "pwrite";
+                        ReserveCause::Call { call, errno }
+                    })?;
+                }
                 return Ok(Allocation::Unsupported);
             }
             Err(errno) => errno,
         };
-        file.set_len(old_bytes).map_err(failed("ftruncate"))?;
+        // Never by truncating: another process may have reserved what lies behind since.
+        let fresh = range.start.max(old_bytes)..range.end;
+        if !fresh.is_empty() {
+            let _ = raw::punch(self.fd.as_fd(), fresh.start, fresh.end - fresh.start);
+        }
         Err(match errno {
             libc::ENOSPC | libc::EDQUOT => ReserveCause::NoSpace {
                 available_bytes: raw::filesystem(self.fd.as_fd()).map_or(0, |(_, bytes)| bytes),
@@ -334,15 +341,21 @@ impl SwapFile {
     }
 }
 
+/// Bytes that are given back at once: a read of another part of the file waits meanwhile, on ext4 3 ms for 16 MiB.
+const PUNCH_BYTES: u64 = 1 << 20;
+
 impl Reserve for SwapFile {
     fn reserve(&self, slots: SlotRange) -> Result<Allocation, ReserveError> {
         SwapFile::reserve(self, slots)
     }
 
     fn give_back(&self, slots: SlotRange) {
-        let bytes = u64::from(slots.slots) << PAGE_SHIFT;
-        // Room that is kept costs room, and nothing else.
-        let _ = raw::punch(self.fd.as_fd(), slots.start.byte_offset(), bytes);
+        let start = slots.start.byte_offset();
+        let end = start + (u64::from(slots.slots) << PAGE_SHIFT);
+        for at in (start..end).step_by(PUNCH_BYTES as usize) {
+            // Room that is kept costs room, and nothing else.
+            let _ = raw::punch(self.fd.as_fd(), at, PUNCH_BYTES.min(end - at));
+        }
     }
 }
 

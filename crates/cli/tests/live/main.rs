@@ -18,7 +18,7 @@ use freed::{
     freed_pages_go_where_pages_are_copied,
 };
 use harness::{Done, compiled, have, run};
-use room::room_comes_back;
+use room::{room_comes_back, room_is_had_again, room_that_a_child_holds_is_had_again};
 use sharing::{
     shared_memory_goes_back, shared_memory_is_paged, shared_memory_stays, torture_beside_shared,
     unseen_calls_never_show_holes,
@@ -463,6 +463,7 @@ suite!(
 );
 
 suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);
+suite!(room_held, ["--mechanism", "move"], room_is_had_again room_that_a_child_holds_is_had_again);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);
 // Several choices go together here, each of which would take a suite of its own: what they have in common is little.
 suite!(pool, ["--store", "pool", "--encrypt", "off", "--reclaim", "fifo"], torture_alone torture_with_store_faults

@@ -91,13 +91,15 @@ pub(super) fn tell_dead(ledger: &mut Ledger) {
     }
 }
 
-/// Gives up room of the store that is not needed, an extent at a time. While more is asked for there is none.
+/// Gives up room of the store that is not needed, an extent at a time. While more is asked for there is none. Whoever has given some up may ask for more again, though
+/// there was none before.
 pub(super) fn shrink(ledger: &mut Ledger) {
     if ledger.growing {
         return;
     }
     if let Some(slots) = ledger.slots.give_up() {
         let after = ledger.ops.dead();
+        ledger.swap_full = false;
         ledger.actions.push_back(Action::Shrink { slots, after });
     }
 }

@@ -1,6 +1,6 @@
 //! Extents that are not needed any more.
 //!
-//! A program that was large for a while leaves a large file, whose room others could use. What is kept of it is as much again as is in use, so that what is
+//! A program that was large for a while leaves a large file, whose room others could use. As much again as is in use stays free, and an extent, so that what is
 //! given up is not asked for at once, and it is kept for some seconds: where memory is freed and taken in turns, room that came and went would cost each turn.
 
 use alloc::vec::Vec;

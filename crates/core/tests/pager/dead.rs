@@ -174,6 +174,33 @@ fn room_that_a_child_reads_is_kept_until_it_is_gone() {
     assert!(is_least(&body), "{} of {before}", room(&body));
 }
 
+/// A store that was full is asked for more once the program has been small.
+#[test]
+fn who_has_given_room_up_may_ask_for_more_though_there_was_none() {
+    let mut body = Body::new(&Plan {
+        slots: log(),
+        slots_max: 768,
+        answers: Answers::Late,
+        ..Plan::calm("packed", "none", FRAMES_MIN)
+    });
+    body.object_pages = 2 * PAGES;
+    let mut written = 0;
+    while !body.store.full {
+        assert!(body.touch_and_wait(0, page(0, written), true));
+        written += 1;
+    }
+    let all = PageRange::new(page(0, 0), written);
+    for _ in 0..2 {
+        body.settle();
+        body.drop_range(all, Event::Unmap);
+        (0..3).for_each(|_| rest(&mut body));
+        assert!(is_least(&body), "{}", room(&body));
+        let again = all.iter().all(|page| body.touch_and_wait(0, page, true));
+        assert!(again, "with {} slots", room(&body));
+    }
+    body.read_all();
+}
+
 #[test]
 fn allocators_that_only_grow_keep_their_room() {
     for allocator in (0..slots::REGISTRY.len()).filter(|&at| at != log()) {

@@ -23,7 +23,7 @@ pub struct Arrived {
     pub from_kernel: bool,
     /// What sigqueue(3) sent along.
     pub value: Option<usize>,
-    /// The process that sent it, 0 where that is none that has a number here.
+    /// The process that sent it, to this one or to a group; 0 where that is none that has a number here.
     pub sender: u32,
 }
 
@@ -254,10 +254,10 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: usize) {
     } else {
         0
     };
-    // Of others, as timers, there is another number in that place.
+    // Of others, as timers, there is another number in that place. One for a thread (SI_TKILL) was meant for that one.
     let sender = match code {
         // SAFETY: as above; such signals say who sent them.
-        libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL => unsafe { (*info).si_pid() as u32 },
+        libc::SI_USER | libc::SI_QUEUE => unsafe { (*info).si_pid() as u32 },
         _ => 0,
     };
     let mut record = [0; RECORD_BYTES];

@@ -57,7 +57,8 @@ impl Tree {
 
 /// Fields of `/proc/PID/.../stat` behind the name, which can hold anything: the first is the state.
 fn stat(path: PathBuf) -> Option<Vec<String>> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
     let after_name = text.rsplit(')').next()?;
     Some(after_name.split_whitespace().map(str::to_owned).collect())
 }
