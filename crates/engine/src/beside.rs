@@ -94,6 +94,12 @@ impl Beside {
         helper.map_or(-1, |helper| helper.event.number())
     }
 
+    /// Whether there was no room, which is asked for again: at the next look.
+    #[cfg(test)]
+    pub(crate) fn asks_again_at_once(&mut self) -> bool {
+        self.asks_again.as_mut().map(|at| *at = Nanos(0)).is_some()
+    }
+
     /// Its thread, if it has one.
     pub(crate) fn helper(&self) -> Option<Tid> {
         self.helper.as_ref().map(|helper| helper.thread.tid())

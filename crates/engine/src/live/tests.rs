@@ -329,6 +329,30 @@ fn room_that_is_given_back_is_nobody_elses_before_it_is_gone() {
     });
 }
 
+#[test]
+fn room_that_there_was_not_is_asked_for_again() {
+    each(|mut paged| {
+        let session = &paged.live.session;
+        let others: Vec<_> = std::iter::from_fn(|| session.lease_extent()).collect();
+        paged.live.grow(EXTENT_SLOTS);
+        paged.rounds_until(|paged| paged.live.growth.is_none() && !paged.live.beside.is_busy());
+        assert!(paged.live.leased.is_empty());
+        for left in [false, true] {
+            if left {
+                paged.live.session.release_extent(others[1]);
+            }
+            assert!(paged.live.beside.asks_again_at_once());
+            paged.live.next_tick = Nanos(0);
+            paged.rounds_until(|paged| paged.live.growth.is_none() && !paged.live.beside.is_busy());
+            for _ in 0..20 {
+                paged.live.round();
+            }
+        }
+        paged.rounds_until(|paged| paged.live.leased == [others[1]]);
+        assert!(!paged.live.beside.asks_again_at_once());
+    });
+}
+
 /// Pages that a thread changes at once.
 const CHUNK: usize = 16;
 
