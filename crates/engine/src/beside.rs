@@ -117,6 +117,7 @@ impl Beside {
     pub(crate) fn forget(&mut self, another: bool) {
         assert!(!self.busy, "the pager rests while a process is made of it");
         mem::forget(self.helper.take());
+        self.asks_again = None;
         if another && let Some(view) = self.view.take() {
             view.abandon();
         }
