@@ -269,8 +269,14 @@ impl Live {
         while let Some(extent) = self.unneeded.pop() {
             self.session.release_extent(extent);
         }
+        let left = slots.div_ceil(EXTENT_SLOTS).max(1);
+        if let Some(growth) = &mut self.growth {
+            // It is asked for already, for there was none before.
+            growth.left += left;
+            return;
+        }
         self.growth = Some(Growth {
-            left: slots.div_ceil(EXTENT_SLOTS).max(1),
+            left,
             extent: None,
             searched: false,
         });

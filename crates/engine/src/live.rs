@@ -80,7 +80,7 @@ pub struct Live {
     pub frames_max: usize,
     /// Extents that this process leased itself: those of its forefathers are not in it.
     pub(crate) leased: Vec<u32>,
-    /// Those of them that are to go back to the session.
+    /// Extents that it had leased and that are to go back to the session.
     pub(crate) unneeded: Vec<u32>,
     /// Slots are kept for processes that were forked from this one.
     pub(crate) keeps_slots: bool,

@@ -353,6 +353,21 @@ fn room_that_there_was_not_is_asked_for_again() {
     });
 }
 
+#[test]
+fn room_that_is_asked_for_twice_is_had_twice() {
+    each(|mut paged| {
+        paged.gate.close_until_goes_on(2);
+        paged.live.grow(EXTENT_SLOTS);
+        assert!(paged.live.beside.is_busy(), "the gate is closed");
+        paged.live.grow(2 * EXTENT_SLOTS);
+        paged.fake.state().woken.push(2);
+        paged.rounds_until(|paged| paged.live.growth.is_none());
+        assert_eq!(paged.live.leased, [0, 1, 2]);
+        let next = paged.live.session.lease_extent();
+        assert_eq!(next, Some(3), "none is held beside");
+    });
+}
+
 /// Pages that a thread changes at once.
 const CHUNK: usize = 16;
 
