@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,8 +57,12 @@ int main(int count, char **arguments) {
     munmap(memory, gone);
     int beside = !strcmp(arguments[3], "beside");
     pid_t idle = beside ? fork() : 0;
-    if (beside && idle == 0)
-        for (;;) pause();
+    // It does not outlive its parent, however that ends.
+    if (beside && idle == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() != 1) pause();
+        _exit(0);
+    }
     puts("small");
     fflush(stdout);
     if (getchar() == EOF) return 3;
