@@ -1,6 +1,6 @@
 //! What the loop has done beside it, by a thread: growing the swap file, giving room of it back, and the search for processes that died.
 //!
-//! Either takes milliseconds, for which no thread of the program is to wait for its page. One thing is done at a time; the thread begins
+//! Each takes milliseconds, for which no thread of the program is to wait for its page. One thing is done at a time; the thread begins
 //! with the first.
 
 use std::mem;

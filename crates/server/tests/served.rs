@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use outpage_client::Share;
 
 mod common;
-use common::{Random, Served, WORDS, can_be_served, check, check_zero, write};
+use common::{Random, Served, WORDS, can_be_served, check, check_zero, wait_within, write};
 
 #[test]
 fn objects_of_several_clients_at_four_times_the_limit_are_read_as_they_were_written() {
@@ -294,6 +294,33 @@ fn bounds_are_told_and_the_connection_lives_on() {
 }
 
 /// The library unmaps an object before it has it destroyed, and meanwhile its pages are in the middle of leaving.
+/// A client that was large goes on: what it has no more of the store is for others, who write there, and its own stays right.
+#[test]
+fn room_that_a_client_needs_no_more_is_for_others() {
+    if !can_be_served() {
+        return;
+    }
+    let served = Served::start(FRAMES, |_| {});
+    let (client, other) = (served.connect(), served.connect());
+    let kept = client.create(FRAMES / 2 * 4096).unwrap();
+    (0..FRAMES / 2).for_each(|page| write(&kept, 1, page));
+    let large = client.create(2 * PAGES * 4096).unwrap();
+    (0..2 * PAGES).for_each(|page| write(&large, 2, page));
+    let before = served.extents();
+    assert!(before >= 6, "{before} extents");
+    drop(large);
+    // It takes 6 s on an idle machine.
+    let never = std::time::Duration::from_secs(120);
+    let is_small = || served.extents() <= before / 2;
+    wait_within(never, "room is given up", is_small);
+    let next = other.create(2 * PAGES * 4096).unwrap();
+    (0..2 * PAGES).for_each(|page| write(&next, 3, page));
+    (0..2 * PAGES).for_each(|page| check(&next, 3, page));
+    (0..FRAMES / 2).for_each(|page| check(&kept, 1, page));
+    drop((kept, next, client, other));
+    served.end_empty();
+}
+
 #[test]
 fn objects_go_while_their_pages_leave() {
     if !can_be_served() {

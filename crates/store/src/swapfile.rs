@@ -341,7 +341,8 @@ impl SwapFile {
     }
 }
 
-/// Bytes that are given back at once: a read of another part of the file waits meanwhile, on ext4 3 ms for 16 MiB.
+/// Bytes that are given back at once: a read of another part of the file waits meanwhile. On ext4 a hole of 16 MiB that was written takes 3.8 ms, and one of 1 MiB 0.4
+/// (medians of 20 and 320). A choice: 16 calls an extent, each as long as some reads of a page.
 const PUNCH_BYTES: u64 = 1 << 20;
 
 impl Reserve for SwapFile {

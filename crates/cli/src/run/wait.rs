@@ -110,7 +110,6 @@ fn pass_on(child: u32, arrived: Arrived, stopped: &mut bool) {
     let continued = arrived.signal == libc::SIGCONT && std::mem::take(stopped);
     // And what a process of the program's sends to its group: `kill(0, ...)`, or `kill 0` in a script.
     let by_itself = arrived.sender != 0
-        && arrived.value.is_none()
         && launch::in_own_group(arrived.sender)
         && tree::descends(arrived.sender, std::process::id());
     let has_it = (by_terminal || by_itself) && launch::in_own_group(child);

@@ -101,6 +101,11 @@ impl Served {
         frames
     }
 
+    /// Extents that clients have, after its last round.
+    pub fn extents(&self) -> usize {
+        self.held[1].load(Ordering::Relaxed)
+    }
+
     /// Clients and extents that it has at its end.
     pub fn end(mut self) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
@@ -190,10 +195,15 @@ impl Random {
 }
 
 /// Waits until `what` is so; fails after ten seconds in which it was not.
-pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, is: impl FnMut() -> bool) {
+    wait_within(Duration::from_secs(10), what, is);
+}
+
+/// What has not come after so long never comes.
+pub fn wait_within(never: Duration, what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
+        assert!(began.elapsed() < never, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

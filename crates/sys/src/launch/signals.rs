@@ -23,7 +23,7 @@ pub struct Arrived {
     pub from_kernel: bool,
     /// What sigqueue(3) sent along.
     pub value: Option<usize>,
-    /// The process that sent it, to this one or to a group; 0 where that is none that has a number here.
+    /// The process that sent it by kill(2), the only call that reaches a group; 0 for other signals, and where it has no number here.
     pub sender: u32,
 }
 
@@ -254,11 +254,11 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: usize) {
     } else {
         0
     };
-    // Of others, as timers, there is another number in that place. One for a thread (SI_TKILL) was meant for that one.
-    let sender = match code {
-        // SAFETY: as above; such signals say who sent them.
-        libc::SI_USER | libc::SI_QUEUE => unsafe { (*info).si_pid() as u32 },
-        _ => 0,
+    let sender = if code == libc::SI_USER {
+        // SAFETY: as above; such a signal says who sent it.
+        unsafe { (*info).si_pid() as u32 }
+    } else {
+        0
     };
     let mut record = [0; RECORD_BYTES];
     (record[0], record[1]) = (signal as u8, by);
