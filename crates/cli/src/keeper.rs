@@ -28,14 +28,20 @@ const STOPS_STACK_BYTES: usize = 128 << 10;
 const ENVIRONMENT_BYTES: usize = 64 << 10;
 
 /// Starts the keeper of `session`, whose memfd and swap file have these numbers in this process, and there
-/// too.
+/// too. It keeps `lifeline` open as long as it lives.
 ///
 /// # Errors
 /// [`code::OS`]; [`code::UNAVAILABLE`] where /proc is not this pid namespace's.
-pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError> {
+pub fn start(
+    session: &Session,
+    file: i32,
+    swap: i32,
+    lifeline: Option<i32>,
+) -> Result<Keeper, CliError> {
     const START: &str = "start the session's keeper";
     let (mut ready, tells) = std::io::pipe().map_err(|e| CliError::os(START, e))?;
-    let pid = launch::fork(|| keep(file, swap, tells)).map_err(|e| CliError::os(START, e))?;
+    let pid =
+        launch::fork(|| keep(file, swap, lifeline, tells)).map_err(|e| CliError::os(START, e))?;
     let Some(keeper) = Keeper::of(pid) else {
         // It would end by itself as well, but not before this process.
         let _ = launch::send(pid, libc::SIGKILL);
@@ -54,9 +60,10 @@ pub fn start(session: &Session, file: i32, swap: i32) -> Result<Keeper, CliError
 ///
 /// It holds the key of the swap file in RAM meanwhile, with a lock of its own, for a copy inherits none, and
 /// wipes it then. `tells` is closed once everybody may find the session here.
-fn keep(file: i32, swap: i32, tells: PipeWriter) -> u8 {
+fn keep(file: i32, swap: i32, lifeline: Option<i32>, tells: PipeWriter) -> u8 {
     // Among the others is what the launcher's lock hangs on, and its standard streams.
-    let alone = fd::close_all_except(&[file, swap, tells.as_raw_fd()]);
+    let kept = [file, swap, tells.as_raw_fd(), lifeline.unwrap_or(file)];
+    let alone = fd::close_all_except(&kept);
     // Later descriptors must not become standard streams. They take the lowest numbers.
     let streams: Vec<_> = (0..3)
         .filter_map(|_| fd::open(c"/dev/null", libc::O_RDWR).ok())

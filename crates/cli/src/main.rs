@@ -11,6 +11,7 @@ mod demo;
 mod disk;
 mod doctor;
 mod error;
+mod home;
 mod keeper;
 mod message;
 mod output;

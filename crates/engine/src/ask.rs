@@ -42,6 +42,10 @@ fn map_empty(
     mapped.map(|start| (start, fresh))
 }
 
+/// Of include/uapi/asm-generic/mman-common.h (Linux 5.14).
+const MADV_POPULATE_READ: i32 = 22;
+const MADV_POPULATE_WRITE: i32 = 23;
+
 impl Engine {
     /// mmap(2) of private anonymous memory, which is managed from then on.
     pub fn mmap(&self, addr: usize, len: usize, prot: i32, flags: i32) -> isize {
@@ -76,6 +80,15 @@ impl Engine {
             fresh,
         });
         start as isize
+    }
+
+    /// Has the home of the run keep what mmap(2) just mapped at `start`, shared anonymous memory; where it cannot, the memory stays with the kernel.
+    pub fn lend(&self, start: usize, len: usize, prot: i32) {
+        self.call(Call::Lend {
+            addr: start,
+            len: page_up(len),
+            prot,
+        });
     }
 
     /// munmap(2).
@@ -154,13 +167,35 @@ impl Engine {
             advice,
             libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE | libc::MADV_DONTNEED_LOCKED
         );
-        if !kernel_tells || !addr.is_multiple_of(PAGE_BYTES) {
+        if !addr.is_multiple_of(PAGE_BYTES) {
             return self.call(Call::Madvise { addr, len, advice });
         }
-        if self.shares() {
+        // What the home has wants other things than what lies beside.
+        if self.shares() && (kernel_tells || self.lends_shared()) {
             return self.madvise_by_parts(addr, len, advice);
         }
+        if !kernel_tells {
+            return self.call(Call::Madvise { addr, len, advice });
+        }
         self.madvise_private(addr, len, advice)
+    }
+
+    /// Of memory that is not shared, or that the home has.
+    fn madvise_part(&self, shared: bool, [addr, len]: [usize; 2], advice: i32) -> isize {
+        let populates = matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE);
+        match advice {
+            // The caller waits for the home, as for any touch.
+            _ if shared && populates => unit(map::madvise(addr, len, advice)),
+            libc::MADV_DONTNEED
+            | libc::MADV_FREE
+            | libc::MADV_REMOVE
+            | libc::MADV_DONTNEED_LOCKED
+                if !shared =>
+            {
+                self.madvise_private(addr, len, advice)
+            }
+            _ => self.call(Call::Madvise { addr, len, advice }),
+        }
     }
 
     fn madvise_private(&self, addr: usize, len: usize, advice: i32) -> isize {
@@ -182,15 +217,7 @@ impl Engine {
                 len: end - at,
             });
             let bytes = answer as usize & !(PAGE_BYTES - 1);
-            let result = if answer as usize & 1 != 0 {
-                self.call(Call::Madvise {
-                    addr: at,
-                    len: bytes,
-                    advice,
-                })
-            } else {
-                self.madvise_private(at, bytes, advice)
-            };
+            let result = self.madvise_part(answer as usize & 1 != 0, [at, bytes], advice);
             // Over holes the kernel goes on, and tells of them at the end.
             if result == -(libc::ENOMEM as isize) {
                 all = result;

@@ -98,6 +98,7 @@ impl Live {
         self.end_if_alone(now);
         self.end_with_the_program();
         self.require_whole_session();
+        self.look_for_home();
         self.free_kept_slots();
         self.let_ended_threads_go();
         self.set_apart();

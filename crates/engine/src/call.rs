@@ -38,8 +38,13 @@ pub enum Call {
         prot: i32,
         fresh: bool,
     },
+    /// Shared anonymous memory was mapped at `addr`, `len` bytes of whole pages, of which no page was touched: memory that is kept for all processes of the
+    /// run takes its place. Where that cannot be, it stays as it is.
+    Lend { addr: usize, len: usize, prot: i32 },
     /// A second mapping of the pages at `addr` is about to be made: what of them is shared and managed goes back to the program before.
     Alias { addr: usize, len: usize },
+    /// The same by remap_file_pages(2): `-ENOMEM` where the home of the run keeps them, which could not follow.
+    Reorder { addr: usize, len: usize },
     /// More of the mapping at `addr` is about to be mapped by mremap(2): `-ENOMEM` where it could show what was cut off and forgotten.
     MayGrow { addr: usize },
     /// How many bytes from `addr` on are alike, shared memory that is managed or anything else: the number of bytes, its lowest bit set where they are.
@@ -118,6 +123,8 @@ pub enum Call {
     Places { addr: usize, len: usize },
     /// Writes what was counted there.
     Counts,
+    /// Nothing: what the pager had begun is done when this returns.
+    Fence,
     /// Everything that is managed goes back as by [`Call::TakeBack`], and the pager ends.
     Close,
     /// The process ends in order: its event log, if it keeps one, is whole.
@@ -180,6 +187,9 @@ impl Call {
             Self::Advise { addr, len, advice } => [29, addr, len, advice as usize, 0, 0],
             Self::Traffic { addr } => [30, addr, 0, 0, 0, 0],
             Self::Listen { addr, len } => [31, addr, len, 0, 0, 0],
+            Self::Lend { addr, len, prot } => [33, addr, len, s(prot), 0, 0],
+            Self::Fence => [34, 0, 0, 0, 0, 0],
+            Self::Reorder { addr, len } => [35, addr, len, 0, 0, 0],
         }
     }
 
@@ -250,6 +260,20 @@ impl Call {
             },
             30 => Self::Traffic { addr: a },
             31 => Self::Listen { addr: a, len: b },
+            other => Self::decode_of_home(other, [a, b, c]),
+        }
+    }
+
+    /// Those about memory that the home of a run keeps.
+    fn decode_of_home(kind: usize, [a, b, c]: [usize; 3]) -> Self {
+        match kind {
+            33 => Self::Lend {
+                addr: a,
+                len: b,
+                prot: c as u32 as i32,
+            },
+            34 => Self::Fence,
+            35 => Self::Reorder { addr: a, len: b },
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -452,6 +476,9 @@ mod tests {
                 fresh: false,
             },
             Call::Alias { addr, len },
+            Call::Reorder { addr, len },
+            Call::Lend { addr, len, prot: 3 },
+            Call::Fence,
             Call::MayGrow { addr },
             Call::SharedUpTo { addr, len },
             Call::Replaced { addr, len },

@@ -78,6 +78,9 @@ impl Live {
         if map::madvise(part.start, part.end - part.start, libc::MADV_NORMAL).is_err() {
             return false;
         }
+        if self.is_home_at(part.start) {
+            return false;
+        }
         // What was mapped there instead is private, and becomes one with its neighbours only if it was not asked of by other means.
         let door = &self.world.door;
         let asks = |at| match part.view {
@@ -102,7 +105,12 @@ impl Live {
             let Some(address) = self.world.space.next_covered() else {
                 return;
             };
-            match self.world.door.is_registered(address) {
+            let registered = if self.is_home_at(address) {
+                Some(false)
+            } else {
+                self.world.door.is_registered(address)
+            };
+            match registered {
                 Some(false) if is_calm && self.world.is_calm() => {
                     self.unmapped(address, address + PAGE_BYTES);
                 }
@@ -317,6 +325,7 @@ impl Live {
         [new, new_len]: [usize; 2],
         flags: i32,
     ) -> Result<(), Errno> {
+        self.lent_remapped([old, old_len], [new, new_len]);
         let kept = old_len.min(new_len);
         if kept == 0 {
             return Ok(());

@@ -154,6 +154,7 @@ impl Live {
             return;
         }
         self.check_now();
+        self.look_for_lent();
         let end = clock::now();
         let took = end.0 - now.0;
         self.check.next = Nanos(end.0 + TICK.0.max(SHARE * took));

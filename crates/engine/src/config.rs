@@ -159,6 +159,8 @@ named! {
         Off = "off",
         /// Anonymous memory is, as long as one process has it.
         On = "on",
+        /// Anonymous memory is, whichever processes of the run have it.
+        Tree = "tree",
     }
 }
 
@@ -488,7 +490,7 @@ mod tests {
             ("OUTPAGE_MECHANISM", "magic", "write-protect"),
             ("OUTPAGE_STORE", "tape", "uring"),
             ("OUTPAGE_ENCRYPT", "rot13", "auto, on, off"),
-            ("OUTPAGE_SHARED", "some", "off, on"),
+            ("OUTPAGE_SHARED", "some", "off, on, tree"),
             ("OUTPAGE_QUIET", "maybe", "1"),
             ("OUTPAGE_GUEST", "512K", "1M to 4T"),
             ("OUTPAGE_FAULTS", "read", "seed=N"),

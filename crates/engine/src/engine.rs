@@ -17,6 +17,7 @@ use outpage_sys::turns::Turns;
 
 use crate::call::{Call, Calls};
 use crate::config::{Config, SharedMemory};
+use crate::home::{self, Hall};
 use crate::live::{Live, Rest};
 use crate::report;
 use crate::scope::{Ended, Reach};
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) sharing: bool,
     pub(crate) store: Mutex<Option<OpenStore>>,
     pub(crate) write_protects: AtomicBool,
+    /// The processes whose shared memory it pages, in the home of a run's.
+    pub(crate) hall: Option<Hall>,
     /// Whose turn it is to map or move memory, or to throw pages away by their addresses.
     pub(crate) turns: Arc<Turns>,
     state: AtomicU32,
@@ -144,6 +147,21 @@ impl Engine {
         Ok(engine)
     }
 
+    /// The pager of a run's shared memory, a member of the session at `paths`. It manages nothing yet.
+    pub(crate) fn at_home(
+        config: Config,
+        paths: SessionPaths,
+        hall: Hall,
+    ) -> Result<Self, StartError> {
+        let mut shared = Shared::new(Reach::Regions, config, paths, false, None)?;
+        shared.hall = Some(hall);
+        let engine = Self {
+            shared: Arc::new(shared),
+        };
+        engine.launch_or_leave()?;
+        Ok(engine)
+    }
+
     fn launch_or_leave(&self) -> Result<(), StartError> {
         let launched = self.shared.launch(Begin::Fresh);
         if launched.is_err() {
@@ -176,6 +194,12 @@ impl Engine {
     #[must_use]
     pub fn manages_shared(&self) -> bool {
         self.shared.config.shared == SharedMemory::On
+    }
+
+    /// Whether the shared memory that the program maps is kept for all processes of the run ([`Call::Lend`]).
+    #[must_use]
+    pub fn lends_shared(&self) -> bool {
+        self.shared.config.shared == SharedMemory::Tree
     }
 
     /// Whether `start..end` may hold managed memory. Conservative: true when in doubt.
@@ -214,6 +238,7 @@ impl Shared {
             sharing: false,
             store: Mutex::new(store),
             write_protects: AtomicBool::new(false),
+            hall: None,
             turns: Arc::default(),
             state: AtomicU32::new(STARTING),
             error: Mutex::new(None),
@@ -231,7 +256,8 @@ impl Shared {
         let options = Options {
             name: c"outpage",
             stack_bytes: STACK_BYTES,
-            share_files: false,
+            // The processes' descriptors arrive on another thread of the home's.
+            share_files: self.hall.is_some(),
             process: false,
             untraced: false,
             // The process's own heap, which a scope manages no part of, may be anybody's.
@@ -314,6 +340,7 @@ fn pager_thread((begin, shared): (Begin, Arc<Shared>)) {
             Rest::Fork(slot) => crate::fork::park(&shared, live, slot),
             Rest::Outlive(slot) => crate::outlive::move_out(&shared, live, Some(slot)),
             Rest::Close(slot) => return crate::give_back::close(live, slot),
+            Rest::Failed(failure) if shared.hall.is_some() => home::end(&shared, &failure),
             Rest::Failed(failure) => return crate::give_back::fail(&shared, live, failure),
         };
     }

@@ -105,7 +105,8 @@ fn keep_out(live: &Live) -> Vec<(usize, usize)> {
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let left_out = live.world.space.all().filter(|r| r.not_forked);
     let left_out = left_out.map(|r| (r.start, r.end - r.start));
-    let mapped = live.left_out.iter().copied().chain(left_out);
+    let lent = live.lent.withheld();
+    let mapped = live.left_out.iter().copied().chain(left_out).chain(lent);
     // What lies there already is the program's.
     let kept =
         mapped.filter(|&(start, len)| map::mmap(start, len, libc::PROT_NONE, flags, -1, 0).is_ok());
@@ -144,7 +145,7 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
                 process::yield_now();
             }
             Err(_) if clock::now().0 - calm_since.0 < GONE => live.check_now(),
-            result => return result,
+            result => return result.and_then(|()| live.lend_to_child()),
         }
     }
 }
@@ -153,6 +154,7 @@ fn come_to_rest(live: &mut Live) -> Result<(), Errno> {
 pub(crate) fn park(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Box<Live> {
     if let Err(error) = come_to_rest(&mut live) {
         let _ = live.give_to_children(false);
+        live.keep_lent_from_children();
         live.let_fork_keeps_go();
         live.calls.answer(slot, -(error.number() as isize));
         live.resolve_bell(slot);
@@ -185,6 +187,7 @@ pub(crate) fn park(shared: &Arc<Shared>, mut live: Box<Live>, slot: usize) -> Bo
         }
         process::yield_now();
     }
+    live.keep_lent_from_children();
     live.let_fork_keeps_go();
     let pid = shared.forked_pid.load(Ordering::SeqCst);
     if let Some(child) = live.fork_member.take() {
@@ -229,8 +232,8 @@ fn begin_child(
     live: &mut Box<Live>,
     ticket: Arrived,
 ) -> Result<(), StartError> {
-    let [session, swap, device, proc] = ticket.numbers();
-    keep_only(&[shared.paths.uffd_device, session, swap, device, proc])?;
+    let [session, swap, device, proc, home] = ticket.numbers();
+    keep_only(&[shared.paths.uffd_device, session, swap, device, proc, home])?;
     proc::keep_as(ticket.proc);
     // The old descriptors are numbers of the parent's table: forgotten, not closed.
     mem::forget(mem::replace(&mut live.device, ticket.device));
@@ -283,7 +286,8 @@ fn begin_child(
         (live.world.door.start_releasing()).map_err(os("start a thread"))?;
         live.beside.start().map_err(os("start a thread"))?;
     }
-    register_again(live)
+    register_again(live)?;
+    live.lent_in_child(ticket.home)
 }
 
 /// The child's mappings under the child's descriptor.

@@ -23,6 +23,7 @@ use crate::call::Calls;
 use crate::compressed::Compressed;
 use crate::contiguous::SetApart;
 use crate::leaving::Topic;
+use crate::lent::Lent;
 use crate::notify::Notifier;
 use crate::placement::Placement;
 use crate::scope::Failure;
@@ -99,6 +100,8 @@ pub struct Live {
     pub(crate) fault_ns: u64,
     pub(crate) detach_calls: u64,
     pub(crate) shared: crate::unmanaged::Shared,
+    /// Memory that the home keeps.
+    pub(crate) lent: Lent,
     /// A page of shared memory that went back to the program is lost.
     pub(crate) shared_lost: bool,
     pub(crate) check: crate::check::Check,
@@ -188,6 +191,7 @@ impl Live {
             fault_ns: 0,
             detach_calls: 0,
             shared: crate::unmanaged::Shared::default(),
+            lent: Lent::default(),
             shared_lost: false,
             check: crate::check::Check::default(),
             astray: Astray::nobody(),

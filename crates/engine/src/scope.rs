@@ -74,6 +74,8 @@ pub enum Failure {
     Os(&'static str, Errno),
     /// Contents of a page were lost or cannot be told, at this address: why.
     Page(usize, &'static str),
+    /// The process that keeps the run's shared memory has ended: why, if it said so.
+    Home(String),
 }
 
 impl Failure {
@@ -84,8 +86,16 @@ impl Failure {
             ),
             Self::NoVictims => Some("a larger --memory"),
             Self::NoMemory(_) => Some("a smaller --memory"),
-            Self::Session(_) | Self::Os(..) | Self::Page(..) => None,
+            Self::Session(_) | Self::Os(..) | Self::Page(..) | Self::Home(_) => None,
         }
+    }
+}
+
+impl Failure {
+    /// What to tell of it: why, and the remedy if there is one.
+    pub(crate) fn whole(&self) -> String {
+        let remedy = self.remedy();
+        remedy.map_or_else(|| self.to_string(), |r| format!("{self}. Remedy: {r}"))
     }
 }
 
@@ -106,6 +116,10 @@ impl fmt::Display for Failure {
             Self::Session(error) => error.fmt(f),
             Self::Os(what, error) => write!(f, "cannot {what}: {}", error.text()),
             Self::Page(address, why) => write!(f, "the page at {address:#x} {why}"),
+            Self::Home(why) if why.is_empty() => {
+                f.write_str("the process that keeps the run's shared memory has ended")
+            }
+            Self::Home(why) => write!(f, "the run's shared memory cannot be paged: {why}"),
         }
     }
 }

@@ -77,15 +77,12 @@ impl Live {
                 prot,
                 fresh,
             } => unit(self.take(addr, addr + len, prot, fresh)),
-            Call::TakeShared {
-                addr,
-                len,
-                prot,
-                fresh,
-            } => unit(self.take_shared((addr, addr + len), prot, fresh)),
-            Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
-            Call::MayGrow { addr } => unit(self.may_grow(addr)),
-            Call::SharedUpTo { addr, len } => self.shared_up_to(addr, len),
+            Call::TakeShared { .. }
+            | Call::Lend { .. }
+            | Call::Alias { .. }
+            | Call::Reorder { .. }
+            | Call::MayGrow { .. }
+            | Call::SharedUpTo { .. } => self.serve_shared(call),
             Call::Remapped {
                 old,
                 old_len,
@@ -135,8 +132,28 @@ impl Live {
             | Call::Traffic { .. }
             | Call::Places { .. }
             | Call::Counts => value(self.tell(call)),
+            Call::Fence => 0,
             Call::Close => unit(self.ask_close(slot)),
             Call::Ending => self.ending(),
+        }
+    }
+
+    /// Calls about memory that is shared.
+    fn serve_shared(&mut self, call: Call) -> isize {
+        match call {
+            Call::TakeShared {
+                addr,
+                len,
+                prot,
+                fresh,
+            } => unit(self.take_shared((addr, addr + len), prot, fresh)),
+            Call::Lend { addr, len, prot } => unit(self.lend(addr, len, prot)),
+            Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
+            Call::Reorder { addr, .. } if self.is_home_at(addr) => unit(Err(Errno::ENOMEM)),
+            Call::Reorder { addr, len } => unit(self.about_to_alias(addr, len)),
+            Call::MayGrow { addr } => unit(self.may_grow(addr)),
+            Call::SharedUpTo { addr, len } => self.shared_up_to(addr, len),
+            other => unreachable!("{other:?} is no call about shared memory"),
         }
     }
 
@@ -170,6 +187,9 @@ impl Live {
             return unit(map::madvise(addr, len, advice));
         };
         if let Some(result) = self.madvise_shared(addr, len, advice) {
+            return unit(result);
+        }
+        if let Some(result) = self.madvise_lent(addr, len, advice) {
             return unit(result);
         }
         let kernel = |start, end| map::madvise(start, end - start, advice);
@@ -342,10 +362,18 @@ impl Live {
             return -(libc::EAGAIN as isize);
         }
         let bounds = (self.kept_bytes(), pages_max);
-        unit(self.world.space.pin(addr, len, bounds))
+        if let Err(refused) = self.pin_lent(addr, len, true) {
+            return unit(Err(refused));
+        }
+        let pinned = self.world.space.pin(addr, len, bounds);
+        if pinned.is_err() {
+            let _ = self.pin_lent(addr, len, false);
+        }
+        unit(pinned)
     }
 
     fn unpin(&mut self, addr: usize, len: usize) -> isize {
+        let _ = self.pin_lent(addr, len, false);
         self.world.space.unpin(addr, len);
         0
     }

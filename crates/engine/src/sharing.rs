@@ -20,6 +20,7 @@ use outpage_sys::view::View;
 use outpage_sys::{clock, own};
 
 use crate::adopt::LIST_BYTES;
+use crate::home::wire::Request;
 use crate::live::Live;
 use crate::regions::Region;
 use crate::scope::Failure;
@@ -139,6 +140,13 @@ impl Live {
 
     /// A second mapping of what is at `addr` is about to be made: shared memory there goes back.
     pub(crate) fn about_to_alias(&mut self, addr: usize, len: usize) -> Result<(), Errno> {
+        if self.is_home_at(addr) {
+            // What `MREMAP_DONTUNMAP` leaves behind is not protected with what it moved.
+            return match len {
+                0 => self.ask_home(Request::Alias),
+                _ => Err(Errno::ENOMEM),
+            };
+        }
         self.attend_to_changes();
         let parts = self.shared_parts(addr, addr.saturating_add(page_up(len.max(1))));
         for part in parts {
@@ -154,14 +162,16 @@ impl Live {
         Ok(())
     }
 
-    /// How many bytes from `addr` on are alike, shared memory that is managed or anything else; the lowest bit is set where they are shared.
+    /// How many bytes from `addr` on are alike, shared memory that is managed, here or by the home, or anything else; the lowest bit is set where they are shared.
     pub(crate) fn shared_up_to(&mut self, addr: usize, len: usize) -> isize {
         self.attend_to_changes();
         let len = page_up(len);
-        let parts = self.shared_parts(addr, addr.saturating_add(len));
-        let bytes = match parts.first() {
-            Some(part) if part.start == addr => (part.end - addr) | 1,
-            Some(part) => part.start - addr,
+        let end = addr.saturating_add(len);
+        let parts = self.shared_parts(addr, end);
+        let first = parts.first().map(|part| (part.start, part.end));
+        let bytes = match first.or_else(|| self.first_lent(addr, end)) {
+            Some((start, end)) if start == addr => (end - addr) | 1,
+            Some((start, _)) => start - addr,
             None => len,
         };
         bytes as isize

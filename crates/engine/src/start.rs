@@ -31,6 +31,8 @@ use crate::door::{Bells, Door, Kernel};
 use crate::encryption::{self, EncryptionError};
 use crate::engine::Shared;
 use crate::frames::Frames;
+use crate::home::HomeDoor;
+use crate::lent::Lent;
 use crate::live::Live;
 use crate::notify::Notifier;
 use crate::report;
@@ -120,6 +122,15 @@ pub(crate) fn open_doors(
     Ok(((Box::new(door), Box::new(bells)), mechanism))
 }
 
+/// In the home of a run the door is one to all processes.
+fn to_all_seats(shared: &Shared, door: Box<dyn Door>) -> Result<Box<dyn Door>, StartError> {
+    let Some(hall) = &shared.hall else {
+        return Ok(door);
+    };
+    let home = HomeDoor::new(door, hall.clone());
+    Ok(Box::new(home.map_err(os("wait for descriptors"))?))
+}
+
 fn open_uffd(shared: &Shared, inherited: Option<i32>) -> Result<(Uffd, Mechanism), StartError> {
     // Since Linux 4.11.
     let layout = Features::EVENT_UNMAP
@@ -162,8 +173,15 @@ fn handed_down(shared: &Shared) -> Option<fd::Fd> {
     (shared.reach == Reach::Process && major == MISC).then(|| fd::Fd::adopt(number))
 }
 
+/// The address is random (ASLR), the time is the time: nobody prepares pages for this key.
+fn hash_key(frames: &Frames) -> u64 {
+    clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid())
+}
+
 pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
-    keep_only(&[shared.paths.uffd_device])?;
+    if shared.hall.is_none() {
+        keep_only(&[shared.paths.uffd_device])?;
+    }
     let device = fd::open(c"/dev/userfaultfd", libc::O_RDWR).ok();
     let device = device.or_else(|| handed_down(shared));
     // First: who left the session's reach left that of /proc too, as a rule, and this is what is said of it.
@@ -172,6 +190,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         proc::keep().map_err(os("open /proc"))?;
     }
     let ((door, bells), mechanism) = open_doors(shared, device.as_ref().map(fd::Fd::number))?;
+    let door = to_all_seats(shared, door)?;
     let chosen = match mechanism {
         Mechanism::Move => Wish::Move,
         Mechanism::WriteProtect => Wish::WriteProtect,
@@ -182,8 +201,8 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         .map_err(StartError::Config)?;
     session.join().map_err(StartError::Session)?;
     session.set_mechanism(chosen);
-    let cipher = encryption::cipher(shared.config.encrypt, &session);
-    let cipher = cipher.map_err(StartError::Encryption)?;
+    let cipher =
+        encryption::cipher(shared.config.encrypt, &session).map_err(StartError::Encryption)?;
     let apart = Arc::new(SetApart::default());
     let store = open_store(shared, cipher.clone(), &apart)?;
     let total = session.limit_pages().max(FRAMES_MIN as u64) as usize;
@@ -192,8 +211,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     let pager = new_pager(&shared.config, slots_max, total)?;
     let frames = total + shared.reach.frames_to_end();
     let frames = Frames::new(frames).map_err(os("reserve the staging area"))?;
-    // The address is random (ASLR), the time is the time: nobody prepares pages for this key.
-    let seed = clock::now().0.rotate_left(32) ^ frames.span().0 as u64 ^ u64::from(process::pid());
+    let seed = hash_key(&frames);
     let mut world = World::new(door, bells, frames, total, mechanism, seed);
     world.failing = Failing::new(shared.reach);
     world.notifiers = Notifier::of(&shared.config).into_iter().collect();
@@ -212,6 +230,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     live.device = device;
     (live.beside).watch(Session::from_fd(live.session.descriptor()).ok());
     live.keep_compressed(compressed(&shared.config, total, slots_max)?);
+    live.lent = Lent::new(&shared.paths);
     live.open_list().map_err(os("open /proc/self/maps"))?;
     let protects = mechanism == Mechanism::WriteProtect || live.moves_no_plain_memory();
     shared.write_protects.store(protects, Ordering::Release);
@@ -220,6 +239,12 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
     live.take_share();
     live.set_apart();
     live.apply_share();
+    begin_with_what_is_there(shared, &mut live)?;
+    Ok(live)
+}
+
+/// A whole process has memory already; who has regions is handed them.
+fn begin_with_what_is_there(shared: &Shared, live: &mut Live) -> Result<(), StartError> {
     match shared.reach {
         Reach::Process => {
             live.adopt_everything(shared.advised)?;
@@ -230,7 +255,7 @@ pub(crate) fn fresh(shared: &Shared) -> Result<Box<Live>, StartError> {
         }
         Reach::Regions => live.placement.be_brief(),
     }
-    Ok(live)
+    Ok(())
 }
 
 /// The staging area is under the descriptor of the program's memory, the doorbells are under one of their own.

@@ -36,6 +36,7 @@ pub(crate) struct Needed {
     swap: Option<Own>,
     device: Option<Own>,
     proc: Option<Own>,
+    home: Option<Own>,
 }
 
 impl Needed {
@@ -46,6 +47,7 @@ impl Needed {
             swap: live.store.carried_fd().and_then(Own::of),
             device: live.device.as_ref().and_then(|d| Own::of(d.number())),
             proc: proc::directory().and_then(Own::of),
+            home: live.lent.for_child().and_then(Own::of),
         }
     }
 }
@@ -79,6 +81,7 @@ pub struct Ticket {
     swap: Option<Carried>,
     device: Option<Carried>,
     proc: Option<Carried>,
+    home: Option<Carried>,
     pub(crate) child: Option<Reserved>,
     /// Why one that is missing is.
     missing: Errno,
@@ -92,6 +95,8 @@ pub(crate) struct Arrived {
     pub(crate) device: Option<Fd>,
     /// /proc.
     pub(crate) proc: Option<Fd>,
+    /// What the child asks the home by, where its parent had memory of the home's.
+    pub(crate) home: Option<Fd>,
     pub(crate) child: Option<Reserved>,
     /// Why one that is missing did not arrive.
     pub(crate) missing: Errno,
@@ -114,6 +119,7 @@ impl Ticket {
                 swap: carry(needed.swap),
                 device: carry(needed.device),
                 proc: carry(needed.proc),
+                home: carry(needed.home),
                 child,
                 missing,
             }
@@ -122,7 +128,7 @@ impl Ticket {
 
     /// In the parent: closes the copies.
     pub(crate) fn give_back(self) {
-        let copies = [self.session, self.swap, self.device, self.proc];
+        let copies = [self.session, self.swap, self.device, self.proc, self.home];
         copies.into_iter().flatten().for_each(|carried| {
             drop(carried.whole());
         });
@@ -146,6 +152,7 @@ impl Ticket {
                 swap: arrived(self.swap),
                 device: arrived(self.device),
                 proc: arrived(self.proc),
+                home: arrived(self.home),
                 child: self.child,
                 missing,
             }
@@ -154,9 +161,16 @@ impl Ticket {
 }
 
 impl Arrived {
-    /// Session, swap file, device, /proc.
-    pub(crate) fn numbers(&self) -> [Option<i32>; 4] {
-        [&self.session, &self.swap, &self.device, &self.proc].map(|fd| fd.as_ref().map(Fd::number))
+    /// Session, swap file, device, /proc, the home.
+    pub(crate) fn numbers(&self) -> [Option<i32>; 5] {
+        let all = [
+            &self.session,
+            &self.swap,
+            &self.device,
+            &self.proc,
+            &self.home,
+        ];
+        all.map(|fd| fd.as_ref().map(Fd::number))
     }
 }
 

@@ -37,6 +37,7 @@ impl Live {
             pollfd(self.world.bells.fd()),
             pollfd(ring.unwrap_or(-1)),
             pollfd(self.beside.fd()),
+            pollfd(self.lent.fd()),
         ];
         let now = clock::now();
         let due = if self.follows_share() {
@@ -59,6 +60,9 @@ impl Live {
             None => tick,
         };
         let _ = fd::poll(&mut fds, Some(Nanos(wait)));
+        if fds[4].revents != 0 {
+            self.hear_from_home();
+        }
         if self.placement.is_loose() {
             let took = clock::now().0.saturating_sub(now.0);
             self.placement.rested(Nanos(took));

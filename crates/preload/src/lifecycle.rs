@@ -145,8 +145,10 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     ALLOW_UNMANAGED.store(config.allow_unmanaged, Ordering::Release);
     threads::set_up();
     let shared = config.shared == SharedMemory::On;
-    pins::need(config.mechanism == Mechanism::WriteProtect || shared);
+    let lends = config.shared == SharedMemory::Tree;
+    pins::need(config.mechanism == Mechanism::WriteProtect || shared || lends);
     memory::SHARED.store(shared, Ordering::SeqCst);
+    memory::LENDS.store(lends, Ordering::SeqCst);
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
     budget::start();
@@ -216,7 +218,8 @@ pub fn start_pager() {
         };
         match started {
             Ok(engine) => {
-                pins::need(engine.write_protects() || engine.manages_shared());
+                let shares = engine.manages_shared() || engine.lends_shared();
+                pins::need(engine.write_protects() || shares);
                 threads::tell_of_sharers(engine);
                 Some(engine)
             }

@@ -102,6 +102,10 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     if shared {
         budget::will_share(len as u64);
     }
+    let lent = kind == Kind::SharedAnonymous && len >= LENT_MIN && LENDS.load(Ordering::SeqCst);
+    if lent {
+        have_pager();
+    }
     let bytes = || {
         if (anonymous || shared) && prot & libc::PROT_WRITE != 0 {
             len as u64
@@ -118,6 +122,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
             Kind::SharedAnonymous if engine.manages_shared() => {
                 engine.mmap_shared(addr, len, prot, flags)
             }
+            Kind::SharedAnonymous if lent => lend(engine, [addr, len], prot, flags),
             _ => engine.placing(direct),
         }
     });
@@ -125,6 +130,27 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
         trace.mapped(result as usize, len, anonymous);
     }
     result
+}
+
+/// mmap(2) of shared anonymous memory that the home of the run is to keep.
+fn lend(engine: &Engine, [addr, len]: [usize; 2], prot: i32, flags: i32) -> isize {
+    // Populating here would bring in pages that nobody counts.
+    let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+    // SAFETY: the program's own call, but for pages that it asks for at once.
+    let at = engine.placing(|| unsafe { raw::mmap(addr, len, prot, flags, -1, 0) });
+    if at >= 0 {
+        engine.lend(at as usize, len, prot);
+    }
+    at
+}
+
+/// Starts the pager however little there is to page: what is lent needs one.
+fn have_pager() {
+    match mode::enter() {
+        Path::Direct(at_work) if !at_work.is_nested() => drop(at_work),
+        _ => return,
+    }
+    lifecycle::start_pager();
 }
 
 /// munmap(2).
@@ -175,6 +201,12 @@ pub static ADVISED: AtomicBool = AtomicBool::new(false);
 
 /// Shared memory is part of the limit.
 pub static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Shared memory is kept by the home of the run.
+pub static LENDS: AtomicBool = AtomicBool::new(false);
+
+/// Shared memory below this stays with the kernel, in bytes. A choice: a process that has some needs a pager, which takes as much as that itself.
+const LENT_MIN: usize = 1 << 20;
 
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {
@@ -235,7 +267,8 @@ pub fn process_madvise(pidfd: i32, parts: usize, count: usize, advice: i32, flag
         advice,
         libc::MADV_DONTFORK | libc::MADV_DOFORK | libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK
     );
-    let untold = forks || MADV_GUARDS.contains(&advice) || SHARED.load(Ordering::SeqCst);
+    let shares = SHARED.load(Ordering::SeqCst) || LENDS.load(Ordering::SeqCst);
+    let untold = forks || MADV_GUARDS.contains(&advice) || shares;
     let readable = count <= libc::UIO_MAXIOV as usize
         && reader.covers(parts, count * size_of::<libc::iovec>());
     if !(untold && flags == 0 && readable && is_own(pidfd, advice)) {
@@ -369,7 +402,7 @@ pub fn remap_pages(addr: usize, len: usize, prot: i32, page: usize, flags: i32) 
     let direct = || unsafe { raw::call(libc::SYS_remap_file_pages, args) };
     run(none, direct, |engine| {
         let _order = Order::take();
-        if engine.call(Call::Alias { addr, len }) < 0 {
+        if engine.call(Call::Reorder { addr, len }) < 0 {
             return -(libc::ENOMEM as isize);
         }
         engine.placing(direct)

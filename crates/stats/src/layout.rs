@@ -17,7 +17,7 @@ pub const MEMBERS_MAX: usize = 512;
 /// `OUTPAGES` in ASCII: the first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OUTPAGES");
 /// Changes with every change of [`Board`] and of what processes with a pager keep behind it.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Name of the memfd, as its links under /proc have it.
 pub const FILE_NAME: &std::ffi::CStr = c"outpage-session";
 /// What [`Head::mechanism`] stands for, as users write it.
@@ -158,6 +158,8 @@ shareable! {
         pub program_pid: AtomicU64,
         /// Its start, in clock ticks from the machine's.
         pub program_started: AtomicU64,
+        /// The process that keeps the run's shared memory, as the launcher has it; 0: there is none.
+        pub home_pid: AtomicU64,
         /// The limit of the whole tree, in pages.
         pub limit_pages: AtomicU64,
         /// Extents that the swap file may have.

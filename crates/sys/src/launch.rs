@@ -159,6 +159,17 @@ pub fn fork(child: impl FnOnce() -> u8) -> Result<u32, Errno> {
     }
 }
 
+/// Has this process, which keeps files for others, make them as long as it may at all (`RLIMIT_FSIZE`), and an error of what is beyond, not a signal.
+pub fn write_large_files() {
+    signals::ignore(libc::SIGXFSZ);
+    if let Ok(limit) = crate::kernel::file_size() {
+        let limits = [limit.hard, limit.hard];
+        let (resource, at) = (libc::RLIMIT_FSIZE as usize, limits.as_ptr() as usize);
+        // SAFETY: the kernel reads one pair of numbers. What it refuses stays as it was.
+        let _ = unsafe { syscall5(libc::SYS_prlimit64, 0, resource, at, 0, 0) };
+    }
+}
+
 /// Sends `signal` to process `pid`.
 ///
 /// # Errors

@@ -88,6 +88,69 @@ pub fn listen(path: &[u8], waiting: u32) -> Result<Fd, Errno> {
     Ok(socket)
 }
 
+/// A socket that listens by a name in the kernel's table alone (unix(7), "abstract"), of 107 bytes at most, non-blocking. Any user may connect: see [`peer`].
+///
+/// # Errors
+/// Those of socket(2), bind(2) and listen(2); `EADDRINUSE` (98) where somebody has the name.
+pub fn listen_by_name(name: &[u8], waiting: u32) -> Result<Fd, Errno> {
+    let socket = socket()?;
+    with_address(libc::SYS_bind, &socket, &abstract_path(name))?;
+    // SAFETY: takes numbers only.
+    unsafe {
+        syscall3(
+            libc::SYS_listen,
+            socket.number() as usize,
+            waiting as usize,
+            0,
+        )
+    }?;
+    set_nonblocking(socket.number())?;
+    Ok(socket)
+}
+
+/// Connects to who listens by `name` ([`listen_by_name`]); the socket blocks.
+///
+/// # Errors
+/// Those of socket(2) and connect(2).
+pub fn connect_by_name(name: &[u8]) -> Result<Fd, Errno> {
+    let socket = socket()?;
+    with_address(libc::SYS_connect, &socket, &abstract_path(name))?;
+    Ok(socket)
+}
+
+/// What begins with a zero byte is no path. The rest of the address is part of the name, and zero.
+fn abstract_path(name: &[u8]) -> [u8; NAME_BYTES] {
+    let mut path = [0; NAME_BYTES];
+    let bytes = name.len().min(NAME_BYTES - 1);
+    path[1..=bytes].copy_from_slice(&name[..bytes]);
+    path
+}
+
+/// Room of an address for a path, less the zero byte behind it.
+const NAME_BYTES: usize = 107;
+
+/// Two sockets that are connected with each other; both block.
+///
+/// # Errors
+/// Those of socketpair(2).
+pub fn pair() -> Result<[Fd; 2], Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    let mut numbers = [0i32; 2];
+    let at = numbers.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes two numbers to the array.
+    unsafe {
+        syscall5(
+            libc::SYS_socketpair,
+            libc::AF_UNIX as usize,
+            kind as usize,
+            0,
+            at,
+            0,
+        )
+    }?;
+    Ok(numbers.map(Fd::adopt))
+}
+
 /// Connects to who listens at `path`; the socket blocks.
 ///
 /// # Errors
@@ -298,6 +361,12 @@ impl Watch {
         let number =
             unsafe { syscall3(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC as usize, 0, 0) }?;
         Ok(Self(Fd::adopt(number as i32)))
+    }
+
+    /// The number: readable when one of them is ready.
+    #[must_use]
+    pub const fn number(&self) -> i32 {
+        self.0.number()
     }
 
     fn control(&self, what: i32, fd: i32, events: i32, name: u64) -> Result<(), Errno> {

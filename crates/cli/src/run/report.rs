@@ -40,6 +40,14 @@ pub struct Outcome {
     killed: bool,
 }
 
+/// Processes of the program that are there.
+fn still_running(session: &Session) -> usize {
+    let members = session.members();
+    members
+        .filter(|member| !session.is_home(member.pid))
+        .count()
+}
+
 impl Outcome {
     /// A run that has not begun.
     #[must_use]
@@ -78,7 +86,7 @@ impl Outcome {
             encrypted: session.has_key(),
             peak_pages: session.peak_pages(),
             elapsed,
-            still_running: session.members().count(),
+            still_running: still_running(session),
             killed: false,
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::rc::Rc;
 
-use outpage_engine::config::{Config, Encrypt, Mechanism};
+use outpage_engine::config::{Config, Encrypt, Mechanism, SharedMemory};
 use outpage_engine::session::{HeldKey, Session, SessionPaths};
 use outpage_store::SwapFile;
 use outpage_sys::fd::Fd;
@@ -16,6 +16,7 @@ use outpage_sys::launch::{closed_streams, set_inherited, trim};
 use super::program::Program;
 use super::{check, shim};
 use crate::error::{CliError, code};
+use crate::home::{self, Home};
 use crate::keeper;
 
 /// What the write-protect mechanism cannot see.
@@ -41,6 +42,8 @@ pub struct Running {
     pub session: Session,
     /// The key of its swap file, in RAM already before the keeper holds it.
     _key: Option<HeldKey>,
+    /// What keeps its shared memory lives at least as long.
+    _home: Option<Home>,
 }
 
 impl Plan {
@@ -101,13 +104,21 @@ impl Plan {
         let key = key.transpose()?;
         // Both it and its copy, the keeper, live as long as the program.
         trim();
-        let keeper = keeper::start(&session, file.number(), self.swap.as_raw_fd())?;
+        let home = (self.config.shared == SharedMemory::Tree).then(|| self.start_home(&file));
+        let home = home.transpose()?;
+        if let Some(home) = &home {
+            session.set_home(home.pid);
+        }
+        let lifeline = home.as_ref().map(|home| home.lifeline.as_raw_fd());
+        let swap = self.swap.as_raw_fd();
+        let keeper = keeper::start(&session, file.number(), swap, lifeline)?;
         let path = |number: i32| CString::new(format!("/proc/{}/fd/{number}", keeper.pid)).ok();
         let paths = SessionPaths {
             session: path(file.number()),
             swap: path(self.swap.as_raw_fd()),
             uffd_device: self.device.as_ref().map(|device| device.number()),
             keeper: Some(keeper),
+            home: home.as_ref().map(|home| home.name.clone()),
         };
         let mut command = Command::new(&self.program.path);
         command.arg0(name).args(arguments);
@@ -136,7 +147,17 @@ impl Plan {
             child,
             session,
             _key: key,
+            _home: home,
         })
+    }
+
+    fn start_home(&self, file: &Fd) -> Result<Home, CliError> {
+        let config = Config {
+            swap_cap: Some(self.swap.cap_bytes()),
+            ..self.config.clone()
+        };
+        let device = self.device.as_ref().map(|device| device.number());
+        home::start(config, file.number(), self.swap.as_raw_fd(), device)
     }
 
     fn set_environment(&self, command: &mut Command, paths: &SessionPaths) {

@@ -9,6 +9,7 @@ use std::process::Command;
 mod common;
 mod freed;
 mod harness;
+mod lent;
 mod room;
 mod secrecy;
 mod sharing;
@@ -18,6 +19,10 @@ use freed::{
     freed_pages_go_where_pages_are_copied,
 };
 use harness::{Done, compiled, have, run};
+use lent::{
+    processes_share_what_is_paged, shared_memory_keeps_to_the_limit, shared_memory_of_one_at_home,
+    shared_memory_of_several_is_as_without, without_its_home_a_process_ends,
+};
 use room::{room_comes_back, room_is_had_again, room_that_a_child_holds_is_had_again};
 use sharing::{
     shared_memory_goes_back, shared_memory_is_paged, shared_memory_stays, torture_beside_shared,
@@ -462,6 +467,14 @@ suite!(
     shared_memory_is_paged shared_memory_goes_back
 );
 
+suite!(lent_moved, ["--mechanism", "move"], processes_share_what_is_paged shared_memory_of_several_is_as_without
+    shared_memory_of_one_at_home shared_memory_keeps_to_the_limit without_its_home_a_process_ends);
+suite!(
+    lent_protected,
+    ["--tier", "lz4", "--mechanism", "write-protect"],
+    processes_share_what_is_paged
+);
+suite!(lent_beside, ["--shared", "tree"], torture_beside_shared);
 suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);
 suite!(room_held, ["--mechanism", "move"], room_is_had_again room_that_a_child_holds_is_had_again);
 suite!(forked, ["--mechanism", "move"], duplicates_are_counted);

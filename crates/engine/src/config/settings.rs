@@ -357,6 +357,10 @@ pub const SETTINGS: &[Setting] = &[
                 "on",
                 "anonymous memory that one process has mapped; Linux 5.19 or later",
             ),
+            (
+                "tree",
+                "anonymous memory, whichever processes of the run have it mapped; Linux 6.10 or later",
+            ),
         ]),
         meaning: "Whether memory that is mapped shared is paged, and part of the limit",
         set: read!(shared, str::parse),

@@ -30,6 +30,17 @@ impl Session {
         head.keeper_pid.store(keeper.pid, SeqCst);
     }
 
+    /// Says that process `pid` keeps the run's shared memory.
+    pub fn set_home(&self, pid: u32) {
+        self.head().home_pid.store(pid.into(), Relaxed);
+    }
+
+    /// Whether process `pid` keeps the run's shared memory, and is no process of the program.
+    #[must_use]
+    pub fn is_home(&self, pid: u32) -> bool {
+        pid != 0 && self.head().home_pid.load(Relaxed) == u64::from(pid)
+    }
+
     /// Says that process `pid` is the program of the session, for whoever looks from outside.
     pub fn set_program(&self, pid: u32) {
         if let Seen::Running(program) = liveness::look(pid) {

@@ -86,6 +86,8 @@ pub struct SessionPaths {
     pub uffd_device: Option<i32>,
     /// Whose descriptors the paths name: `OUTPAGE_KEEPER`.
     pub keeper: Option<Keeper>,
+    /// The name by which the home of the run's shared memory listens, where it has one: `OUTPAGE_HOME`.
+    pub home: Option<CString>,
 }
 
 impl SessionPaths {
@@ -102,7 +104,8 @@ impl SessionPaths {
         let keeper = self
             .keeper
             .map(|k| ("OUTPAGE_KEEPER", k.to_string().into()));
-        let all = [session, swap, device, keeper];
+        let home = self.home.as_ref().map(|name| ("OUTPAGE_HOME", text(name)));
+        let all = [session, swap, device, keeper, home];
         all.into_iter().flatten().collect()
     }
 
@@ -119,6 +122,7 @@ impl SessionPaths {
             swap: path("OUTPAGE_SWAP_FD"),
             uffd_device: var("OUTPAGE_UFFD_DEV").and_then(|v| v.to_str()?.parse().ok()),
             keeper: var("OUTPAGE_KEEPER").and_then(|v| Keeper::parse(v.to_str()?)),
+            home: path("OUTPAGE_HOME"),
         }
     }
 

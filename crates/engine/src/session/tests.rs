@@ -405,6 +405,7 @@ fn paths_survive_the_environment() {
         swap: Some(c"/proc/7/fd/9".into()),
         uffd_device: Some(10),
         keeper: Some(this_process()),
+        home: Some(c"outpage-7-8".into()),
     };
     let vars = paths.to_env();
     let lookup = |name: &str| {

@@ -230,6 +230,11 @@ pub(super) fn reset_all() {
     let _ = mask::change(libc::SIG_SETMASK, 0);
 }
 
+/// Has `signal` do nothing.
+pub(super) fn ignore(signal: i32) {
+    let _ = action(signal, Some(plain(libc::SIG_IGN)));
+}
+
 /// What the handler writes: the signal, who made it, the value that came along, and the number of who sent it. Pipes keep it whole.
 const RECORD_BYTES: usize = VALUE_END + size_of::<u32>();
 /// Where the value ends, which follows the two bytes before.

@@ -19,7 +19,7 @@ pub use backlog::Change;
 pub use features::Features;
 pub use message::{Fault, FaultAccess, FaultKind, Message};
 pub use ops::{CopyMode, MoveMode, Outcome, Stop, is_changing, wake};
-pub use remote::{REMOTE_FEATURES, Remote};
+pub use remote::{REMOTE_FEATURES, Remote, SEAT_FEATURES};
 pub use run::MoveOutcome;
 
 use crate::fd::{self, Fd};

@@ -21,6 +21,15 @@ pub const REMOTE_FEATURES: Features = Features::MISSING_SHMEM
     .plus(Features::THREAD_ID)
     .plus(Features::POISON);
 
+/// What the descriptor of a process must have been opened with whose shared memory is paged by a process beside it: missing faults and write-protection of
+/// shared memory (Linux 4.11, 5.19), and what becomes of its mappings (4.11).
+pub const SEAT_FEATURES: Features = Features::MISSING_SHMEM
+    .plus(Features::WP_HUGETLBFS_SHMEM)
+    .plus(Features::THREAD_ID)
+    .plus(Features::EVENT_REMAP)
+    .plus(Features::EVENT_REMOVE)
+    .plus(Features::EVENT_UNMAP);
+
 /// Read without waiting, whatever the flags of the open file say (`RWF_NOWAIT`, include/uapi/linux/fs.h).
 const RWF_NOWAIT: usize = 8;
 

@@ -34,7 +34,8 @@ pub fn await_pagers(session: &Session) {
     let until = Instant::now() + PAGER_ENDS;
     loop {
         session.reap();
-        let ended = |pid| !tree::is_there(pid);
+        // The home of shared memory leaves when nobody has any.
+        let ended = |pid| session.is_home(pid) || !tree::is_there(pid);
         if !session.members().any(|member| ended(member.pid)) || Instant::now() >= until {
             return;
         }

@@ -9,6 +9,7 @@ use outpage_sys::uffd::{CopyMode, Outcome, Stop};
 use super::super::{KEPT, RUN_PAGES, Segment, World};
 use super::Mover;
 use crate::frames::{FrameNo, FrameRange};
+use crate::scope::Failure;
 
 /// Protects pages where they are.
 pub(in crate::world) struct Protecting;
@@ -122,6 +123,14 @@ impl World {
         self.door.is_empty(address) == Ok(true)
     }
 
+    /// Whether page `i` of `segment`, which was found to be there, is gone by now. Shared memory has pages that are mapped nowhere here.
+    fn is_gone_from(&mut self, segment: Segment, i: usize) -> bool {
+        match segment.region.view {
+            0 => self.is_gone(segment.at(i)),
+            view => self.is_hole(view, segment.page(i)),
+        }
+    }
+
     /// A page that cannot leave after all may be written again.
     pub(super) fn refuse_protected(&mut self, address: usize) -> PageOutcome {
         self.may_be_written(address);
@@ -152,7 +161,7 @@ impl World {
                 span = 1;
                 continue;
             }
-            if stop == Stop::Exists && self.is_gone(segment.at(i)) {
+            if stop == Stop::Exists && self.is_gone_from(segment, i) {
                 continue;
             }
             out.push(PageOutcome::Refused(match stop {
@@ -213,6 +222,13 @@ impl World {
         let outcome = match copied.stop {
             None => PageOutcome::Done,
             Some(Stop::Again) => return self.not_now(at, place),
+            // What leaves shared memory nobody else puts there.
+            Some(Stop::Exists) if segment.region.view != 0 => {
+                let why =
+                    "of shared memory was filled past the pager, by a call that it does not see";
+                self.failing.fail(Failure::Page(at, why));
+                PageOutcome::Refused(Refusal::Present)
+            }
             // The program has that page.
             Some(Stop::Exists) => PageOutcome::Refused(Refusal::Present),
             Some(Stop::NoMemory) => {

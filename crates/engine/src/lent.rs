@@ -1,0 +1,542 @@
+//! Shared memory that the home of the run keeps (`home`), as a process that has it mapped comes to it.
+//!
+//! The pager's thread asks for an object, and maps it where the program's own call had mapped memory of the kernel's. Faults of it go to the home, by a
+//! userfaultfd of its own. Where such memory lies the pager does not follow: the list of mappings tells, by the name of the files.
+//!
+//! A child inherits it by a fork that a hook sees, and registers what it finds before the fork returns there; no other gets it (`MADV_DONTFORK`).
+
+use std::ffi::CString;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use outpage_core::units::{Nanos, PAGE_BYTES};
+use outpage_stats::liveness;
+use outpage_sys::fd::{self, Fd};
+use outpage_sys::maps::{self, Mapping};
+use outpage_sys::raw::Errno;
+use outpage_sys::uffd::{Features, Mode, SEAT_FEATURES, Uffd, Wanted};
+use outpage_sys::{map, process, socket};
+
+use crate::adopt::LIST_BYTES;
+use crate::home::wire::{self, NoAnswer, Request};
+use crate::live::Live;
+use crate::scope::Failure;
+use crate::session::SessionPaths;
+use crate::space::page_up;
+use crate::start::StartError;
+use crate::ticket::DESCRIPTORS;
+
+/// The names of objects in the list of mappings ([`crate::home::NAME`]).
+const LISTED: &[u8] = b"/memfd:outpage-shared";
+
+/// Advice of which only the home knows what it means; from include/uapi/asm-generic/mman-common.h.
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_COLD: i32 = 20;
+const MADV_COLLAPSE: i32 = 25;
+
+/// A connection to the home.
+struct Line {
+    socket: Fd,
+    /// Kept open beside the home's copy: its end alone opens no page to zeroes.
+    uffd: Uffd,
+}
+
+/// What a process has of the home's.
+#[derive(Default)]
+pub(crate) struct Lent {
+    /// The home listens by this name, where there is one.
+    name: Option<CString>,
+    /// An inherited descriptor of /dev/userfaultfd.
+    device: Option<i32>,
+    line: Option<Line>,
+    /// Where it may have been mapped: wherever it was put, and moved by hooks.
+    placed: Vec<(usize, usize)>,
+    /// What the list of mappings had when it was looked at last, and the home knew.
+    known: Vec<Found>,
+    /// What the home did not know then.
+    unknown: Vec<Found>,
+    /// What the program wants no child to have, wherever it is mapped: inodes and offsets, half-open.
+    not_forked: Vec<(u64, u64, u64)>,
+    /// What the child that is being forked does not get of it: addresses and bytes.
+    withheld: Vec<(usize, usize)>,
+    /// The child to come asks the home by this.
+    branch: Option<Fd>,
+}
+
+/// A mapping of an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    start: usize,
+    end: usize,
+    inode: u64,
+    offset: u64,
+}
+
+impl Lent {
+    /// With what a process finds the home by.
+    pub(crate) fn new(paths: &SessionPaths) -> Self {
+        Self {
+            name: paths.home.clone(),
+            device: paths.uffd_device,
+            ..Self::default()
+        }
+    }
+
+    /// What is readable when the home ends; -1 without it.
+    pub(crate) fn fd(&self) -> i32 {
+        self.line.as_ref().map_or(-1, |line| line.socket.number())
+    }
+
+    /// What the child that is being forked asks the home by.
+    pub(crate) fn for_child(&self) -> Option<i32> {
+        self.branch.as_ref().map(Fd::number)
+    }
+
+    /// What the child that is being forked does not get: addresses and bytes.
+    pub(crate) fn withheld(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.withheld.iter().copied()
+    }
+
+    /// Of a part, wherever it is mapped, no child is to have anything, or is again.
+    fn keep_from_children(&mut self, part: &Found, keep: bool) {
+        let (inode, from, to) = (part.inode, part.offset, part.offset_end());
+        let mut left = Vec::with_capacity(self.not_forked.len() + 2);
+        for &(other, start, end) in &self.not_forked {
+            if other == inode {
+                left.push((other, start, end.min(from)));
+                left.push((other, start.max(to), end));
+            } else {
+                left.push((other, start, end));
+            }
+        }
+        if keep {
+            left.push((inode, from, to));
+        }
+        left.retain(|&(_, start, end)| start < end);
+        self.not_forked = left;
+    }
+
+    /// The parts of a mapping that no child is to have: addresses and bytes.
+    fn kept_of<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let kept = self.not_forked.iter();
+        kept.filter_map(move |&(inode, start, end)| {
+            let (from, to) = (start.max(found.offset), end.min(found.offset_end()));
+            let at = || found.start + (from - found.offset) as usize;
+            (inode == found.inode && from < to).then(|| (at(), (to - from) as usize))
+        })
+    }
+
+    /// What a userfaultfd is opened by, where the pager has no descriptor of its own.
+    fn device(&self, own: Option<&Fd>) -> Option<i32> {
+        own.map(Fd::number).or(self.device)
+    }
+
+    /// Whether some of `start..end` may be the home's.
+    fn may_hold(&self, start: usize, end: usize) -> bool {
+        let mut placed = self.placed.iter();
+        placed.any(|&(from, to)| from < end && start < to)
+    }
+
+    fn place(&mut self, start: usize, end: usize) {
+        if !self.placed.contains(&(start, end)) {
+            self.placed.push((start, end));
+        }
+    }
+}
+
+impl Found {
+    const fn knows(&self) -> Request {
+        Request::Knows {
+            start: self.start as u64,
+            end: self.end as u64,
+            inode: self.inode,
+            offset: self.offset,
+        }
+    }
+
+    const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    const fn offset_end(&self) -> u64 {
+        self.offset + self.len() as u64
+    }
+}
+
+/// Parts of `start..end` that are the home's, ascending.
+fn found_in(start: usize, end: usize) -> Result<Vec<Found>, Errno> {
+    let mut found = Vec::new();
+    let mut look = |entry: &Mapping<'_>| {
+        if entry.shared && entry.name.starts_with(LISTED) {
+            let (from, to) = (entry.start.max(start), entry.end.min(end));
+            if from < to {
+                found.push(Found {
+                    start: from,
+                    end: to,
+                    inode: entry.inode,
+                    offset: entry.offset + (from - entry.start) as u64,
+                });
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    maps::for_each(&mut vec![0; LIST_BYTES], |entry| look(entry))?;
+    Ok(found)
+}
+
+/// `EINVAL` where it is locked: as for advice that only has pages leave sooner (`can_madv_lru_vma` in mm/madvise.c, Linux 5.4).
+fn refuse_locked(part: &Found) -> Result<(), Errno> {
+    map::madvise(part.start, part.len(), MADV_COLD)
+}
+
+impl Line {
+    /// By `socket`, with a userfaultfd of this process's.
+    fn begin(socket: Fd, inherited: Option<i32>) -> Result<Self, NoAnswer> {
+        let uffd = Uffd::open(&Wanted {
+            inherited,
+            required: SEAT_FEATURES,
+            optional: Features::POISON.plus(Features::EXACT_ADDRESS),
+        });
+        let uffd = uffd.map_err(|_| Errno::EOPNOTSUPP)?;
+        let namespace = liveness::pid_namespace();
+        wire::ask(socket.number(), Request::Sit { namespace }, Some(uffd.fd()))?;
+        Ok(Self { socket, uffd })
+    }
+
+    fn ask(&self, request: Request) -> Result<(u64, Option<Fd>), NoAnswer> {
+        wire::ask(self.socket.number(), request, None)
+    }
+
+    /// Maps an object, and puts it in the place of what is at `addr` once the home serves it: somebody may touch it there at once.
+    fn place(
+        &self,
+        addr: usize,
+        len: usize,
+        prot: i32,
+        (inode, file): (u64, &Fd),
+    ) -> Result<(), NoAnswer> {
+        let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+        let start = map::mmap(0, len, prot, libc::MAP_SHARED, file.number(), 0)?;
+        let found = Found {
+            start,
+            end: start + len,
+            inode,
+            offset: 0,
+        };
+        let placed = self.hand_over(found).and_then(|()| {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            map::mremap(start, len, len, flags, addr)?;
+            Ok(())
+        });
+        if placed.is_err() {
+            let _ = map::munmap(start, len);
+        }
+        placed
+    }
+
+    /// Has the home serve the faults of what is mapped there.
+    fn hand_over(&self, found: Found) -> Result<(), NoAnswer> {
+        let (start, len) = (found.start, found.len());
+        map::no_huge_pages(start, len)?;
+        map::not_in_children(start, len)?;
+        self.uffd.register(start, len, Mode::both())?;
+        self.ask(Request::Mapped {
+            start: start as u64,
+            end: found.end as u64,
+            inode: found.inode,
+            offset: found.offset,
+        })?;
+        Ok(())
+    }
+}
+
+impl Live {
+    /// Puts memory of the home's in the place of `len` bytes at `addr`, which are shared anonymous memory that nobody has touched.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there is no home, or what it takes; those of the kernel. It stays as it was then.
+    pub(crate) fn lend(&mut self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
+        let lent = process::with_descriptors(DESCRIPTORS, || self.try_lend(addr, len, prot));
+        match lent {
+            Ok(()) => Ok(()),
+            Err(NoAnswer::Refused(error)) => Err(error),
+            Err(NoAnswer::Gone(_)) if self.lent.placed.is_empty() => Err(Errno::EOPNOTSUPP),
+            Err(NoAnswer::Gone(why)) => {
+                self.world.failing.fail(Failure::Home(why));
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    fn try_lend(&mut self, addr: usize, len: usize, prot: i32) -> Result<(), NoAnswer> {
+        self.have_line()?;
+        let line = self.lent.line.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let bytes = page_up(len);
+        let (inode, file) = line.ask(Request::Create {
+            bytes: bytes as u64,
+        })?;
+        let placed = file.ok_or(NoAnswer::Refused(Errno::EBADF));
+        let placed = placed.and_then(|file| line.place(addr, bytes, prot, (inode, &file)));
+        if placed.is_err() {
+            // The object is not wanted.
+            let _ = line.ask(Request::Settled);
+        }
+        placed?;
+        self.lent.place(addr, addr + bytes);
+        self.calls.shares.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn have_line(&mut self) -> Result<(), NoAnswer> {
+        if self.lent.line.is_some() {
+            return Ok(());
+        }
+        let name = self.lent.name.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+        let socket = socket::connect_by_name(name.as_bytes())?;
+        // Who took the name of a home that is gone is no home.
+        let peer = socket::peer(socket.number())?;
+        if peer.uid != socket::user() && peer.uid != 0 {
+            return Err(Errno::EACCES.into());
+        }
+        let device = self.lent.device(self.device.as_ref());
+        self.lent.line = Some(Line::begin(socket, device)?);
+        Ok(())
+    }
+
+    /// mremap(2) made of what lay at `old` what lies at `new`: of what was moved the kernel tells the home, of what was added, or mapped a second time, nobody
+    /// does.
+    pub(crate) fn lent_remapped(&mut self, [old, old_len]: [usize; 2], [new, new_len]: [usize; 2]) {
+        if !self.lent.may_hold(old, old + old_len.max(1)) {
+            return;
+        }
+        self.lent.place(new, new + new_len);
+        if new_len > old_len {
+            let added = found_in(new + old_len, new + new_len).unwrap_or_default();
+            self.tell_home(&added);
+        }
+    }
+
+    /// Looks for memory that is the home's and that nobody told it of: what grew by a call that no hook saw. It is not protected when its pages leave, so that
+    /// what is written there would be lost: the process ends.
+    pub(crate) fn look_for_lent(&mut self) {
+        let Some(line) = &self.lent.line else { return };
+        let Ok(found) = found_in(0, usize::MAX) else {
+            return;
+        };
+        if found == self.lent.known {
+            return;
+        }
+        let mut unknown = Vec::new();
+        for &part in &found {
+            match line.ask(part.knows()) {
+                Ok((0, _)) => unknown.push(part),
+                Ok(_) | Err(NoAnswer::Refused(_)) => {}
+                Err(NoAnswer::Gone(why)) => return self.world.failing.fail(Failure::Home(why)),
+            }
+        }
+        // The list may be older than what the home knows: two looks have to agree.
+        let before = std::mem::take(&mut self.lent.unknown);
+        if let Some(part) = unknown.iter().find(|&part| before.contains(part)) {
+            let why = "is shared memory that is paged, and an mremap(2) that was not made through libc made more of it";
+            self.world.failing.fail(Failure::Page(part.start, why));
+        }
+        if unknown.is_empty() {
+            self.lent.known = found;
+        }
+        self.lent.unknown = unknown;
+    }
+
+    /// Has the home serve all of `found`.
+    fn tell_home(&mut self, found: &[Found]) {
+        let Some(line) = &self.lent.line else { return };
+        let told = found.iter().try_for_each(|&found| line.hand_over(found));
+        match told {
+            Ok(()) => {}
+            Err(NoAnswer::Gone(why)) => self.world.failing.fail(Failure::Home(why)),
+            Err(NoAnswer::Refused(error)) => {
+                let what = "have shared memory paged that was made more";
+                self.world.failing.fail(Failure::Os(what, error));
+            }
+        }
+    }
+
+    /// The home has something to say, or has ended.
+    pub(crate) fn hear_from_home(&mut self) {
+        if let Some(line) = &self.lent.line
+            && let Err(NoAnswer::Gone(why)) = wire::hear(line.socket.number())
+        {
+            // The line stays: with its end holes in the memory would be zeroes.
+            self.world.failing.fail(Failure::Home(why));
+        }
+    }
+
+    /// Whether the home is there, now and then: a pager that has much to do does not wait for what comes by its line.
+    pub(crate) fn look_for_home(&mut self) {
+        let line = self.lent.fd();
+        if line >= 0 {
+            let mut fds = [libc::pollfd {
+                fd: line,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            if fd::poll(&mut fds, Some(Nanos(0))) == Ok(1) {
+                self.hear_from_home();
+            }
+        }
+    }
+
+    /// Before a fork: lets the child have what it is to inherit.
+    ///
+    /// # Errors
+    /// `EAGAIN` where the home makes no room for it; `ENOMEM`.
+    pub(crate) fn lend_to_child(&mut self) -> Result<(), Errno> {
+        let Some(line) = &self.lent.line else {
+            return Ok(());
+        };
+        let branch = process::with_descriptors(DESCRIPTORS, || line.ask(Request::Branch));
+        match branch {
+            Ok((_, branch)) => self.lent.branch = branch,
+            Err(NoAnswer::Gone(why)) => {
+                self.world.failing.fail(Failure::Home(why));
+                return Err(Errno::EAGAIN);
+            }
+            Err(NoAnswer::Refused(_)) => return Err(Errno::EAGAIN),
+        }
+        self.lent.withheld.clear();
+        for found in found_in(0, usize::MAX)? {
+            map::madvise(found.start, found.len(), libc::MADV_DOFORK)?;
+            let withheld: Vec<_> = self.lent.kept_of(&found).collect();
+            for (start, len) in withheld {
+                map::not_in_children(start, len)?;
+                self.lent.withheld.push((start, len));
+            }
+        }
+        Ok(())
+    }
+
+    /// After a fork, in the parent, or where there was none.
+    pub(crate) fn keep_lent_from_children(&mut self) {
+        if self.lent.line.is_none() {
+            return;
+        }
+        self.lent.branch = None;
+        for found in found_in(0, usize::MAX).unwrap_or_default() {
+            let _ = map::not_in_children(found.start, found.len());
+        }
+    }
+
+    /// In a forked child, before the fork returns: what it inherited is served from now on.
+    ///
+    /// # Errors
+    /// What the kernel or the home refused.
+    pub(crate) fn lent_in_child(&mut self, socket: Option<Fd>) -> Result<(), StartError> {
+        // Numbers of the parent's table: forgotten, not closed.
+        std::mem::forget(self.lent.line.take());
+        let branched = self.lent.branch.take().map(std::mem::forget).is_some();
+        if !branched {
+            return Ok(());
+        }
+        let device = self.lent.device(self.device.as_ref());
+        let sit = |socket: Option<Fd>| {
+            let line = Line::begin(socket.ok_or(Errno::EBADF)?, device)?;
+            for found in found_in(0, usize::MAX)? {
+                line.hand_over(found)?;
+            }
+            line.ask(Request::Settled)?;
+            Ok(line)
+        };
+        match sit(socket) {
+            Ok(line) => self.lent.line = Some(line),
+            Err(NoAnswer::Refused(error)) => {
+                return Err(StartError::Os("have shared memory paged", error));
+            }
+            Err(NoAnswer::Gone(_)) => {
+                return Err(StartError::Os(
+                    "reach the run's shared memory",
+                    Errno::EPIPE,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// madvise(2) of a range that is the home's throughout ([`Live::shared_up_to`]); `None` where none of it is.
+    pub(crate) fn madvise_lent(
+        &mut self,
+        addr: usize,
+        len: usize,
+        advice: i32,
+    ) -> Option<Result<(), Errno>> {
+        let end = addr.saturating_add(page_up(len));
+        if !self.lent.may_hold(addr, end) {
+            return None;
+        }
+        let parts = match found_in(addr, end) {
+            Ok(parts) => parts,
+            Err(error) => return Some(Err(error)),
+        };
+        if parts.is_empty() {
+            return None;
+        }
+        Some(match advice {
+            // The pages are in the file still, wherever that is.
+            libc::MADV_DONTNEED_LOCKED => Ok(()),
+            libc::MADV_DONTNEED => parts.iter().try_for_each(refuse_locked),
+            libc::MADV_REMOVE => parts.iter().try_for_each(|part| {
+                refuse_locked(part)?;
+                self.empty_lent(part)
+            }),
+            libc::MADV_DONTFORK | libc::MADV_DOFORK => {
+                let keep = advice == libc::MADV_DONTFORK;
+                let parts = parts.iter();
+                parts.for_each(|part| self.lent.keep_from_children(part, keep));
+                Ok(())
+            }
+            MADV_GUARD_INSTALL | MADV_COLLAPSE | libc::MADV_FREE | libc::MADV_WIPEONFORK => {
+                Err(Errno::EINVAL)
+            }
+            libc::MADV_HUGEPAGE | libc::MADV_MERGEABLE => Ok(()),
+            _ => map::madvise(addr, len, advice),
+        })
+    }
+
+    fn empty_lent(&self, part: &Found) -> Result<(), Errno> {
+        let (start, end) = (part.start as u64, part.end as u64);
+        self.ask_home(Request::Empty { start, end })
+    }
+
+    /// A device is about to write to what of `addr..addr + len` is the home's, or is done.
+    pub(crate) fn pin_lent(&self, addr: usize, len: usize, on: bool) -> Result<(), Errno> {
+        let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
+        if !self.lent.may_hold(start, end) {
+            return Ok(());
+        }
+        let (start, end) = (start as u64, end as u64);
+        self.ask_home(Request::Pin { start, end, on })
+    }
+
+    pub(crate) fn ask_home(&self, request: Request) -> Result<(), Errno> {
+        let line = self.lent.line.as_ref().ok_or(Errno::EINVAL)?;
+        match line.ask(request) {
+            Ok(_) => Ok(()),
+            Err(NoAnswer::Refused(error)) => Err(error),
+            Err(NoAnswer::Gone(why)) => {
+                self.world.failing.fail(Failure::Home(why));
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    /// The first part of `start..end` that is the home's.
+    pub(crate) fn first_lent(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let may_be = self.lent.may_hold(start, end);
+        let parts = may_be.then(|| found_in(start, end).ok()).flatten()?;
+        parts.first().map(|part| (part.start, part.end))
+    }
+
+    /// Whether the home's memory is mapped at `address`, however it came there. What is asked of the kernel about such a page would change it.
+    pub(crate) fn is_home_at(&self, address: usize) -> bool {
+        let found = || found_in(address, address + PAGE_BYTES);
+        self.lent.line.is_some() && found().is_ok_and(|parts| !parts.is_empty())
+    }
+}
