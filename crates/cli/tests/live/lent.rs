@@ -57,12 +57,10 @@ pub fn shared_memory_of_one_at_home(case: &Case) {
         case.run(&options, &[&program, "32", what])
     };
     for what in [
-        "fill",
         "threads",
         "advice",
         "partly",
         "direct",
-        "fork",
         "forkearly",
         "alias",
         "cut",
