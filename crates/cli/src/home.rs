@@ -14,7 +14,7 @@ use crate::error::CliError;
 /// Connections that may wait: processes that are forked connect themselves by no name. A choice.
 const WAITING: u32 = 64;
 
-/// Descriptors that it may have, as far as it is let: two a process, and more processes than a session has members. A choice.
+/// Descriptors that it may have, as far as it is let: two a process and one an object, and more than a session has members. A choice.
 const DESCRIPTORS: u64 = 1 << 16;
 
 /// A home that was started.

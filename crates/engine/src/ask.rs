@@ -82,12 +82,24 @@ impl Engine {
         start as isize
     }
 
-    /// Has the home of the run keep what mmap(2) just mapped at `start`, shared anonymous memory; where it cannot, the memory stays with the kernel.
-    pub fn lend(&self, start: usize, len: usize, prot: i32) {
-        self.call(Call::Lend {
+    /// Has the home of the run keep what mmap(2) just mapped at `start`, shared anonymous memory. Where it cannot, false, the memory stays with the kernel.
+    pub fn lend(&self, start: usize, len: usize, prot: i32) -> bool {
+        let lent = self.call(Call::Lend {
             addr: start,
             len: page_up(len),
             prot,
+        });
+        lent == 0
+    }
+
+    /// mmap(2) over `len` bytes at `addr` failed. Of what was there the kernel may have told that it is gone, and that is not so: the home hears of it again.
+    pub fn not_replaced(&self, addr: usize, len: usize) {
+        self.call(Call::Remapped {
+            old: addr,
+            old_len: 0,
+            new: addr,
+            new_len: len,
+            flags: 0,
         });
     }
 

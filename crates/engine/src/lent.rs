@@ -37,7 +37,7 @@ const MADV_COLLAPSE: i32 = 25;
 /// A connection to the home.
 struct Line {
     socket: Fd,
-    /// Kept open beside the home's copy: its end alone opens no page to zeroes.
+    /// Kept open beside the home's copy, so that the home's end alone opens no hole to zeroes.
     uffd: Uffd,
 }
 
@@ -234,18 +234,45 @@ impl Line {
         placed
     }
 
+    /// What of `found` the home does not know, though it is there still: the list may be older than what the home knows. Or why the home is gone.
+    fn unknown_of(&self, found: &[Found]) -> Result<Vec<Found>, String> {
+        let is_unknown = |part: Found| match self.ask(part.knows()) {
+            Ok((0, _)) => Ok(true),
+            Ok(_) | Err(NoAnswer::Refused(_)) => Ok(false),
+            Err(NoAnswer::Gone(why)) => Err(why),
+        };
+        let is_there = |part: Found| found_in(part.start, part.end).is_ok_and(|now| now == [part]);
+        let mut unknown = Vec::new();
+        for &part in found {
+            if is_unknown(part)? && is_there(part) && is_unknown(part)? {
+                unknown.push(part);
+            }
+        }
+        Ok(unknown)
+    }
+
     /// Has the home serve the faults of what is mapped there.
     fn hand_over(&self, found: Found) -> Result<(), NoAnswer> {
         let (start, len) = (found.start, found.len());
         map::no_huge_pages(start, len)?;
         map::not_in_children(start, len)?;
         self.uffd.register(start, len, Mode::both())?;
-        self.ask(Request::Mapped {
+        let told = self.ask(Request::Mapped {
             start: start as u64,
             end: found.end as u64,
             inode: found.inode,
             offset: found.offset,
-        })?;
+        });
+        let served = match told {
+            Ok((served, _)) => (served as usize).min(len),
+            // Of an object of which nobody has a page there is something beyond its end at most.
+            Err(NoAnswer::Refused(Errno::ENOENT)) => 0,
+            Err(error) => return Err(error),
+        };
+        if served < len {
+            // Whoever touches it gets a signal, and nobody waits for what becomes of it.
+            self.uffd.unregister(start + served, len - served)?;
+        }
         Ok(())
     }
 }
@@ -260,7 +287,10 @@ impl Live {
         match lent {
             Ok(()) => Ok(()),
             Err(NoAnswer::Refused(error)) => Err(error),
-            Err(NoAnswer::Gone(_)) if self.lent.placed.is_empty() => Err(Errno::EOPNOTSUPP),
+            Err(NoAnswer::Gone(_)) if self.lent.placed.is_empty() => {
+                self.lent.line = None;
+                Err(Errno::EOPNOTSUPP)
+            }
             Err(NoAnswer::Gone(why)) => {
                 self.world.failing.fail(Failure::Home(why));
                 Err(Errno::EIO)
@@ -306,10 +336,12 @@ impl Live {
     /// mremap(2) made of what lay at `old` what lies at `new`: of what was moved the kernel tells the home, of what was added, or mapped a second time, nobody
     /// does.
     pub(crate) fn lent_remapped(&mut self, [old, old_len]: [usize; 2], [new, new_len]: [usize; 2]) {
-        if !self.lent.may_hold(old, old + old_len.max(1)) {
+        let before = self.lent.may_hold(old, old + old_len.max(1));
+        if !before && !self.lent.may_hold(new, new + new_len) {
             return;
         }
         self.lent.place(new, new + new_len);
+        self.lent.unknown.clear();
         if new_len > old_len {
             let added = found_in(new + old_len, new + new_len).unwrap_or_default();
             self.tell_home(&added);
@@ -323,23 +355,22 @@ impl Live {
         let Ok(found) = found_in(0, usize::MAX) else {
             return;
         };
+        let before = std::mem::take(&mut self.lent.unknown);
         if found == self.lent.known {
             return;
         }
-        let mut unknown = Vec::new();
-        for &part in &found {
-            match line.ask(part.knows()) {
-                Ok((0, _)) => unknown.push(part),
-                Ok(_) | Err(NoAnswer::Refused(_)) => {}
-                Err(NoAnswer::Gone(why)) => return self.world.failing.fail(Failure::Home(why)),
-            }
-        }
-        // The list may be older than what the home knows: two looks have to agree.
-        let before = std::mem::take(&mut self.lent.unknown);
+        let unknown = match line.unknown_of(&found) {
+            Ok(unknown) => unknown,
+            Err(why) => return self.world.failing.fail(Failure::Home(why)),
+        };
+        // What a hook is about to tell of is known at the next look.
         if let Some(part) = unknown.iter().find(|&part| before.contains(part)) {
-            let why = "is shared memory that is paged, and an mremap(2) that was not made through libc made more of it";
+            let why = "is shared memory that is paged, and a call that was not made through libc made more of it";
             self.world.failing.fail(Failure::Page(part.start, why));
         }
+        self.lent.placed.clear();
+        let all = found.iter().map(|part| (part.start, part.end));
+        self.lent.placed.extend(all);
         if unknown.is_empty() {
             self.lent.known = found;
         }
@@ -365,7 +396,11 @@ impl Live {
         if let Some(line) = &self.lent.line
             && let Err(NoAnswer::Gone(why)) = wire::hear(line.socket.number())
         {
-            // The line stays: with its end holes in the memory would be zeroes.
+            if self.lent.placed.is_empty() {
+                self.lent.line = None;
+                return;
+            }
+            // The line stays, and with it the userfaultfd: without it holes in the memory would be zeroes.
             self.world.failing.fail(Failure::Home(why));
         }
     }
@@ -395,6 +430,7 @@ impl Live {
         };
         let branch = process::with_descriptors(DESCRIPTORS, || line.ask(Request::Branch));
         match branch {
+            Ok((_, None)) => return Err(Errno::EAGAIN),
             Ok((_, branch)) => self.lent.branch = branch,
             Err(NoAnswer::Gone(why)) => {
                 self.world.failing.fail(Failure::Home(why));
@@ -430,6 +466,7 @@ impl Live {
     /// # Errors
     /// What the kernel or the home refused.
     pub(crate) fn lent_in_child(&mut self, socket: Option<Fd>) -> Result<(), StartError> {
+        self.lent.unknown.clear();
         // Numbers of the parent's table: forgotten, not closed.
         std::mem::forget(self.lent.line.take());
         let branched = self.lent.branch.take().map(std::mem::forget).is_some();

@@ -128,21 +128,46 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     });
     if result >= 0 {
         trace.mapped(result as usize, len, anonymous);
+    } else if flags & libc::MAP_FIXED != 0 && LENDS.load(Ordering::SeqCst) {
+        not_replaced(addr, len);
     }
     result
+}
+
+/// What the home of the run keeps at `addr` may be there still.
+fn not_replaced(addr: usize, len: usize) {
+    if len > 0 && (len as u64) < TOO_LARGE_BYTES {
+        let again = |engine: &'static Engine| {
+            let _order = Order::take();
+            engine.not_replaced(addr, len);
+            0
+        };
+        run(none, || 0, again);
+    }
 }
 
 /// mmap(2) of shared anonymous memory that the home of the run is to keep.
 fn lend(engine: &Engine, [addr, len]: [usize; 2], prot: i32, flags: i32) -> isize {
     // Populating here would bring in pages that nobody counts.
-    let flags = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED);
+    let populates = flags & (libc::MAP_POPULATE | libc::MAP_LOCKED);
+    let flags = flags & !populates;
     // SAFETY: the program's own call, but for pages that it asks for at once.
     let at = engine.placing(|| unsafe { raw::mmap(addr, len, prot, flags, -1, 0) });
-    if at >= 0 {
-        engine.lend(at as usize, len, prot);
+    if at >= 0 && !engine.lend(at as usize, len, prot) && populates != 0 {
+        // SAFETY: locks the memory that was just mapped, or touches it. What is refused is not told of a mapping either.
+        unsafe {
+            let range = [at as usize, len, MADV_POPULATE_WRITE, 0, 0, 0];
+            match populates & libc::MAP_LOCKED {
+                0 => raw::call(libc::SYS_madvise, range),
+                _ => raw::call(libc::SYS_mlock, range),
+            };
+        }
     }
     at
 }
+
+/// From include/uapi/asm-generic/mman-common.h (Linux 5.14).
+const MADV_POPULATE_WRITE: usize = 23;
 
 /// Starts the pager however little there is to page: what is lent needs one.
 fn have_pager() {

@@ -87,6 +87,17 @@ pub fn shared_memory_of_one_at_home(case: &Case) {
     }
 }
 
+/// What cannot be read back is a signal to each process that touches it, and no zeroes.
+pub fn lost_shared_memory_signals(case: &Case) {
+    let program = case.compiled("tree");
+    let faults = ["--tier", "none", "--faults", "seed=7,read=1000"];
+    let options = [&["--memory", "9M", "--shared", "tree"][..], &faults].concat();
+    let done = case.run(&options, &[&program, "24", "2", "3", "7"]);
+    assert_eq!(done.stdout, "a process ended badly\n", "{}", done.stderr);
+    assert!(!done.stderr.contains("page "), "{}", done.stderr);
+    assert!(done.count("poisoned") > 0, "{}", done.stats);
+}
+
 /// A line of /proc/PID/status, in bytes.
 fn status_bytes(pid: u32, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -20,8 +20,9 @@ use freed::{
 };
 use harness::{Done, compiled, have, run};
 use lent::{
-    processes_share_what_is_paged, shared_memory_keeps_to_the_limit, shared_memory_of_one_at_home,
-    shared_memory_of_several_is_as_without, without_its_home_a_process_ends,
+    lost_shared_memory_signals, processes_share_what_is_paged, shared_memory_keeps_to_the_limit,
+    shared_memory_of_one_at_home, shared_memory_of_several_is_as_without,
+    without_its_home_a_process_ends,
 };
 use room::{room_comes_back, room_is_had_again, room_that_a_child_holds_is_had_again};
 use sharing::{
@@ -468,7 +469,7 @@ suite!(
 );
 
 suite!(lent_moved, ["--mechanism", "move"], processes_share_what_is_paged shared_memory_of_several_is_as_without
-    shared_memory_of_one_at_home shared_memory_keeps_to_the_limit without_its_home_a_process_ends);
+    shared_memory_of_one_at_home shared_memory_keeps_to_the_limit lost_shared_memory_signals without_its_home_a_process_ends);
 suite!(
     lent_protected,
     ["--tier", "lz4", "--mechanism", "write-protect"],

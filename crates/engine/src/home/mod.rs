@@ -19,13 +19,13 @@ pub(crate) mod wire;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_stats::liveness;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
 use outpage_sys::socket::{self, Arrived, Watch};
 use outpage_sys::uffd::Remote;
-use outpage_sys::{libc, map, shared};
+use outpage_sys::{clock, libc, map, shared};
 
 use crate::call::Call;
 use crate::config::Config;
@@ -43,6 +43,7 @@ pub(crate) const NAME: &std::ffi::CStr = c"outpage-shared";
 
 /// It is looked for objects that nobody has any more this often, in ms. A choice: what a process unmaps and goes on without takes no longer to be free.
 const LOOK_MS: i32 = 100;
+const LOOK: Nanos = Nanos(LOOK_MS as u64 * 1_000_000);
 /// And whether a process that is ending has ended. A choice: an end takes less, as a rule.
 const ENDS_MS: i32 = 5;
 
@@ -114,6 +115,8 @@ struct Home {
     deaf: bool,
     /// It may be that nobody has an object any more.
     look: bool,
+    /// Objects that nobody had at the last look, and when that was.
+    unused: (Vec<u64>, Nanos),
     namespace: u64,
 }
 
@@ -153,6 +156,7 @@ impl Home {
             next: FIRST,
             deaf: false,
             look: false,
+            unused: (Vec::new(), Nanos(0)),
             namespace: liveness::pid_namespace(),
         })
     }
@@ -163,13 +167,13 @@ impl Home {
         let mut ready = Vec::new();
         let mut alive = true;
         while alive || !self.lines.is_empty() || !self.leaving.is_empty() {
-            let patience = match (self.leaving.is_empty(), self.objects.is_empty()) {
-                (false, _) => ENDS_MS,
-                (true, false) => LOOK_MS,
-                (true, true) => -1,
+            let patience = match self.leaving.is_empty() {
+                false => ENDS_MS,
+                true if self.deaf || !self.objects.is_empty() => LOOK_MS,
+                true => -1,
             };
             ready.clear();
-            let lines = self.lines.len();
+            let was_deaf = self.deaf;
             self.watch.wait(patience, |name, _| ready.push(name))?;
             for &name in &ready {
                 match name {
@@ -182,7 +186,7 @@ impl Home {
                 }
             }
             self.let_objects_go();
-            if self.deaf && self.lines.len() < lines {
+            if was_deaf {
                 self.deaf = false;
                 self.watch.add(listener.number(), LISTENER)?;
             }
@@ -197,7 +201,7 @@ impl Home {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
                 Err(_) => {
-                    // No descriptor is left: who waits does until somebody is gone.
+                    // No descriptor is left, as a rule: who waits is listened to a moment later.
                     self.deaf = self.watch.remove(listener.number()).is_ok();
                     return;
                 }
@@ -251,7 +255,10 @@ impl Home {
     /// The process is gone.
     fn hang_up(&mut self, line: Line) {
         let _ = self.watch.remove(line.socket.number());
-        self.leaving.extend(line.seat);
+        if let Some(seat) = line.seat {
+            enter(&self.hall).hang_up(seat);
+            self.leaving.push(seat);
+        }
         if let Some(engine) = &self.engine {
             line.pinned
                 .iter()
@@ -285,9 +292,11 @@ impl Home {
                 inode,
                 offset,
             } => {
-                if let Some(span) = self.span([start, end, offset], inode)? {
-                    self.mapped(line, span, inode)?;
-                }
+                let Some(span) = self.span([start, end, offset], inode)? else {
+                    return Ok((0, None));
+                };
+                self.mapped(line, span, inode)?;
+                return Ok(((span.end - span.start) as u64, None));
             }
             Request::Settled => {
                 line.inherited.clear();
@@ -463,18 +472,31 @@ impl Home {
         self.leaving.retain(|&seat| !seats.has_left(seat));
         self.look |= seats.took_leave();
         drop(seats);
-        if !std::mem::take(&mut self.look) || self.objects.is_empty() {
+        if self.objects.is_empty() || !self.look && self.unused.0.is_empty() {
+            return;
+        }
+        // A mapping that is said to be unmapped may be there still (`mmap_region` in mm/vma.c, Linux 6.12), and its process is about to tell.
+        let now = clock::now();
+        let nobody = self.lines.is_empty() && self.leaving.is_empty();
+        if !nobody && now.0 - self.unused.1.0 < LOOK.0 {
             return;
         }
         let objects = self.objects.iter();
         let unused = objects.filter(|&(&inode, object)| !self.is_used(inode, object));
         let unused: Vec<u64> = unused.map(|(&inode, _)| inode).collect();
-        for inode in unused {
+        let (before, _) = std::mem::replace(&mut self.unused, (unused, now));
+        self.look = false;
+        for &inode in &self.unused.0 {
+            if !nobody && !before.contains(&inode) {
+                continue;
+            }
             if let (Some(object), Some(engine)) = (self.objects.remove(&inode), &self.engine) {
                 engine.munmap(object.start, object.bytes);
                 drop(object.file);
             }
         }
+        let objects = &self.objects;
+        self.unused.0.retain(|inode| objects.contains_key(inode));
         if self.objects.is_empty()
             && let Some(engine) = self.engine.take()
         {

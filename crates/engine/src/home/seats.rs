@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use outpage_core::units::PAGE_BYTES;
+use outpage_core::units::{Nanos, PAGE_BYTES};
+use outpage_sys::clock;
 use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::{self, Errno};
 use outpage_sys::socket::Watch;
@@ -16,6 +17,8 @@ use super::wire;
 /// Calls that a seat refuses because its mappings change, in a row, before its pages stay where they are for now: its threads may be kept from going on,
 /// as in a frozen cgroup. A choice; one is enough for who goes on.
 const CHANGES_MAX: u32 = 1000;
+/// Who says that it will map something a second time does so within this time, if the kernel lets it. A choice.
+const ALIAS_WITHIN: Nanos = Nanos(1_000_000_000);
 /// Messages that are read at once.
 const BATCH: usize = 32;
 /// No thread has such a number (`PID_MAX_LIMIT` of include/linux/threads.h, 2^22): those of another pid namespace get one, so that none of this one is taken for them.
@@ -80,8 +83,8 @@ struct Seat {
     spans: Vec<Span>,
     /// Pages that its threads wait for, by its own addresses.
     waiting: Vec<usize>,
-    /// It will map something a second time, and tell of it.
-    aliases: bool,
+    /// Until then it may map something a second time: it tells of it.
+    aliases_until: Nanos,
     /// Its memory is gone.
     gone: bool,
 }
@@ -176,13 +179,14 @@ impl Seats {
     /// A process with this userfaultfd, told why the home ends at `line`. Its number.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// Those of epoll_ctl(2); `EOPNOTSUPP` where the kernel cannot be asked for messages without waiting (before Linux 6.10).
     pub(super) fn sit(
         &mut self,
         uffd: Remote,
         line: i32,
         same_numbers: bool,
     ) -> Result<usize, Errno> {
+        uffd.read(&mut [Message::Other])?;
         let free = self.all.iter().position(Option::is_none);
         let number = free.unwrap_or(self.all.len());
         self.watch.add(uffd.fd(), number as u64 + 1)?;
@@ -195,10 +199,17 @@ impl Seats {
             same_numbers,
             spans: Vec::new(),
             waiting: Vec::new(),
-            aliases: false,
+            aliases_until: Nanos(0),
             gone: false,
         });
         Ok(number)
+    }
+
+    /// Nobody is told anything at the line of a seat any more.
+    pub(super) fn hang_up(&mut self, number: usize) {
+        if let Some(seat) = &mut self.all[number] {
+            seat.line = -1;
+        }
     }
 
     /// Whether the memory of a seat is gone. Then it has left: as long as a thread of it may run, holes are not to become zeroes.
@@ -227,7 +238,7 @@ impl Seats {
     /// A seat is about to map something a second time, and will tell of it.
     pub(super) fn expect_alias(&mut self, number: usize) {
         if let Some(seat) = &mut self.all[number] {
-            seat.aliases = true;
+            seat.aliases_until = Nanos(clock::now().0 + ALIAS_WITHIN.0);
         }
     }
 
@@ -312,8 +323,8 @@ impl Seats {
             let Some(seat) = self.all.get_mut(number).and_then(Option::as_mut) else {
                 return;
             };
+            // What cannot be read keeps its mappings changing: nothing of it is protected then.
             let Ok(count) = seat.uffd.read(&mut messages) else {
-                seat.gone = true;
                 return;
             };
             for message in &messages[..count] {
@@ -363,9 +374,10 @@ impl Seats {
             }
             // A second mapping, of which nobody knows how long it is.
             Message::Remapped { len: 0, .. } => {
-                if !std::mem::replace(&mut seat.aliases, false) {
+                if clock::now() >= seat.aliases_until {
                     wire::end(seat.line, UNSEEN_ALIAS);
                 }
+                seat.aliases_until = Nanos(0);
             }
             // Where it was it is until that is told to be unmapped.
             Message::Remapped { from, to, len } => {
@@ -382,7 +394,7 @@ impl Seats {
                     })
                     .collect();
                 seat.cut(to, to + len);
-                seat.aliases = false;
+                seat.aliases_until = Nanos(0);
                 seat.spans.extend(moved);
             }
             Message::Removed { start, end } => {

@@ -21,7 +21,8 @@ pub(crate) enum Request {
     Sit { namespace: u64 },
     /// An object of so many bytes. Its file comes with the answer, which is the file's inode.
     Create { bytes: u64 },
-    /// `start..end` of the process is the object of this inode, from byte `offset` on, and is registered.
+    /// `start..end` of the process is the object of this inode, from byte `offset` on, and is registered. The answer is how many bytes of it are served: what
+    /// lies beyond the object's end is not.
     Mapped {
         start: u64,
         end: u64,
@@ -149,6 +150,10 @@ pub(crate) fn hear(socket: i32) -> Result<(u64, Option<Fd>), NoAnswer> {
         }
     };
     let arrived = arrived.map_err(|_| NoAnswer::Gone(String::new()))?;
+    if arrived.cut_short {
+        // There is no room for the descriptor.
+        return Err(NoAnswer::Refused(Errno::EMFILE));
+    }
     let words = text[..arrived.bytes].as_chunks::<8>().0;
     match words {
         [] => Err(NoAnswer::Gone(String::new())),
