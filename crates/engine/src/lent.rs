@@ -1,6 +1,6 @@
 //! Shared memory that the home of the run keeps (`home`), as a process that has it mapped comes to it.
 //!
-//! The pager's thread asks for an object, and maps it where the program's own call had mapped memory of the kernel's. Faults of it go to the home, by a
+//! The pager's thread asks for an object, and puts it where the program's own call had mapped memory of the kernel's. Faults of it go to the home, by a
 //! userfaultfd of its own. Where such memory lies the pager does not follow: the list of mappings tells, by the name of the files.
 //!
 //! A child inherits it by a fork that a hook sees, and registers what it finds before the fork returns there; no other gets it (`MADV_DONTFORK`).

@@ -4,10 +4,10 @@
 //! and has mapped as well, and an engine of the home's, a member of the session like any other, pages its own mapping by `world/mover/sharing.rs`. Where the
 //! processes have it mapped is known in `seats`; `door` has that engine see one mapping in place of all of them.
 //!
-//! **How a process comes to it** (`lent.rs`). Its pager's thread asks for an object, maps it where the program's call had mapped memory of the kernel's,
-//! registers it with a userfaultfd of its own, sends that along and keeps a copy: should the home be killed, threads that touch what is out wait, and do not
-//! find zeroes, until the pager has ended the process. And the home keeps its copy until the memory of a process is gone. A child that is forked finds what it inherited in its list of mappings and does the same, before it
-//! returns from the fork; until then nobody of it touches that memory, and nothing is protected there.
+//! **How a process comes to it** (`lent.rs`). Its pager's thread asks for an object, maps it, registers it with a userfaultfd of its own that the home has a copy of, and moves
+//! it to where the program's call had mapped memory of the kernel's. Should the home be killed, threads that touch what is out wait, and do not find zeroes,
+//! until the pager has ended the process. And the home keeps its copy until the memory of a process is gone. A child that is forked finds what it inherited
+//! in its list of mappings and registers it, before it returns from the fork; until then nobody of it touches that memory, and nothing is protected there.
 //!
 //! **How long an object lives.** As long as somebody has a page of it mapped, or may: a connection that was made for a child to be forked stands for what
 //! its parent had mapped.
@@ -41,7 +41,8 @@ use wire::Request;
 /// What the kernel says of a mapping of an object: `/memfd:` and this.
 pub(crate) const NAME: &std::ffi::CStr = c"outpage-shared";
 
-/// It is looked for objects that nobody has any more this often, in ms. A choice: what a process unmaps and goes on without takes no longer to be free.
+/// It is looked for objects that nobody has any more this often, in ms, and two looks have to agree. A choice: what a process unmaps and goes on without
+/// takes about twice that to be free.
 const LOOK_MS: i32 = 100;
 const LOOK: Nanos = Nanos(LOOK_MS as u64 * 1_000_000);
 /// And whether a process that is ending has ended. A choice: an end takes less, as a rule.
