@@ -42,7 +42,7 @@ impl HomeDoor {
     /// What a call filled is there for all who wait.
     fn filled(&self, start: usize, outcome: Outcome) -> Outcome {
         if outcome.bytes > 0 {
-            self.seats().serve(start, start + outcome.bytes);
+            self.seats().filled(start, start + outcome.bytes);
         }
         outcome
     }

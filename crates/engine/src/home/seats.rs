@@ -26,6 +26,9 @@ const FOREIGN: u32 = 1 << 30;
 const TID_BITS: u32 = 22;
 /// Why a process ends that makes a mapping nobody can follow.
 const UNSEEN_ALIAS: &str = "an mremap(2) that was not made through libc mapped it a second time";
+/// So many seats, those that faulted last, find all of what came as if it had never been protected. Any other meets a fault of its own at the first write to each
+/// page, of 20 us, where a call for a run of pages takes 1 us. A choice: with a hundred seats a call for each would take longer than a read.
+const RECENT: usize = 4;
 /// In the watch: what is read beside, and any number above is a seat's.
 const NUDGE: u64 = 0;
 
@@ -109,6 +112,18 @@ impl Seat {
             .filter_map(move |span| span.within_home(start, end))
     }
 
+    /// Takes the protection off what came at a range of the home's, which has who waits there go on.
+    fn open(&mut self, start: usize, end: usize) {
+        let spans: Vec<Span> = self.spans_in(start, end).collect();
+        for span in spans.iter().filter(|_| !self.gone) {
+            let opened = self.uffd.write_protect(span.start, span.bytes(), false);
+            if opened.stop.is_none() {
+                let within = span.start..span.end;
+                self.waiting.retain(|page| !within.contains(page));
+            }
+        }
+    }
+
     /// Has who waits in a range of the home's go on, who may write there then: a page that left was protected, and what comes in its place is found so.
     fn serve(&mut self, start: usize, end: usize) {
         if self.waiting.is_empty() || self.gone {
@@ -137,6 +152,8 @@ pub(crate) struct Seats {
     watch: Watch,
     /// Written where somebody else than who waits for the watch has read a fault.
     nudge: Fd,
+    /// Who faulted last, the latest first.
+    recent: Vec<usize>,
     /// Faults that were read, at the home's addresses.
     faults: VecDeque<Fault>,
     /// Ranges of the home's that a seat may have emptied.
@@ -157,6 +174,7 @@ impl Seats {
             all: Vec::new(),
             watch,
             nudge,
+            recent: Vec::with_capacity(RECENT + 1),
             faults: VecDeque::with_capacity(64),
             emptied: Vec::new(),
             unmapped: false,
@@ -336,38 +354,46 @@ impl Seats {
         }
     }
 
+    fn fault(&mut self, number: usize, fault: Fault) {
+        let Some(seat) = &mut self.all[number] else {
+            return;
+        };
+        let page = fault.address & !(PAGE_BYTES - 1);
+        let mut spans = seat.spans.iter();
+        let at = spans.find_map(|span| span.within(page, page + PAGE_BYTES));
+        let Some(at) = at else {
+            // It was unmapped meanwhile, or moved, of which it is about to tell.
+            let _ = seat.uffd.wake(page, PAGE_BYTES);
+            return;
+        };
+        if !seat.waiting.contains(&page) {
+            seat.waiting.push(page);
+        }
+        let tid = if seat.same_numbers {
+            fault.tid
+        } else {
+            let seat = (number as u32 & 0xff) << TID_BITS;
+            FOREIGN | seat | fault.tid & ((1 << TID_BITS) - 1)
+        };
+        let address = at.home + (fault.address - page);
+        self.faults.push_back(Fault {
+            address,
+            tid,
+            ..fault
+        });
+        if self.recent.first() != Some(&number) {
+            self.recent.retain(|&other| other != number);
+            self.recent.insert(0, number);
+            self.recent.truncate(RECENT);
+        }
+    }
+
     fn hear(&mut self, number: usize, message: &Message) {
         let Some(seat) = &mut self.all[number] else {
             return;
         };
         match *message {
-            Message::Fault(fault) => {
-                let page = fault.address & !(PAGE_BYTES - 1);
-                let at = seat
-                    .spans
-                    .iter()
-                    .find_map(|span| span.within(page, page + PAGE_BYTES));
-                let Some(at) = at else {
-                    // It was unmapped meanwhile, or moved, of which it is about to tell.
-                    let _ = seat.uffd.wake(page, PAGE_BYTES);
-                    return;
-                };
-                if !seat.waiting.contains(&page) {
-                    seat.waiting.push(page);
-                }
-                let tid = if seat.same_numbers {
-                    fault.tid
-                } else {
-                    let seat = (number as u32 & 0xff) << TID_BITS;
-                    FOREIGN | seat | fault.tid & ((1 << TID_BITS) - 1)
-                };
-                let address = at.home + (fault.address - page);
-                self.faults.push_back(Fault {
-                    address,
-                    tid,
-                    ..fault
-                });
-            }
+            Message::Fault(fault) => self.fault(number, fault),
             Message::Unmapped { start, end } => {
                 seat.cut(start, end);
                 self.unmapped = true;
@@ -454,6 +480,16 @@ impl Seats {
                 stop => return stop,
             }
         }
+    }
+
+    /// All of `start..end` of the home's has come: who waits there goes on, and those that faulted last may write to all of it.
+    pub(super) fn filled(&mut self, start: usize, end: usize) {
+        for &number in &self.recent {
+            if let Some(seat) = &mut self.all[number] {
+                seat.open(start, end);
+            }
+        }
+        self.serve(start, end);
     }
 
     /// Has who waits for a page of `start..end` of the home's go on, and write there.
