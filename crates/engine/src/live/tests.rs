@@ -294,18 +294,22 @@ fn a_rest_waits_for_what_is_done_beside() {
     });
 }
 
+/// Until there is the room that was asked for, without a tick: after some of them what is not needed is given back.
+fn until_grown(paged: &mut Paged) {
+    while paged.live.growth.is_some() {
+        paged.live.next_tick = Nanos(u64::MAX);
+        paged.live.round();
+        paged.live.between_events();
+        paged.live.drive();
+    }
+}
+
 #[test]
 fn room_that_is_given_back_is_nobody_elses_before_it_is_gone() {
     each(|mut paged| {
         let extents = 3;
         paged.live.grow(extents * EXTENT_SLOTS);
-        // Without a tick: after some of them what is not needed is given back.
-        while paged.live.growth.is_some() {
-            paged.live.next_tick = Nanos(u64::MAX);
-            paged.live.round();
-            paged.live.between_events();
-            paged.live.drive();
-        }
+        until_grown(&mut paged);
         assert_eq!(paged.live.leased, [0, 1, 2]);
         paged.gate.close_until_goes_on(2);
         // Two of the three are not needed, and one is given back after the other.
@@ -367,7 +371,7 @@ fn room_that_is_asked_for_twice_is_had_twice() {
         assert!(paged.live.beside.is_busy(), "the gate is closed");
         paged.live.grow(2 * EXTENT_SLOTS);
         paged.fake.state().woken.push(2);
-        paged.rounds_until(|paged| paged.live.growth.is_none());
+        until_grown(&mut paged);
         assert_eq!(paged.live.leased, [0, 1, 2]);
         let next = paged.live.session.lease_extent();
         assert_eq!(next, Some(3), "none is held beside");
