@@ -473,7 +473,11 @@ impl Home {
         self.leaving.retain(|&seat| !seats.has_left(seat));
         self.look |= seats.took_leave();
         drop(seats);
-        if self.objects.is_empty() || !self.look && self.unused.0.is_empty() {
+        if self.objects.is_empty() {
+            // Also where the first object could not be made: a member that has nothing would keep the session for ever.
+            return self.close_engine();
+        }
+        if !self.look && self.unused.0.is_empty() {
             return;
         }
         // A mapping that is said to be unmapped may be there still (`mmap_region` in mm/vma.c, Linux 6.12), and its process is about to tell.
@@ -498,9 +502,13 @@ impl Home {
         }
         let objects = &self.objects;
         self.unused.0.retain(|inode| objects.contains_key(inode));
-        if self.objects.is_empty()
-            && let Some(engine) = self.engine.take()
-        {
+        if self.objects.is_empty() {
+            self.close_engine();
+        }
+    }
+
+    fn close_engine(&mut self) {
+        if let Some(engine) = self.engine.take() {
             engine.call(Call::Close);
             engine.await_end();
         }
