@@ -503,9 +503,17 @@ static void mixed(void)
 	munmap(at, bytes);
 }
 
-/* Holders of mutexes that a process's end looks at are killed: the pages stay as they are. */
+static void *sleeps(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* Holders of mutexes that a process's end looks at are killed while the pages are out: these stay as they are. */
 static void robust(void)
 {
+	enum { EACH = 16 * PAGE };
 	char *at = shared(bytes);
 	fill(at, bytes, 1);
 	pthread_mutexattr_t ma;
@@ -513,18 +521,32 @@ static void robust(void)
 	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
 	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
 	/* Behind the first word that is looked at. */
-	for (size_t o = 0; o < bytes; o += 16 * PAGE)
+	for (size_t o = 0; o < bytes; o += EACH)
 		pthread_mutex_init((pthread_mutex_t *)(at + o + 64), &ma);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 8; i++) {
+		int ends[2];
+		if (pipe(ends))
+			exit(3);
 		pid_t pid = fork();
 		if (pid == 0) {
-			for (size_t o = i * 16 * PAGE; o < bytes; o += 48 * PAGE)
-				pthread_mutex_lock((pthread_mutex_t *)(at + o + 64));
-			for (;;)
-				for (size_t o = 8 * PAGE; o < bytes; o += 16 * PAGE)
-					at[o + 256]++;
+			pthread_t threads[8];
+			for (int t = 0; t < 8; t++)
+				pthread_create(&threads[t], NULL, sleeps, NULL);
+			for (size_t o = i % 3 * EACH; o < bytes; o += 3 * EACH)
+				pthread_mutex_trylock((pthread_mutex_t *)(at + o + 64));
+			for (int round = 0; round < 3; round++)
+				for (size_t o = 0; o < bytes; o += PAGE)
+					if (o % EACH)
+						at[o + 256]++;
+			if (write(ends[1], "", 1) < 0)
+				_exit(1);
+			pause();
 		}
-		usleep(100000);
+		char byte;
+		if (read(ends[0], &byte, 1) != 1)
+			exit(3);
+		close(ends[0]);
+		close(ends[1]);
 		kill(pid, SIGKILL);
 		status_of(pid);
 	}

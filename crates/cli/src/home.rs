@@ -37,8 +37,7 @@ pub fn start(config: Config, file: i32, swap: i32, device: Option<i32>) -> Resul
     let listener = socket::listen_by_name(name.as_bytes(), WAITING);
     let listener = listener.map_err(|e| CliError::os(START, e))?;
     let (ends, lifeline) = std::io::pipe().map_err(|e| CliError::os(START, e))?;
-    let inherited = [file, swap, listener.number(), ends.as_raw_fd()];
-    let live = || keep(config, inherited, device, &listener, ends);
+    let live = || keep(&config, [file, swap], device, &listener, &ends);
     let pid = launch::fork(live).map_err(|e| CliError::os(START, e))?;
     let name = CString::new(name).map_err(|e| CliError::os(START, e))?;
     Ok(Home {
@@ -50,14 +49,14 @@ pub fn start(config: Config, file: i32, swap: i32, device: Option<i32>) -> Resul
 
 /// The life of the home; returns its exit code.
 fn keep(
-    config: Config,
-    inherited: [i32; 4],
+    config: &Config,
+    [file, swap]: [i32; 2],
     device: Option<i32>,
     listener: &Fd,
-    ends: PipeReader,
+    ends: &PipeReader,
 ) -> u8 {
-    let [file, swap, listens, lifeline] = inherited;
-    let kept = [file, swap, listens, lifeline, device.unwrap_or(file)];
+    let kept = [file, swap, listener.number(), ends.as_raw_fd()];
+    let kept: Vec<i32> = kept.into_iter().chain(device).collect();
     let alone = fd::close_all_except(&kept);
     // Later descriptors must not become standard streams. They take the lowest numbers.
     let streams: Vec<_> = (0..3)
@@ -74,10 +73,9 @@ fn keep(
         keeper: None,
         home: None,
     };
-    std::mem::forget(ends);
     let done = alone.is_ok()
         && process::with_descriptors(DESCRIPTORS, || {
-            outpage_engine::home::keep(&config, &paths, listener, &Fd::adopt(lifeline)).is_ok()
+            outpage_engine::home::keep(config, &paths, listener.number(), ends.as_raw_fd()).is_ok()
         });
     drop(streams);
     u8::from(!done)

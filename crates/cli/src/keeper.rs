@@ -62,7 +62,8 @@ pub fn start(
 /// wipes it then. `tells` is closed once everybody may find the session here.
 fn keep(file: i32, swap: i32, lifeline: Option<i32>, tells: PipeWriter) -> u8 {
     // Among the others is what the launcher's lock hangs on, and its standard streams.
-    let kept = [file, swap, tells.as_raw_fd(), lifeline.unwrap_or(file)];
+    let kept = [file, swap, tells.as_raw_fd()];
+    let kept: Vec<i32> = kept.into_iter().chain(lifeline).collect();
     let alone = fd::close_all_except(&kept);
     // Later descriptors must not become standard streams. They take the lowest numbers.
     let streams: Vec<_> = (0..3)

@@ -13,6 +13,7 @@ use outpage_core::units::PAGE_BYTES;
 use outpage_sys::map;
 use outpage_sys::raw::Errno;
 
+use crate::advice::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 use crate::call::Call;
 use crate::cut;
 use crate::engine::Engine;
@@ -41,10 +42,6 @@ fn map_empty(
     let mapped = engine.placing(|| map::mmap(addr, len, prot, flags, -1, 0));
     mapped.map(|start| (start, fresh))
 }
-
-/// Of include/uapi/asm-generic/mman-common.h (Linux 5.14).
-const MADV_POPULATE_READ: i32 = 22;
-const MADV_POPULATE_WRITE: i32 = 23;
 
 impl Engine {
     /// mmap(2) of private anonymous memory, which is managed from then on.

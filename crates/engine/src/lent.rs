@@ -18,6 +18,7 @@ use outpage_sys::uffd::{Features, Mode, SEAT_FEATURES, Uffd, Wanted};
 use outpage_sys::{map, process, socket};
 
 use crate::adopt::LIST_BYTES;
+use crate::advice::{MADV_COLD, MADV_COLLAPSE, MADV_GUARD_INSTALL};
 use crate::home::wire::{self, NoAnswer, Request};
 use crate::live::Live;
 use crate::scope::Failure;
@@ -28,11 +29,6 @@ use crate::ticket::DESCRIPTORS;
 
 /// The names of objects in the list of mappings ([`crate::home::NAME`]).
 const LISTED: &[u8] = b"/memfd:outpage-shared";
-
-/// Advice of which only the home knows what it means; from include/uapi/asm-generic/mman-common.h.
-const MADV_GUARD_INSTALL: i32 = 102;
-const MADV_COLD: i32 = 20;
-const MADV_COLLAPSE: i32 = 25;
 
 /// A connection to the home.
 struct Line {
@@ -57,6 +53,8 @@ pub(crate) struct Lent {
     unknown: Vec<Found>,
     /// What the program wants no child to have, wherever it is mapped: inodes and offsets, half-open.
     not_forked: Vec<(u64, u64, u64)>,
+    /// What the home was told that a device writes to.
+    pinned: Vec<(usize, usize)>,
     /// What the child that is being forked does not get of it: addresses and bytes.
     withheld: Vec<(usize, usize)>,
     /// The child to come asks the home by this.
@@ -467,6 +465,7 @@ impl Live {
     /// What the kernel or the home refused.
     pub(crate) fn lent_in_child(&mut self, socket: Option<Fd>) -> Result<(), StartError> {
         self.lent.unknown.clear();
+        self.lent.pinned.clear();
         // Numbers of the parent's table: forgotten, not closed.
         std::mem::forget(self.lent.line.take());
         let branched = self.lent.branch.take().map(std::mem::forget).is_some();
@@ -543,13 +542,25 @@ impl Live {
     }
 
     /// A device is about to write to what of `addr..addr + len` is the home's, or is done.
-    pub(crate) fn pin_lent(&self, addr: usize, len: usize, on: bool) -> Result<(), Errno> {
+    pub(crate) fn pin_lent(&mut self, addr: usize, len: usize, on: bool) -> Result<(), Errno> {
         let (start, end) = (addr & !(PAGE_BYTES - 1), page_up(addr.saturating_add(len)));
-        if !self.lent.may_hold(start, end) {
-            return Ok(());
+        let told = self.lent.pinned.iter().position(|&p| p == (start, end));
+        match (on, told) {
+            (true, _) if self.lent.may_hold(start, end) => {}
+            // Wherever that lies by now.
+            (false, Some(at)) => drop(self.lent.pinned.swap_remove(at)),
+            _ => return Ok(()),
         }
-        let (start, end) = (start as u64, end as u64);
-        self.ask_home(Request::Pin { start, end, on })
+        let request = Request::Pin {
+            start: start as u64,
+            end: end as u64,
+            on,
+        };
+        self.ask_home(request)?;
+        if on {
+            self.lent.pinned.push((start, end));
+        }
+        Ok(())
     }
 
     pub(crate) fn ask_home(&self, request: Request) -> Result<(), Errno> {

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod adopt;
+mod advice;
 mod ask;
 mod astray;
 mod beside;

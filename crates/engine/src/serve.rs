@@ -11,6 +11,10 @@ use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, map};
 
+use crate::advice::{
+    MADV_COLD, MADV_COLLAPSE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, MADV_PAGEOUT,
+    MADV_POPULATE_READ, MADV_POPULATE_WRITE,
+};
 use crate::call::Call;
 use crate::encryption;
 use crate::leaving::Topic;
@@ -456,12 +460,3 @@ fn unmanaged_only(
         None => kernel(piece.start, piece.end),
     }
 }
-
-/// From include/uapi/asm-generic/mman-common.h; libc does not name them all.
-const MADV_COLD: i32 = 20;
-const MADV_PAGEOUT: i32 = 21;
-const MADV_POPULATE_READ: i32 = 22;
-const MADV_POPULATE_WRITE: i32 = 23;
-const MADV_COLLAPSE: i32 = 25;
-const MADV_GUARD_INSTALL: i32 = 102;
-const MADV_GUARD_REMOVE: i32 = 103;

@@ -20,6 +20,7 @@ use outpage_sys::view::View;
 use outpage_sys::{clock, own};
 
 use crate::adopt::LIST_BYTES;
+use crate::advice::MADV_GUARD_INSTALL;
 use crate::home::wire::Request;
 use crate::live::Live;
 use crate::regions::Region;
@@ -184,8 +185,6 @@ impl Live {
         len: usize,
         advice: i32,
     ) -> Option<Result<(), Errno>> {
-        /// From include/uapi/asm-generic/mman-common.h.
-        const MADV_GUARD_INSTALL: i32 = 102;
         let end = addr.saturating_add(page_up(len));
         let parts = self.shared_parts(addr, end);
         if parts.is_empty() {

@@ -75,15 +75,13 @@ pub fn listen(path: &[u8], waiting: u32) -> Result<Fd, Errno> {
     );
     // SAFETY: the path ends with a zero byte, for `address` leaves room for it.
     unsafe { syscall3(libc::SYS_fchmodat, here, at, 0o600) }?;
+    listen_on(socket, waiting)
+}
+
+fn listen_on(socket: Fd, waiting: u32) -> Result<Fd, Errno> {
+    let number = socket.number() as usize;
     // SAFETY: takes numbers only.
-    unsafe {
-        syscall3(
-            libc::SYS_listen,
-            socket.number() as usize,
-            waiting as usize,
-            0,
-        )
-    }?;
+    unsafe { syscall3(libc::SYS_listen, number, waiting as usize, 0) }?;
     set_nonblocking(socket.number())?;
     Ok(socket)
 }
@@ -95,17 +93,7 @@ pub fn listen(path: &[u8], waiting: u32) -> Result<Fd, Errno> {
 pub fn listen_by_name(name: &[u8], waiting: u32) -> Result<Fd, Errno> {
     let socket = socket()?;
     with_address(libc::SYS_bind, &socket, &abstract_path(name))?;
-    // SAFETY: takes numbers only.
-    unsafe {
-        syscall3(
-            libc::SYS_listen,
-            socket.number() as usize,
-            waiting as usize,
-            0,
-        )
-    }?;
-    set_nonblocking(socket.number())?;
-    Ok(socket)
+    listen_on(socket, waiting)
 }
 
 /// Connects to who listens by `name` ([`listen_by_name`]); the socket blocks.

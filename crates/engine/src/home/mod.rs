@@ -128,8 +128,8 @@ struct Home {
 pub fn keep(
     config: &Config,
     paths: &SessionPaths,
-    listener: &Fd,
-    lifeline: &Fd,
+    listener: i32,
+    lifeline: i32,
 ) -> Result<(), StartError> {
     let os = crate::start::os("wait for processes");
     let mut home = Home::new(config, paths).map_err(os)?;
@@ -162,9 +162,9 @@ impl Home {
         })
     }
 
-    fn serve(&mut self, listener: &Fd, lifeline: &Fd) -> Result<(), Errno> {
-        self.watch.add(listener.number(), LISTENER)?;
-        self.watch.add(lifeline.number(), LIFELINE)?;
+    fn serve(&mut self, listener: i32, lifeline: i32) -> Result<(), Errno> {
+        self.watch.add(listener, LISTENER)?;
+        self.watch.add(lifeline, LIFELINE)?;
         let mut ready = Vec::new();
         let mut alive = true;
         while alive || !self.lines.is_empty() || !self.leaving.is_empty() {
@@ -181,7 +181,7 @@ impl Home {
                     LISTENER => self.accept(listener),
                     LIFELINE => {
                         alive = false;
-                        self.watch.remove(lifeline.number())?;
+                        self.watch.remove(lifeline)?;
                     }
                     line => self.hear(line),
                 }
@@ -189,21 +189,21 @@ impl Home {
             self.let_objects_go();
             if was_deaf {
                 self.deaf = false;
-                self.watch.add(listener.number(), LISTENER)?;
+                self.watch.add(listener, LISTENER)?;
             }
         }
         Ok(())
     }
 
     /// Only the run's own user, or root, is served.
-    fn accept(&mut self, listener: &Fd) {
+    fn accept(&mut self, listener: i32) {
         loop {
-            let socket = match socket::accept(listener.number()) {
+            let socket = match socket::accept(listener) {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
                 Err(_) => {
                     // No descriptor is left, as a rule: who waits is listened to a moment later.
-                    self.deaf = self.watch.remove(listener.number()).is_ok();
+                    self.deaf = self.watch.remove(listener).is_ok();
                     return;
                 }
             };
