@@ -27,7 +27,7 @@ const TID_BITS: u32 = 22;
 /// Why a process ends that makes a mapping nobody can follow.
 const UNSEEN_ALIAS: &str = "an mremap(2) that was not made through libc mapped it a second time";
 /// So many seats, those that faulted last, find all of what came as if it had never been protected, by a call for each run. Any other meets a fault of its own at
-/// the first write to each page: with 0, four walks that write through 64 MiB under 32M take 4.1 s, with 4 0.8 s (docs/performance.md). A choice, for programs
+/// the first write to each page: with 0, four walks that write through 64 MiB under 32M took 4.1 s [3.9-4.8], with 4 0.83 s [0.80-0.96] (three rounds by turns). A choice, for programs
 /// of which a few processes are at work at a time: with hundreds of seats a call for each would take longer than a read.
 const RECENT: usize = 4;
 /// In the watch: what is read beside, and any number above is a seat's.
