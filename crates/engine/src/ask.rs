@@ -89,6 +89,12 @@ impl Engine {
         lent == 0
     }
 
+    /// Has the home of the run serve what mmap(2) just mapped at `start`, of a file of this number. Where it cannot, false, nobody may touch it.
+    pub fn seat(&self, start: usize, len: usize, id: u64) -> bool {
+        let (addr, len) = (start, page_up(len));
+        self.call(Call::Seat { addr, len, id }) == 0
+    }
+
     /// mmap(2) over `len` bytes at `addr` failed. Of what was there the kernel may have told that it is gone, and that is not so: the home hears of it again.
     pub fn not_replaced(&self, addr: usize, len: usize) {
         self.call(Call::Remapped {

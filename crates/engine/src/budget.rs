@@ -113,7 +113,9 @@ impl Live {
         self.drive();
         self.trim();
         if self.world.failing.reach() == Reach::Process {
-            self.shared.look(now, &self.world.space);
+            let lent = &self.lent;
+            self.shared
+                .look(now, &self.world.space, |mapping| lent.keep(mapping));
         }
         self.check_mappings(now);
         self.publish();

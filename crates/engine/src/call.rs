@@ -41,6 +41,9 @@ pub enum Call {
     /// Shared anonymous memory was mapped at `addr`, `len` bytes of whole pages, of which no page was touched: memory that is kept for all processes of the
     /// run takes its place. Where that cannot be, it stays as it is.
     Lend { addr: usize, len: usize, prot: i32 },
+    /// A file of the program's own, of this number ([`outpage_sys::ram_file::id`]), which the home of the run keeps, was just mapped at `addr`: the home serves
+    /// it from now on. Where that cannot be, nobody may touch it.
+    Seat { addr: usize, len: usize, id: u64 },
     /// A second mapping of the pages at `addr` is about to be made: what of them is shared and managed goes back to the program before.
     Alias { addr: usize, len: usize },
     /// The same by remap_file_pages(2): `-ENOMEM` where the home of the run keeps them, which could not follow.
@@ -190,6 +193,7 @@ impl Call {
             Self::Lend { addr, len, prot } => [33, addr, len, s(prot), 0, 0],
             Self::Fence => [34, 0, 0, 0, 0, 0],
             Self::Reorder { addr, len } => [35, addr, len, 0, 0, 0],
+            Self::Seat { addr, len, id } => [36, addr, len, id as usize, 0, 0],
         }
     }
 
@@ -274,6 +278,11 @@ impl Call {
             },
             34 => Self::Fence,
             35 => Self::Reorder { addr: a, len: b },
+            36 => Self::Seat {
+                addr: a,
+                len: b,
+                id: c as u64,
+            },
             other => panic!("call {other} was never encoded"),
         }
     }
@@ -478,6 +487,11 @@ mod tests {
             Call::Alias { addr, len },
             Call::Reorder { addr, len },
             Call::Lend { addr, len, prot: 3 },
+            Call::Seat {
+                addr,
+                len,
+                id: 1 << 44,
+            },
             Call::Fence,
             Call::MayGrow { addr },
             Call::SharedUpTo { addr, len },

@@ -1,24 +1,23 @@
 //! Shared memory that the home of the run keeps (`home`), as a process that has it mapped comes to it.
 //!
 //! The pager's thread asks for an object, and puts it where the program's own call had mapped memory of the kernel's. Faults of it go to the home, by a
-//! userfaultfd of its own. Where such memory lies the pager does not follow: the list of mappings tells, by the name of the files.
+//! userfaultfd of its own. Where such memory lies the pager does not follow: the list of mappings tells, by the files.
 //!
 //! A child inherits it by a fork that a hook sees, and registers what it finds before the fork returns there; no other gets it (`MADV_DONTFORK`).
 
+mod found;
+mod line;
+
 use std::ffi::CString;
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
-use outpage_stats::liveness;
 use outpage_sys::fd::{self, Fd};
-use outpage_sys::maps::{self, Mapping};
+use outpage_sys::maps::Mapping;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{Features, Mode, SEAT_FEATURES, Uffd, Wanted};
-use outpage_sys::{map, process, socket};
+use outpage_sys::{clock, map, process};
 
-use crate::adopt::LIST_BYTES;
-use crate::advice::{MADV_COLD, MADV_COLLAPSE, MADV_GUARD_INSTALL};
+use crate::advice::{MADV_COLLAPSE, MADV_GUARD_INSTALL};
 use crate::home::wire::{self, NoAnswer, Request};
 use crate::live::Live;
 use crate::scope::Failure;
@@ -26,16 +25,11 @@ use crate::session::SessionPaths;
 use crate::space::page_up;
 use crate::start::StartError;
 use crate::ticket::DESCRIPTORS;
+use found::{Files, Found, found_by, refuse_locked};
+use line::Line;
 
-/// The names of objects in the list of mappings ([`crate::home::NAME`]).
-const LISTED: &[u8] = b"/memfd:outpage-shared";
-
-/// A connection to the home.
-struct Line {
-    socket: Fd,
-    /// Kept open beside the home's copy, so that the home's end alone opens no hole to zeroes.
-    uffd: Uffd,
-}
+/// The home is asked this often whether it has given a file up. A choice: until then such memory is not counted as what is not paged.
+const ASK_EVERY: Nanos = Nanos(1_000_000_000);
 
 /// What a process has of the home's.
 #[derive(Default)]
@@ -47,11 +41,15 @@ pub(crate) struct Lent {
     line: Option<Line>,
     /// Where it may have been mapped: wherever it was put, and moved by hooks.
     placed: Vec<(usize, usize)>,
+    /// The files that the home keeps for it.
+    files: Files,
     /// What the list of mappings had when it was looked at last, and the home knew.
     known: Vec<Found>,
     /// What the home did not know then.
     unknown: Vec<Found>,
-    /// What the program wants no child to have, wherever it is mapped: inodes and offsets, half-open.
+    /// When the home is asked of it again, though the list says the same.
+    next_ask: Nanos,
+    /// What the program wants no child to have, wherever it is mapped: files and offsets, half-open.
     not_forked: Vec<(u64, u64, u64)>,
     /// What the home was told that a device writes to.
     pinned: Vec<(usize, usize)>,
@@ -59,15 +57,6 @@ pub(crate) struct Lent {
     withheld: Vec<(usize, usize)>,
     /// The child to come asks the home by this.
     branch: Option<Fd>,
-}
-
-/// A mapping of an object.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Found {
-    start: usize,
-    end: usize,
-    inode: u64,
-    offset: u64,
 }
 
 impl Lent {
@@ -95,12 +84,17 @@ impl Lent {
         self.withheld.iter().copied()
     }
 
+    /// Whether the home keeps what this is a mapping of, as far as is known.
+    pub(crate) fn keep(&self, mapping: &Mapping<'_>) -> bool {
+        self.files.keep(mapping)
+    }
+
     /// Of a part, wherever it is mapped, no child is to have anything, or is again.
     fn keep_from_children(&mut self, part: &Found, keep: bool) {
-        let (inode, from, to) = (part.inode, part.offset, part.offset_end());
+        let (id, from, to) = (part.id, part.offset, part.offset_end());
         let mut left = Vec::with_capacity(self.not_forked.len() + 2);
         for &(other, start, end) in &self.not_forked {
-            if other == inode {
+            if other == id {
                 left.push((other, start, end.min(from)));
                 left.push((other, start.max(to), end));
             } else {
@@ -108,7 +102,7 @@ impl Lent {
             }
         }
         if keep {
-            left.push((inode, from, to));
+            left.push((id, from, to));
         }
         left.retain(|&(_, start, end)| start < end);
         self.not_forked = left;
@@ -117,10 +111,10 @@ impl Lent {
     /// The parts of a mapping that no child is to have: addresses and bytes.
     fn kept_of<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = (usize, usize)> + 'a {
         let kept = self.not_forked.iter();
-        kept.filter_map(move |&(inode, start, end)| {
+        kept.filter_map(move |&(id, start, end)| {
             let (from, to) = (start.max(found.offset), end.min(found.offset_end()));
             let at = || found.start + (from - found.offset) as usize;
-            (inode == found.inode && from < to).then(|| (at(), (to - from) as usize))
+            (id == found.id && from < to).then(|| (at(), (to - from) as usize))
         })
     }
 
@@ -142,139 +136,6 @@ impl Lent {
     }
 }
 
-impl Found {
-    const fn knows(&self) -> Request {
-        Request::Knows {
-            start: self.start as u64,
-            end: self.end as u64,
-            inode: self.inode,
-            offset: self.offset,
-        }
-    }
-
-    const fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    const fn offset_end(&self) -> u64 {
-        self.offset + self.len() as u64
-    }
-}
-
-/// Parts of `start..end` that are the home's, ascending.
-fn found_in(start: usize, end: usize) -> Result<Vec<Found>, Errno> {
-    let mut found = Vec::new();
-    let mut look = |entry: &Mapping<'_>| {
-        if entry.shared && entry.name.starts_with(LISTED) {
-            let (from, to) = (entry.start.max(start), entry.end.min(end));
-            if from < to {
-                found.push(Found {
-                    start: from,
-                    end: to,
-                    inode: entry.inode,
-                    offset: entry.offset + (from - entry.start) as u64,
-                });
-            }
-        }
-        ControlFlow::Continue(())
-    };
-    maps::for_each(&mut vec![0; LIST_BYTES], |entry| look(entry))?;
-    Ok(found)
-}
-
-/// `EINVAL` where it is locked: as for advice that only has pages leave sooner (`can_madv_lru_vma` in mm/madvise.c, Linux 5.4).
-fn refuse_locked(part: &Found) -> Result<(), Errno> {
-    map::madvise(part.start, part.len(), MADV_COLD)
-}
-
-impl Line {
-    /// By `socket`, with a userfaultfd of this process's.
-    fn begin(socket: Fd, inherited: Option<i32>) -> Result<Self, NoAnswer> {
-        let uffd = Uffd::open(&Wanted {
-            inherited,
-            required: SEAT_FEATURES,
-            optional: Features::POISON.plus(Features::EXACT_ADDRESS),
-        });
-        let uffd = uffd.map_err(|_| Errno::EOPNOTSUPP)?;
-        let namespace = liveness::pid_namespace();
-        wire::ask(socket.number(), Request::Sit { namespace }, Some(uffd.fd()))?;
-        Ok(Self { socket, uffd })
-    }
-
-    fn ask(&self, request: Request) -> Result<(u64, Option<Fd>), NoAnswer> {
-        wire::ask(self.socket.number(), request, None)
-    }
-
-    /// Maps an object, and puts it in the place of what is at `addr` once the home serves it: somebody may touch it there at once.
-    fn place(
-        &self,
-        addr: usize,
-        len: usize,
-        prot: i32,
-        (inode, file): (u64, &Fd),
-    ) -> Result<(), NoAnswer> {
-        let prot = prot & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
-        let start = map::mmap(0, len, prot, libc::MAP_SHARED, file.number(), 0)?;
-        let found = Found {
-            start,
-            end: start + len,
-            inode,
-            offset: 0,
-        };
-        let placed = self.hand_over(found).and_then(|()| {
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            map::mremap(start, len, len, flags, addr)?;
-            Ok(())
-        });
-        if placed.is_err() {
-            let _ = map::munmap(start, len);
-        }
-        placed
-    }
-
-    /// What of `found` the home does not know, though it is there still: the list may be older than what the home knows. Or why the home is gone.
-    fn unknown_of(&self, found: &[Found]) -> Result<Vec<Found>, String> {
-        let is_unknown = |part: Found| match self.ask(part.knows()) {
-            Ok((0, _)) => Ok(true),
-            Ok(_) | Err(NoAnswer::Refused(_)) => Ok(false),
-            Err(NoAnswer::Gone(why)) => Err(why),
-        };
-        let is_there = |part: Found| found_in(part.start, part.end).is_ok_and(|now| now == [part]);
-        let mut unknown = Vec::new();
-        for &part in found {
-            if is_unknown(part)? && is_there(part) && is_unknown(part)? {
-                unknown.push(part);
-            }
-        }
-        Ok(unknown)
-    }
-
-    /// Has the home serve the faults of what is mapped there.
-    fn hand_over(&self, found: Found) -> Result<(), NoAnswer> {
-        let (start, len) = (found.start, found.len());
-        map::no_huge_pages(start, len)?;
-        map::not_in_children(start, len)?;
-        self.uffd.register(start, len, Mode::both())?;
-        let told = self.ask(Request::Mapped {
-            start: start as u64,
-            end: found.end as u64,
-            inode: found.inode,
-            offset: found.offset,
-        });
-        let served = match told {
-            Ok((served, _)) => (served as usize).min(len),
-            // Of an object of which nobody has a page there is something beyond its end at most.
-            Err(NoAnswer::Refused(Errno::ENOENT)) => 0,
-            Err(error) => return Err(error),
-        };
-        if served < len {
-            // Whoever touches it gets a signal, and nobody waits for what becomes of it.
-            self.uffd.unregister(start + served, len - served)?;
-        }
-        Ok(())
-    }
-}
-
 impl Live {
     /// Puts memory of the home's in the place of `len` bytes at `addr`, which are shared anonymous memory that nobody has touched.
     ///
@@ -282,7 +143,12 @@ impl Live {
     /// `EOPNOTSUPP` where there is no home, or what it takes; those of the kernel. It stays as it was then.
     pub(crate) fn lend(&mut self, addr: usize, len: usize, prot: i32) -> Result<(), Errno> {
         let lent = process::with_descriptors(DESCRIPTORS, || self.try_lend(addr, len, prot));
-        match lent {
+        self.or_without_home(lent)
+    }
+
+    /// What the program is told where the home is gone. If it has nothing of the home's it goes on.
+    fn or_without_home(&mut self, asked: Result<(), NoAnswer>) -> Result<(), Errno> {
+        match asked {
             Ok(()) => Ok(()),
             Err(NoAnswer::Refused(error)) => Err(error),
             Err(NoAnswer::Gone(_)) if self.lent.placed.is_empty() => {
@@ -300,17 +166,37 @@ impl Live {
         self.have_line()?;
         let line = self.lent.line.as_ref().ok_or(Errno::EOPNOTSUPP)?;
         let bytes = page_up(len);
-        let (inode, file) = line.ask(Request::Create {
+        let (id, file) = line.ask(Request::Create {
             bytes: bytes as u64,
         })?;
         let placed = file.ok_or(NoAnswer::Refused(Errno::EBADF));
-        let placed = placed.and_then(|file| line.place(addr, bytes, prot, (inode, &file)));
+        let placed = placed.and_then(|file| line.place(addr, bytes, prot, (id, &file)));
         if placed.is_err() {
             // The object is not wanted.
             let _ = line.ask(Request::Settled);
         }
         placed?;
+        self.lent.files.note(id);
         self.lent.place(addr, addr + bytes);
+        self.calls.shares.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Has the home serve what was just mapped at `addr`, of a file of the program's that the home keeps.
+    ///
+    /// # Errors
+    /// As [`Self::lend`]: nobody may touch it then.
+    pub(crate) fn seat(&mut self, addr: usize, len: usize, id: u64) -> Result<(), Errno> {
+        let end = addr + page_up(len);
+        let seated = process::with_descriptors(DESCRIPTORS, || {
+            self.have_line()?;
+            self.lent.files.note(id);
+            let line = self.lent.line.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+            let mut found = self.lent.files.found_in(addr, end)?.into_iter();
+            found.try_for_each(|part| line.hand_over(part))
+        });
+        self.or_without_home(seated)?;
+        self.lent.place(addr, end);
         self.calls.shares.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -320,12 +206,7 @@ impl Live {
             return Ok(());
         }
         let name = self.lent.name.as_ref().ok_or(Errno::EOPNOTSUPP)?;
-        let socket = socket::connect_by_name(name.as_bytes())?;
-        // Who took the name of a home that is gone is no home.
-        let peer = socket::peer(socket.number())?;
-        if peer.uid != socket::user() && peer.uid != 0 {
-            return Err(Errno::EACCES.into());
-        }
+        let socket = wire::reach(name)?;
         let device = self.lent.device(self.device.as_ref());
         self.lent.line = Some(Line::begin(socket, device)?);
         Ok(())
@@ -341,38 +222,53 @@ impl Live {
         self.lent.place(new, new + new_len);
         self.lent.unknown.clear();
         if new_len > old_len {
-            let added = found_in(new + old_len, new + new_len).unwrap_or_default();
+            let added = self.lent.files.found_in(new + old_len, new + new_len);
+            let added = added.unwrap_or_default();
             self.tell_home(&added);
         }
     }
 
     /// Looks for memory that is the home's and that nobody told it of: what grew by a call that no hook saw. It is not protected when its pages leave, so that
-    /// what is written there would be lost: the process ends.
+    /// what is written there would be lost: the process ends. And for what the home has given up, which another process may have asked for.
     pub(crate) fn look_for_lent(&mut self) {
         let Some(line) = &self.lent.line else { return };
-        let Ok(found) = found_in(0, usize::MAX) else {
+        let Ok(found) = found_by(0, usize::MAX, |_| true) else {
             return;
         };
         let before = std::mem::take(&mut self.lent.unknown);
-        if found == self.lent.known {
+        let now = clock::now();
+        if found == self.lent.known && now < self.lent.next_ask {
             return;
         }
-        let unknown = match line.unknown_of(&found) {
-            Ok(unknown) => unknown,
-            Err(why) => return self.world.failing.fail(Failure::Home(why)),
+        self.lent.next_ask = Nanos(now.0 + ASK_EVERY.0);
+        let told = match line.told_of(&found, &self.lent.files) {
+            Ok(told) => told,
+            Err(NoAnswer::Refused(_)) => return,
+            Err(NoAnswer::Gone(why)) => return self.world.failing.fail(Failure::Home(why)),
         };
         // What a hook is about to tell of is known at the next look.
-        if let Some(part) = unknown.iter().find(|&part| before.contains(part)) {
+        if let Some(part) = told.unknown.iter().find(|&part| before.contains(part)) {
             let why = "is shared memory that is paged, and a call that was not made through libc made more of it";
             self.world.failing.fail(Failure::Page(part.start, why));
         }
-        self.lent.placed.clear();
-        let all = found.iter().map(|part| (part.start, part.end));
-        self.lent.placed.extend(all);
-        if unknown.is_empty() {
+        told.given_up.iter().for_each(|part| self.give_up(part));
+        self.lent.files.only(&found);
+        let own = |part: &&Found| self.lent.files.has(part.id);
+        let all = found.iter().filter(own).map(|part| (part.start, part.end));
+        self.lent.placed = all.collect();
+        if told.unknown.is_empty() {
             self.lent.known = found;
         }
-        self.lent.unknown = unknown;
+        self.lent.unknown = told.unknown;
+    }
+
+    /// What is mapped there is the kernel's, which gives it to children as the program wants.
+    fn give_up(&mut self, part: &Found) {
+        self.lent.files.forget(part.id);
+        let _ = map::madvise(part.start, part.len(), libc::MADV_DOFORK);
+        for (start, len) in self.lent.kept_of(part) {
+            let _ = map::not_in_children(start, len);
+        }
     }
 
     /// Has the home serve all of `found`.
@@ -437,7 +333,7 @@ impl Live {
             Err(NoAnswer::Refused(_)) => return Err(Errno::EAGAIN),
         }
         self.lent.withheld.clear();
-        for found in found_in(0, usize::MAX)? {
+        for found in self.lent.files.found_in(0, usize::MAX)? {
             map::madvise(found.start, found.len(), libc::MADV_DOFORK)?;
             let withheld: Vec<_> = self.lent.kept_of(&found).collect();
             for (start, len) in withheld {
@@ -454,7 +350,8 @@ impl Live {
             return;
         }
         self.lent.branch = None;
-        for found in found_in(0, usize::MAX).unwrap_or_default() {
+        let all = self.lent.files.found_in(0, usize::MAX);
+        for found in all.unwrap_or_default() {
             let _ = map::not_in_children(found.start, found.len());
         }
     }
@@ -473,9 +370,10 @@ impl Live {
             return Ok(());
         }
         let device = self.lent.device(self.device.as_ref());
+        let files = &self.lent.files;
         let sit = |socket: Option<Fd>| {
             let line = Line::begin(socket.ok_or(Errno::EBADF)?, device)?;
-            for found in found_in(0, usize::MAX)? {
+            for found in files.found_in(0, usize::MAX)? {
                 line.hand_over(found)?;
             }
             line.ask(Request::Settled)?;
@@ -507,7 +405,7 @@ impl Live {
         if !self.lent.may_hold(addr, end) {
             return None;
         }
-        let parts = match found_in(addr, end) {
+        let parts = match self.lent.files.found_in(addr, end) {
             Ok(parts) => parts,
             Err(error) => return Some(Err(error)),
         };
@@ -538,7 +436,11 @@ impl Live {
 
     fn empty_lent(&self, part: &Found) -> Result<(), Errno> {
         let (start, end) = (part.start as u64, part.end as u64);
-        self.ask_home(Request::Empty { start, end })
+        match self.ask_home(Request::Empty { start, end })? {
+            // The home has given the file up.
+            0 => map::madvise(part.start, part.len(), libc::MADV_REMOVE),
+            _ => Ok(()),
+        }
     }
 
     /// A device is about to write to what of `addr..addr + len` is the home's, or is done.
@@ -563,10 +465,10 @@ impl Live {
         Ok(())
     }
 
-    pub(crate) fn ask_home(&self, request: Request) -> Result<(), Errno> {
+    pub(crate) fn ask_home(&self, request: Request) -> Result<u64, Errno> {
         let line = self.lent.line.as_ref().ok_or(Errno::EINVAL)?;
         match line.ask(request) {
-            Ok(_) => Ok(()),
+            Ok((value, _)) => Ok(value),
             Err(NoAnswer::Refused(error)) => Err(error),
             Err(NoAnswer::Gone(why)) => {
                 self.world.failing.fail(Failure::Home(why));
@@ -578,13 +480,14 @@ impl Live {
     /// The first part of `start..end` that is the home's.
     pub(crate) fn first_lent(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         let may_be = self.lent.may_hold(start, end);
-        let parts = may_be.then(|| found_in(start, end).ok()).flatten()?;
+        let found = || self.lent.files.found_in(start, end).ok();
+        let parts = may_be.then(found).flatten()?;
         parts.first().map(|part| (part.start, part.end))
     }
 
     /// Whether the home's memory is mapped at `address`, however it came there. What is asked of the kernel about such a page would change it.
     pub(crate) fn is_home_at(&self, address: usize) -> bool {
-        let found = || found_in(address, address + PAGE_BYTES);
+        let found = || self.lent.files.found_in(address, address + PAGE_BYTES);
         self.lent.line.is_some() && found().is_ok_and(|parts| !parts.is_empty())
     }
 }

@@ -83,6 +83,7 @@ impl Live {
             } => unit(self.take(addr, addr + len, prot, fresh)),
             Call::TakeShared { .. }
             | Call::Lend { .. }
+            | Call::Seat { .. }
             | Call::Alias { .. }
             | Call::Reorder { .. }
             | Call::MayGrow { .. }
@@ -152,6 +153,7 @@ impl Live {
                 fresh,
             } => unit(self.take_shared((addr, addr + len), prot, fresh)),
             Call::Lend { addr, len, prot } => unit(self.lend(addr, len, prot)),
+            Call::Seat { addr, len, id } => unit(self.seat(addr, len, id)),
             Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
             Call::Reorder { addr, .. } if self.is_home_at(addr) => unit(Err(Errno::ENOMEM)),
             Call::Reorder { addr, len } => unit(self.about_to_alias(addr, len)),

@@ -144,7 +144,7 @@ impl Live {
         if self.is_home_at(addr) {
             // What `MREMAP_DONTUNMAP` leaves behind is not protected with what it moved.
             return match len {
-                0 => self.ask_home(Request::Alias),
+                0 => self.ask_home(Request::Alias).map(drop),
                 _ => Err(Errno::ENOMEM),
             };
         }

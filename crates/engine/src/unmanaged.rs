@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use outpage_core::units::Nanos;
-use outpage_sys::maps::{self, Kind};
+use outpage_sys::maps::{self, Kind, Mapping};
 use outpage_sys::own;
 
 use crate::regions::{Region, Regions};
@@ -36,8 +36,13 @@ impl Shared {
         self.last = Some(0);
     }
 
-    /// Looks again, if it is time.
-    pub(crate) fn look(&mut self, now: Nanos, regions: &Regions) {
+    /// Looks again, if it is time. What `is_kept` is paged elsewhere.
+    pub(crate) fn look(
+        &mut self,
+        now: Nanos,
+        regions: &Regions,
+        is_kept: impl Fn(&Mapping<'_>) -> bool,
+    ) {
         if now < self.next_look {
             return;
         }
@@ -52,6 +57,7 @@ impl Shared {
             if entry.shared
                 && entry.kind() == Kind::SharedMemory
                 && !entry.name.starts_with(b"/memfd:outpage")
+                && !is_kept(&entry)
                 && !own::contains(entry.start)
             {
                 regions.within(entry.start, entry.end, &mut self.parts);

@@ -9,10 +9,6 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::budget::GivenBack;
 use crate::elf::Libc;
 use crate::patch::EntryPoint;
-mod by_number;
-
-use by_number::syscall;
-
 use crate::threads::{self, Unbound};
 use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
 
@@ -53,6 +49,11 @@ macro_rules! entry {
         }
     };
 }
+
+pub mod by_descriptor;
+mod by_number;
+
+use by_number::syscall;
 
 /// Every entry that is patched.
 ///
@@ -387,8 +388,7 @@ extern "C" fn fstatat(
 
 type Fstat = extern "C" fn(c_int, *mut libc::stat) -> c_int;
 
-/// libc's own asks as this libc does, for a filter of the program's may allow that call alone: newfstatat(2) before glibc 2.39, fstat(2) since.
-/// `None` where this libc has it by another name.
+/// libc's own asks as this libc does, for a filter of the program's may allow that call alone; `None` where it has another name.
 pub fn fstat_of_libc() -> Option<Fstat> {
     match FSTAT_ORIGINAL.load(Ordering::Acquire) {
         0 => None,

@@ -14,6 +14,7 @@
 //! | `threads` | threads that begin and end, and the CPUs that they may use |
 //! | `checked` | the program's pointers, before hooks follow them |
 //! | `target` | programs into which the shim cannot follow |
+//! | `files` | files of RAM that are paged |
 //! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
 //! | `loaded` | the memory of the program's own files |
@@ -31,6 +32,7 @@ mod checked;
 mod decode;
 mod elf;
 mod exec;
+mod files;
 mod fork;
 mod hooks;
 mod jvm;

@@ -15,10 +15,11 @@ use outpage_sys::raw::Errno;
 use outpage_sys::{fd, process, say};
 
 use crate::elf::Libc;
+use crate::hooks::{self, by_descriptor};
 use crate::mode::{self, Mode};
 use crate::raw::SignalsBlocked;
 use crate::{
-    bind, budget, exec, fork, hooks, loaded, memory, patch, pins, sanitizer, share, threads, trace,
+    bind, budget, exec, files, fork, loaded, memory, patch, pins, sanitizer, share, threads, trace,
 };
 
 /// The settings; null until the constructor has read them.
@@ -134,9 +135,14 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     // SAFETY: passed on from the caller.
     unsafe { exec::remember(envp, path) };
     let threads = threads();
+    let lends = config.shared == SharedMemory::Tree;
     loaded::remember();
+    let mut hooks = Vec::from(hooks::entries());
+    if lends {
+        hooks.extend(by_descriptor::entries());
+    }
     // SAFETY: the hooks are the functions of those names; the program has not begun.
-    unsafe { patch::install(&hooks::entries(), threads) }.map_err(Reason::Patch)?;
+    unsafe { patch::install(&hooks, threads) }.map_err(Reason::Patch)?;
     if threads == 1 {
         let _signals = SignalsBlocked::new();
         loaded::make_data_anonymous();
@@ -145,10 +151,12 @@ unsafe fn set_up(envp: exec::Strings) -> Result<(), Reason> {
     ALLOW_UNMANAGED.store(config.allow_unmanaged, Ordering::Release);
     threads::set_up();
     let shared = config.shared == SharedMemory::On;
-    let lends = config.shared == SharedMemory::Tree;
     pins::need(config.mechanism == Mechanism::WriteProtect || shared || lends);
     memory::SHARED.store(shared, Ordering::SeqCst);
-    memory::LENDS.store(lends, Ordering::SeqCst);
+    files::LENDS.store(lends, Ordering::SeqCst);
+    if let Some(home) = paths.home.as_deref().filter(|_| lends) {
+        files::set_up(home);
+    }
     share::set_up(config.memory_bytes, &paths);
     SETTINGS.store(Box::into_raw(Box::new((config, paths))), Ordering::Release);
     budget::start();

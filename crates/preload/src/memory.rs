@@ -16,10 +16,13 @@ use outpage_engine::Engine;
 use outpage_engine::call::Call;
 use outpage_sys::own;
 
+use crate::files::{LENDS, LENT_MIN};
 use crate::mode::{self, AtWork, Path};
 use crate::order::Order;
 use crate::raw::SignalsBlocked;
-use crate::{budget, checked, lifecycle, raw, trace, zero};
+use crate::{budget, checked, files, lifecycle, raw, trace, zero};
+
+mod lent;
 
 /// Runs a hook: `direct` in the calling thread after `bytes` were counted, or `managed` with the pager.
 fn run(
@@ -104,7 +107,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     }
     let lent = kind == Kind::SharedAnonymous && len >= LENT_MIN && LENDS.load(Ordering::SeqCst);
     if lent {
-        have_pager();
+        lent::have_pager();
     }
     let bytes = || {
         if (anonymous || shared) && prot & libc::PROT_WRITE != 0 {
@@ -115,67 +118,38 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, off: usize)
     };
     // SAFETY: the program's own call, or one that makes the same memory.
     let direct = || unsafe { raw::mmap(addr, len, prot, flags, fd, off) };
-    let result = run(bytes, direct, |engine| {
+    let kept = (flags & libc::MAP_ANONYMOUS == 0 && LENDS.load(Ordering::SeqCst))
+        .then(|| files::before_mmap(fd, kind == Kind::Shared))
+        .flatten();
+    if kept.is_some() {
+        lent::have_pager();
+    }
+    let without_pager = || {
+        if kept.is_some() {
+            files::touched(fd);
+        }
+        direct()
+    };
+    let result = run(bytes, without_pager, |engine| {
         let _order = Order::take();
+        if let Some(id) = kept {
+            return lent::map_kept(engine, id, [addr, len], [prot, flags], (fd, off));
+        }
         match kind {
             Kind::Pageable => engine.mmap(addr, len, prot, flags),
             Kind::SharedAnonymous if engine.manages_shared() => {
                 engine.mmap_shared(addr, len, prot, flags)
             }
-            Kind::SharedAnonymous if lent => lend(engine, [addr, len], prot, flags),
+            Kind::SharedAnonymous if lent => lent::lend(engine, [addr, len], prot, flags),
             _ => engine.placing(direct),
         }
     });
     if result >= 0 {
         trace.mapped(result as usize, len, anonymous);
     } else if flags & libc::MAP_FIXED != 0 && LENDS.load(Ordering::SeqCst) {
-        not_replaced(addr, len);
+        lent::not_replaced(addr, len);
     }
     result
-}
-
-/// What the home of the run keeps at `addr` may be there still.
-fn not_replaced(addr: usize, len: usize) {
-    if len > 0 && (len as u64) < TOO_LARGE_BYTES {
-        let again = |engine: &'static Engine| {
-            let _order = Order::take();
-            engine.not_replaced(addr, len);
-            0
-        };
-        run(none, || 0, again);
-    }
-}
-
-/// mmap(2) of shared anonymous memory that the home of the run is to keep.
-fn lend(engine: &Engine, [addr, len]: [usize; 2], prot: i32, flags: i32) -> isize {
-    // Populating here would bring in pages that nobody counts.
-    let populates = flags & (libc::MAP_POPULATE | libc::MAP_LOCKED);
-    let flags = flags & !populates;
-    // SAFETY: the program's own call, but for pages that it asks for at once.
-    let at = engine.placing(|| unsafe { raw::mmap(addr, len, prot, flags, -1, 0) });
-    if at >= 0 && !engine.lend(at as usize, len, prot) && populates != 0 {
-        // SAFETY: locks the memory that was just mapped, or touches it. What is refused is not told of a mapping either.
-        unsafe {
-            let range = [at as usize, len, MADV_POPULATE_WRITE, 0, 0, 0];
-            match populates & libc::MAP_LOCKED {
-                0 => raw::call(libc::SYS_madvise, range),
-                _ => raw::call(libc::SYS_mlock, range),
-            };
-        }
-    }
-    at
-}
-
-/// From include/uapi/asm-generic/mman-common.h (Linux 5.14).
-const MADV_POPULATE_WRITE: usize = 23;
-
-/// Starts the pager however little there is to page: what is lent needs one.
-fn have_pager() {
-    match mode::enter() {
-        Path::Direct(at_work) if !at_work.is_nested() => drop(at_work),
-        _ => return,
-    }
-    lifecycle::start_pager();
 }
 
 /// munmap(2).
@@ -226,12 +200,6 @@ pub static ADVISED: AtomicBool = AtomicBool::new(false);
 
 /// Shared memory is part of the limit.
 pub static SHARED: AtomicBool = AtomicBool::new(false);
-
-/// Shared memory is kept by the home of the run.
-pub static LENDS: AtomicBool = AtomicBool::new(false);
-
-/// Shared memory below this stays with the kernel, in bytes. A choice: a process that has some needs a pager, which takes as much as that itself.
-const LENT_MIN: usize = 1 << 20;
 
 /// madvise(2).
 pub fn madvise(addr: usize, len: usize, advice: i32) -> isize {

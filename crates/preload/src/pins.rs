@@ -22,9 +22,9 @@ use outpage_engine::call::Call;
 use outpage_sys::{clock, fd as descriptor, process};
 
 use crate::checked::{Reader, may_lie_at};
-use crate::hooks;
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
+use crate::{files, hooks};
 
 /// Whether reads must be looked at; the hooks read it as a byte.
 pub static NEEDED: AtomicBool = AtomicBool::new(false);
@@ -66,8 +66,11 @@ const MAY_READ_DIRECTLY: [libc::c_long; 7] = [
 /// get the number of what is gone.
 static FOUND: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
-/// Whether a read of `fd` may be a device's work.
+/// Whether a read of `fd` may be a device's work. What is read has its bytes then, if it is a file of RAM.
 pub extern "C" fn is_device_read(fd: i32) -> bool {
+    if files::LENDS.load(Ordering::Acquire) {
+        files::touched(fd);
+    }
     let Ok(flags) = descriptor::open_flags(fd) else {
         return false;
     };

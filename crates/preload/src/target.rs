@@ -4,11 +4,12 @@
 //! used, and whatever fails is left to the execution itself to report.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering;
 
 use outpage_sys::say;
 
 use crate::mode::{self, Mode};
-use crate::raw;
+use crate::{files, raw};
 
 /// Bytes at the start of a file that decide: the kernel reads as many for `#!`.
 const HEAD_BYTES: usize = 256;
@@ -37,6 +38,9 @@ enum Look {
 pub fn tell(dir: i32, path: *const c_char, flags: i32) {
     if !matches!(mode::current(), Mode::Direct | Mode::Managed) {
         return;
+    }
+    if flags & libc::AT_EMPTY_PATH != 0 && files::LENDS.load(Ordering::Acquire) {
+        files::touched(dir);
     }
     if let Some(what) = unmanaged(dir, path, flags) {
         // SAFETY: the kernel has read the name without a fault.

@@ -293,7 +293,18 @@ pub fn link_of(fd: i32, out: &mut [u8]) -> Result<usize, Errno> {
     unsafe { syscall3(libc::SYS_readlink, at, to, out.len()) }
 }
 
-fn status(fd: i32) -> Result<libc::stat, Errno> {
+/// Opens the file behind `fd` once more, of this thread's table, by what /proc has of it.
+///
+/// # Errors
+/// Those of open(2).
+pub fn open_again(fd: i32, flags: i32) -> Result<Fd, Errno> {
+    let mut path = [0u8; 32];
+    numbered(&mut path, b"/proc/thread-self/fd/", fd as u32, b"\0");
+    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EINVAL)?;
+    open(path, flags)
+}
+
+pub(crate) fn status(fd: i32) -> Result<libc::stat, Errno> {
     // SAFETY: all-zero is a valid `stat`.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: on x86-64 the kernel's structure for this call is libc's `stat`, and it is writable.

@@ -51,6 +51,7 @@ mod pagers;
 pub mod proc;
 pub mod process;
 pub mod ptrace;
+pub mod ram_file;
 pub mod raw;
 pub mod say;
 pub mod secret;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 #[path = "../common/mod.rs"]
 mod common;
+mod files;
 mod freed;
 mod harness;
 mod lent;
@@ -14,6 +15,7 @@ mod room;
 mod secrecy;
 mod sharing;
 
+use files::{a_lost_file_is_not_read, files_are_as_without, mapped_files_keep_to_the_limit};
 use freed::{
     freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written,
     freed_pages_go_where_pages_are_copied,
@@ -474,6 +476,12 @@ suite!(
     lent_protected,
     ["--tier", "lz4", "--mechanism", "write-protect"],
     processes_share_what_is_paged
+);
+suite!(files_moved, ["--mechanism", "move"], files_are_as_without mapped_files_keep_to_the_limit a_lost_file_is_not_read);
+suite!(
+    files_protected,
+    ["--mechanism", "write-protect"],
+    files_are_as_without
 );
 suite!(lent_beside, ["--shared", "tree"], torture_beside_shared);
 suite!(shared_beside, ["--shared", "on"], torture_beside_shared torture_with_children);

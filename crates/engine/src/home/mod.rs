@@ -13,6 +13,8 @@
 //! its parent had mapped.
 
 mod door;
+pub mod errand;
+mod files;
 mod seats;
 pub(crate) mod wire;
 
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex};
 use outpage_core::units::{Nanos, PAGE_BYTES};
 use outpage_stats::liveness;
 use outpage_sys::fd::{self, Fd};
+use outpage_sys::ram_file::RamFile;
 use outpage_sys::raw::Errno;
 use outpage_sys::socket::{self, Arrived, Watch};
 use outpage_sys::uffd::Remote;
@@ -35,6 +38,7 @@ use crate::session::SessionPaths;
 use crate::start::StartError;
 use door::enter;
 pub(crate) use door::{Hall, HomeDoor};
+use files::Unmapped;
 use seats::{Seats, Span};
 use wire::Request;
 
@@ -59,6 +63,8 @@ struct Object {
     /// Where the home has it mapped.
     start: usize,
     bytes: usize,
+    /// It is a file of the program's own.
+    unmapped: Option<Unmapped>,
 }
 
 impl Object {
@@ -105,7 +111,7 @@ struct Home {
     watch: Watch,
     /// From the first object to the last.
     engine: Option<Engine>,
-    /// By the file's inode.
+    /// By the file's number.
     objects: BTreeMap<u64, Object>,
     lines: BTreeMap<u64, Line>,
     /// Seats whose processes are ending.
@@ -283,20 +289,20 @@ impl Home {
                 line.seat = Some(enter(&self.hall).sit(uffd, socket, same)?);
             }
             Request::Create { bytes } => {
-                let (inode, file) = self.create(bytes)?;
-                line.given = Some(inode);
-                return Ok((inode, Some(file)));
+                let (id, file) = self.create(bytes)?;
+                line.given = Some(id);
+                return Ok((id, Some(file)));
             }
             Request::Mapped {
                 start,
                 end,
-                inode,
+                id,
                 offset,
             } => {
-                let Some(span) = self.span([start, end, offset], inode)? else {
+                let Some(span) = self.span([start, end, offset], id)? else {
                     return Ok((0, None));
                 };
-                self.mapped(line, span, inode)?;
+                self.mapped(line, span, id)?;
                 return Ok(((span.end - span.start) as u64, None));
             }
             Request::Settled => {
@@ -308,24 +314,26 @@ impl Home {
                 return Ok((0, Some(far)));
             }
             Request::Empty { start, end } => {
-                for (start, end) in self.parts(line, start, end) {
-                    self.empty(start, end)?;
-                }
+                return Ok((self.empty_parts(line, start, end)?, None));
             }
             Request::Alias => {
                 let seat = line.seat.ok_or(Errno::EINVAL)?;
                 enter(&self.hall).expect_alias(seat);
+            }
+            Request::Adopt | Request::GiveUp | Request::Hole { .. } => {
+                let [file, ..] = arrived.descriptors;
+                return Ok((self.errand(request, file)?, None));
             }
             Request::Pin { start, end, on } if on => self.pin(line, (start, end))?,
             Request::Pin { start, end, .. } => self.unpin(line, (start, end)),
             Request::Knows {
                 start,
                 end,
-                inode,
+                id,
                 offset,
             } => {
                 let seat = line.seat.ok_or(Errno::EINVAL)?;
-                let span = self.span([start, end, offset], inode)?;
+                let span = self.span([start, end, offset], id)?;
                 let knows = span.is_none_or(|span| enter(&self.hall).knows(seat, span));
                 return Ok((knows.into(), None));
             }
@@ -333,15 +341,15 @@ impl Home {
         Ok((0, None))
     }
 
-    /// A process has mapped `span`, of the object of this inode.
-    fn mapped(&self, line: &mut Line, span: Span, inode: u64) -> Result<(), Errno> {
+    /// A process has mapped `span`, of the object of this number.
+    fn mapped(&self, line: &mut Line, span: Span, id: u64) -> Result<(), Errno> {
         let seat = line.seat.ok_or(Errno::EINVAL)?;
         enter(&self.hall).map(seat, span);
         // Pages that are being taken from all who were known may be written there: the process goes on when that is over.
         if let Some(engine) = &self.engine {
             engine.call(Call::Fence);
         }
-        line.given = line.given.filter(|&given| given != inode);
+        line.given = line.given.filter(|&given| given != id);
         Ok(())
     }
 
@@ -373,11 +381,22 @@ impl Home {
             return Err(Errno::EINVAL);
         }
         self.open_engine()?;
-        let Some(engine) = &self.engine else {
-            return Err(Errno::EAGAIN);
-        };
         let file = shared::create(NAME, bytes)?;
-        let (inode, copy) = (fd::inode(file.number())?, fd::copy(file.number())?);
+        let found = RamFile::behind(file.number()).ok_or(Errno::EINVAL)?;
+        let copy = fd::copy(file.number())?;
+        let object = Object {
+            start: self.map_object(&file, len)?,
+            file,
+            bytes: len,
+            unmapped: None,
+        };
+        self.objects.insert(found.id, object);
+        Ok((found.id, copy))
+    }
+
+    /// Maps a file of `len` bytes in which nothing is, and has the engine page that: where it is.
+    fn map_object(&self, file: &Fd, len: usize) -> Result<usize, Errno> {
+        let engine = self.engine.as_ref().ok_or(Errno::EAGAIN)?;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let start = map::mmap(0, len, prot, libc::MAP_SHARED, file.number(), 0)?;
         let taken = engine.call(Call::TakeShared {
@@ -390,13 +409,7 @@ impl Home {
             let _ = map::munmap(start, len);
             return Err(Errno::new(-taken as i32));
         }
-        let object = Object {
-            file,
-            start,
-            bytes: len,
-        };
-        self.objects.insert(inode, object);
-        Ok((inode, copy))
+        Ok(start)
     }
 
     fn open_engine(&mut self) -> Result<(), Errno> {
@@ -409,8 +422,8 @@ impl Home {
     }
 
     /// A mapping that a process told of, if it can be; none where all of it lies beyond the end of its object.
-    fn span(&self, [start, end, offset]: [u64; 3], inode: u64) -> Result<Option<Span>, Errno> {
-        let object = self.objects.get(&inode).ok_or(Errno::ENOENT)?;
+    fn span(&self, [start, end, offset]: [u64; 3], id: u64) -> Result<Option<Span>, Errno> {
+        let object = self.objects.get(&id).ok_or(Errno::ENOENT)?;
         let bytes = end.checked_sub(start).ok_or(Errno::EINVAL)?;
         // What is mapped beyond the end is a signal to whoever touches it.
         let there = (object.bytes as u64).saturating_sub(offset).min(bytes);
@@ -427,6 +440,16 @@ impl Home {
             home: object.start + offset as usize,
         };
         Ok((there > 0).then_some(span))
+    }
+
+    /// Has what a process has mapped at `start..end` be zero: how many bytes of it.
+    fn empty_parts(&self, line: &Line, start: u64, end: u64) -> Result<u64, Errno> {
+        let mut bytes = 0;
+        for (start, end) in self.parts(line, start, end) {
+            self.empty(start, end)?;
+            bytes += end - start;
+        }
+        Ok(bytes as u64)
     }
 
     /// Has the pages at `start..end` of the home's be zero.
@@ -487,21 +510,23 @@ impl Home {
             return;
         }
         let objects = self.objects.iter();
-        let unused = objects.filter(|&(&inode, object)| !self.is_used(inode, object));
-        let unused: Vec<u64> = unused.map(|(&inode, _)| inode).collect();
+        let unmapped = objects.filter(|&(&id, object)| !self.is_used(id, object));
+        let unmapped: Vec<u64> = unmapped.map(|(&id, _)| id).collect();
+        let gone = unmapped.iter().copied();
+        let unused: Vec<u64> = gone.filter(|&id| !self.may_be_mapped(id)).collect();
+        self.look = unused.len() < unmapped.len();
         let (before, _) = std::mem::replace(&mut self.unused, (unused, now));
-        self.look = false;
-        for &inode in &self.unused.0 {
-            if !nobody && !before.contains(&inode) {
+        for &id in &self.unused.0 {
+            if !nobody && !before.contains(&id) {
                 continue;
             }
-            if let (Some(object), Some(engine)) = (self.objects.remove(&inode), &self.engine) {
+            if let (Some(object), Some(engine)) = (self.objects.remove(&id), &self.engine) {
                 engine.munmap(object.start, object.bytes);
                 drop(object.file);
             }
         }
         let objects = &self.objects;
-        self.unused.0.retain(|inode| objects.contains_key(inode));
+        self.unused.0.retain(|id| objects.contains_key(id));
         if self.objects.is_empty() {
             self.close_engine();
         }
@@ -514,11 +539,11 @@ impl Home {
         }
     }
 
-    fn is_used(&self, inode: u64, object: &Object) -> bool {
+    fn is_used(&self, id: u64, object: &Object) -> bool {
         let within = |at: usize| (object.start..object.end()).contains(&at);
         let has = |line: &Line| {
             let mut pinned = line.pinned.iter().flat_map(|pinned| &pinned.parts);
-            line.given == Some(inode)
+            line.given == Some(id)
                 || line.inherited.iter().any(|span| within(span.home))
                 || pinned.any(|part| within(part.0))
         };

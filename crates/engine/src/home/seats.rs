@@ -422,6 +422,10 @@ impl Seats {
                     .collect();
                 seat.cut(to, to + len);
                 seat.aliases_until = Nanos(0);
+                if moved.is_empty() {
+                    // It was given up while it was moved.
+                    let _ = seat.uffd.unregister(to, len);
+                }
                 seat.spans.extend(moved);
             }
             Message::Removed { start, end } => {
@@ -507,6 +511,31 @@ impl Seats {
                 let _ = seat.uffd.poison(span.start);
                 let _ = seat.uffd.wake(span.start, PAGE_BYTES);
                 seat.waiting.retain(|&page| page != span.start);
+            }
+        }
+    }
+
+    /// What is mapped of `start..end` of the home's is the kernel's from now on.
+    pub(super) fn give_up(&mut self, start: usize, end: usize) {
+        for number in 0..self.all.len() {
+            self.give_up_in(number, start, end);
+        }
+    }
+
+    fn give_up_in(&mut self, number: usize, start: usize, end: usize) {
+        for _ in 0..CHANGES_MAX {
+            self.read(number);
+            let Some(seat) = self.all[number].as_mut().filter(|seat| !seat.gone) else {
+                return;
+            };
+            // Where it is moved meanwhile is told later, and found in no span then.
+            let spans: Vec<Span> = seat.spans_in(start, end).collect();
+            for span in &spans {
+                let _ = seat.uffd.unregister(span.start, span.bytes());
+                seat.cut(span.start, span.end);
+            }
+            if spans.is_empty() {
+                return;
             }
         }
     }

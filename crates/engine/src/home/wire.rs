@@ -1,6 +1,8 @@
 //! What a process of a run and the home of its shared memory say to each other, by a socket that keeps the bounds of messages. One request at a time, in words
 //! of this machine: both ends are of one build.
 
+use std::ffi::CStr;
+
 use outpage_sys::fd::Fd;
 use outpage_sys::raw::Errno;
 use outpage_sys::socket;
@@ -19,21 +21,21 @@ pub(super) const ENDS: u64 = u64::MAX;
 pub(crate) enum Request {
     /// The descriptor that comes along is the userfaultfd of the process, whose pid namespace is this one.
     Sit { namespace: u64 },
-    /// An object of so many bytes. Its file comes with the answer, which is the file's inode.
+    /// An object of so many bytes. Its file comes with the answer, which is the file's number ([`outpage_sys::ram_file::id`]).
     Create { bytes: u64 },
-    /// `start..end` of the process is the object of this inode, from byte `offset` on, and is registered. The answer is how many bytes of it are served: what
+    /// `start..end` of the process is the object of this number, from byte `offset` on, and is registered. The answer is how many bytes of it are served: what
     /// lies beyond the object's end is not.
     Mapped {
         start: u64,
         end: u64,
-        inode: u64,
+        id: u64,
         offset: u64,
     },
     /// What the process inherited it has told of.
     Settled,
     /// A socket for a child that is about to be forked comes with the answer. As long as it is open, the child's memory is kept.
     Branch,
-    /// What is mapped at `start..end` is to be zero (`MADV_REMOVE`).
+    /// What is mapped at `start..end` is to be zero (`MADV_REMOVE`). The answer is how many bytes of it are of objects.
     Empty { start: u64, end: u64 },
     /// The process is about to map what it has mapped a second time (mremap(2) with an old length of 0), and will tell of it.
     Alias,
@@ -43,9 +45,16 @@ pub(crate) enum Request {
     Knows {
         start: u64,
         end: u64,
-        inode: u64,
+        id: u64,
         offset: u64,
     },
+    /// The file that comes along is an object from now on, if it can be ([`RamFile::may_be_kept`](outpage_sys::ram_file::RamFile::may_be_kept)). The answer
+    /// is its number. Whoever asks this and what follows need not sit.
+    Adopt,
+    /// The file that comes along is none any more, if it is one: all of it is in RAM, and what is mapped of it is the kernel's.
+    GiveUp,
+    /// Bytes `start..end` of the file that comes along are to be zero. `ENOENT` where it is no object.
+    Hole { start: u64, end: u64 },
 }
 
 impl Request {
@@ -57,9 +66,9 @@ impl Request {
             Self::Mapped {
                 start,
                 end,
-                inode,
+                id,
                 offset,
-            } => [2, start, end, inode, offset],
+            } => [2, start, end, id, offset],
             Self::Settled => [3, 0, 0, 0, 0],
             Self::Branch => [4, 0, 0, 0, 0],
             Self::Empty { start, end } => [5, start, end, 0, 0],
@@ -68,9 +77,12 @@ impl Request {
             Self::Knows {
                 start,
                 end,
-                inode,
+                id,
                 offset,
-            } => [8, start, end, inode, offset],
+            } => [8, start, end, id, offset],
+            Self::Adopt => [9, 0, 0, 0, 0],
+            Self::GiveUp => [10, 0, 0, 0, 0],
+            Self::Hole { start, end } => [11, start, end, 0, 0],
         }
     }
 
@@ -85,7 +97,7 @@ impl Request {
             2 => Some(Self::Mapped {
                 start,
                 end,
-                inode: word(3),
+                id: word(3),
                 offset: word(4),
             }),
             3 => Some(Self::Settled),
@@ -100,9 +112,12 @@ impl Request {
             8 => Some(Self::Knows {
                 start,
                 end,
-                inode: word(3),
+                id: word(3),
                 offset: word(4),
             }),
+            9 => Some(Self::Adopt),
+            10 => Some(Self::GiveUp),
+            11 => Some(Self::Hole { start, end }),
             _ => None,
         }
     }
@@ -121,6 +136,20 @@ impl From<Errno> for NoAnswer {
     fn from(error: Errno) -> Self {
         Self::Refused(error)
     }
+}
+
+/// The home of this name.
+///
+/// # Errors
+/// Those of connect(2); `EACCES` where somebody else listens by the name.
+pub(crate) fn reach(name: &CStr) -> Result<Fd, Errno> {
+    let socket = socket::connect_by_name(name.to_bytes())?;
+    // Who took the name of a home that is gone is no home.
+    let peer = socket::peer(socket.number())?;
+    if peer.uid != socket::user() && peer.uid != 0 {
+        return Err(Errno::EACCES);
+    }
+    Ok(socket)
 }
 
 /// Sends a request with a descriptor, and waits for the answer and a descriptor that may come with it.
@@ -205,7 +234,7 @@ mod tests {
             Request::Mapped {
                 start: 1,
                 end: 2,
-                inode: 3,
+                id: 3,
                 offset: 4,
             },
             Request::Settled,
@@ -220,9 +249,12 @@ mod tests {
             Request::Knows {
                 start: 1,
                 end: 2,
-                inode: 3,
+                id: 3,
                 offset: 4,
             },
+            Request::Adopt,
+            Request::GiveUp,
+            Request::Hole { start: 9, end: 10 },
         ];
         for request in all {
             let words = request.encode().map(u64::to_ne_bytes);
@@ -230,7 +262,7 @@ mod tests {
             bytes.copy_from_slice(words.as_flattened());
             assert_eq!(Request::decode(&bytes), Some(request));
         }
-        assert_eq!(Request::decode(&[9; REQUEST_BYTES]), None);
+        assert_eq!(Request::decode(&[99; REQUEST_BYTES]), None);
     }
 
     #[test]

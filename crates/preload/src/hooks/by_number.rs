@@ -3,7 +3,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long};
 
-use super::{CLEARS_WORD, CLONE_VM, c_result, read_by_number};
+use super::{CLEARS_WORD, CLONE_VM, by_descriptor, c_result, read_by_number};
 use crate::checked::Reader;
 use crate::threads::{self, Unbound};
 use crate::{exec, fork, memory, pins, raw, refs, target, tasks, words};
@@ -225,6 +225,12 @@ static ROUTED: [u64; ROUTED_END / 64] = {
         bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
         i += 1;
     }
+    let numbers = by_descriptor::NUMBERS;
+    let mut i = 0;
+    while i < numbers.len() {
+        bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
+        i += 1;
+    }
     bits
 };
 
@@ -325,6 +331,9 @@ unsafe extern "C" fn routed(
             let _unbound = Unbound::all();
             // SAFETY: the program's own call.
             unsafe { raw::call(number, [a, b, c, d, e, f]) }
+        }
+        number if by_descriptor::NUMBERS.contains(&number) => {
+            by_descriptor::by_number(number, [a, b, c, d, e, f])
         }
         // SAFETY: the program's own fork, on the same stack with a copy of the memory.
         _ => fork::fork(|| unsafe { raw::call(number, [a, b, c, d, e, f]) }),

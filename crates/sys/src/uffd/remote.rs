@@ -129,6 +129,14 @@ impl Remote {
         fill(self.fd(), abi::POISON, address, PAGE_BYTES)
     }
 
+    /// As [`Uffd::unregister`].
+    ///
+    /// # Errors
+    /// Those of UFFDIO_UNREGISTER.
+    pub fn unregister(&self, start: usize, len: usize) -> Result<(), Errno> {
+        ioctl_of(self.fd(), abi::UNREGISTER, &mut abi::Range::new(start, len))
+    }
+
     /// As [`Uffd::wake`].
     ///
     /// # Errors

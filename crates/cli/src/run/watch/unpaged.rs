@@ -98,7 +98,7 @@ impl Looks {
             seen.extend(tree::resident(pid).map(|memory| (pid, memory)));
         }
         let allowed = lent.saturating_add(PROCESS_BYTES * seen.len() as u64);
-        let now = if needs_care(&seen, allowed) {
+        let now = if needs_care(&seen, allowed, paged > 0) {
             carefully(&seen, lent)
         } else {
             summed(&seen)
@@ -129,10 +129,11 @@ fn with_memory_of_their_own(pids: &[u32]) -> Vec<u32> {
     own
 }
 
-/// Whether pages that several processes have must be told from those that one has, and who has what.
-fn needs_care(seen: &[(u32, Resident)], allowed: u64) -> bool {
+/// Whether pages that several processes have, or that one has mapped several times, must be told from others, and who has what. Shared memory that is `paged` may
+/// be mapped several times: a collector of Java's has its heap so.
+fn needs_care(seen: &[(u32, Resident)], allowed: u64, paged: bool) -> bool {
     let sum = |part: fn(&Resident) -> u64| seen.iter().map(|(_, m)| part(m)).sum::<u64>();
-    let several = seen.len() > 1 && sum(|m| m.shared + m.huge) >= NOTABLE_BYTES;
+    let several = (seen.len() > 1 || paged) && sum(|m| m.shared + m.huge) >= NOTABLE_BYTES;
     several || sum(|m| m.anonymous) > allowed
 }
 
@@ -184,11 +185,12 @@ mod tests {
             ..Resident::default()
         };
         let seen = [(1, memory)];
-        assert!(!needs_care(&seen, 64 << 20));
-        assert!(needs_care(&seen, 39 << 20));
+        assert!(!needs_care(&seen, 64 << 20, false));
+        assert!(needs_care(&seen, 39 << 20, false) && needs_care(&seen, 64 << 20, true));
         assert!(needs_care(
             &[(1, memory), (2, Resident::default())],
-            64 << 20
+            64 << 20,
+            false
         ));
         let all = summed(&seen);
         assert_eq!((all.resident, all.all), (340 << 20, 300 << 20));

@@ -1,0 +1,312 @@
+//! Files of RAM that have no name, such as memfds, where the home of the run keeps them (`--shared tree`).
+//!
+//! One is kept from its first mapping on, or from the first call that reserves memory for it. What is out of it is a hole, which its descriptors read as zeroes.
+//! So every call that reads or writes a file, hands one to another process or changes its size has the home give a kept one up before, and all of it is in RAM
+//! then. The file itself says whether it is kept ([`ram_file`]), whatever way its descriptor came here.
+//!
+//! Not seen: calls that are not made through libc; io_uring and libaio; a path of /proc that leads to the file, where a program is executed by it.
+
+use core::ffi::CStr;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::ffi::CString;
+
+use outpage_core::units::PAGE_BYTES;
+use outpage_engine::home::errand::{self, Errand};
+use outpage_sys::fd as descriptor;
+use outpage_sys::ram_file::{self, RamFile};
+use outpage_sys::raw::Errno;
+use outpage_sys::thread::{self, Options};
+use outpage_sys::{process, say};
+
+use crate::checked::Reader;
+use crate::mode;
+use crate::raw::{self, SignalsBlocked};
+
+/// Shared memory is kept by the home of the run.
+pub static LENDS: AtomicBool = AtomicBool::new(false);
+
+/// Shared memory, or a file of RAM, below this stays with the kernel, in bytes. A choice: a process that has some needs a pager, which takes as much as that itself.
+pub const LENT_MIN: usize = 1 << 20;
+
+/// What a thread needs to ask, as in `share`.
+const STACK_BYTES: usize = 64 << 10;
+
+/// The home's name; null where none keeps files.
+static HOME: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The home of this name keeps files.
+pub fn set_up(home: &CStr) {
+    let home = Box::into_raw(Box::new(home.to_owned()));
+    HOME.store(home, Ordering::Release);
+}
+
+/// Before mmap(2) of the file behind `fd`: the number of the file where the home keeps it.
+pub fn before_mmap(fd: i32, shared: bool) -> Option<u64> {
+    let found = RamFile::behind(fd).filter(|_| !mode::is_pager())?;
+    let may_be = found.is_kept() || found.bytes >= LENT_MIN as u64 && found.may_be_kept(fd);
+    let kept = (shared && may_be).then(|| keep(fd)).flatten();
+    if kept.is_none() {
+        leave(fd, &found);
+    }
+    kept
+}
+
+/// Has the home keep a file, if it can: its number.
+fn keep(fd: i32) -> Option<u64> {
+    match ask(Errand::Keep, fd) {
+        Ok(id) => Some(id),
+        // It may be kept all the same.
+        Err(error) if RamFile::behind(fd).is_some_and(|now| now.is_kept()) => {
+            if error != Errno::EOPNOTSUPP {
+                end(error);
+            }
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// The file is the kernel's, and is never kept: somebody comes to it unseen from now on.
+fn leave(fd: i32, found: &RamFile) {
+    if !found.has_memory {
+        // The home looks for the mark and for memory in the other order.
+        ram_file::never_keep(fd);
+    }
+    give_up(fd);
+}
+
+/// Gives a file up that is kept.
+fn give_up(fd: i32) {
+    if RamFile::behind(fd).is_some_and(|now| now.is_kept())
+        && !mode::is_pager()
+        && let Err(error) = ask(Errand::GiveUp, fd)
+    {
+        end(error);
+    }
+}
+
+/// Whoever read on would find zeroes.
+fn end(error: Errno) -> ! {
+    let (pid, error) = (process::pid().to_string(), error.to_string());
+    say::die(&[
+        "outpage: ",
+        &pid,
+        ": a memfd that is paged cannot be brought in, the program ends: ",
+        &error,
+    ])
+}
+
+/// Before a call that reads or writes the file behind `fd`.
+pub extern "C" fn touched(fd: c_int) {
+    give_up(fd);
+}
+
+/// Before a call that does so with two files.
+pub extern "C" fn both_touched(one: c_int, other: c_int) {
+    give_up(one);
+    give_up(other);
+}
+
+/// The same, the second file being the third argument.
+pub extern "C" fn first_and_third_touched(one: c_int, _: usize, other: c_int) {
+    both_touched(one, other);
+}
+
+/// Before lseek(2): where data and holes are, a kept file does not say.
+pub extern "C" fn sought(fd: c_int, _: i64, whence: c_int) {
+    if matches!(whence, libc::SEEK_DATA | libc::SEEK_HOLE) {
+        give_up(fd);
+    }
+}
+
+/// Before sendmsg(2): files that go along may be mapped unseen.
+pub extern "C" fn sent(_: c_int, message: usize) {
+    let mut reader = Reader::default();
+    if let Some(header) = reader.value::<libc::msghdr>(message) {
+        handed_over(&mut reader, &header);
+    }
+}
+
+/// Before sendmmsg(2).
+pub extern "C" fn many_sent(_: c_int, messages: usize, count: u32) {
+    let mut reader = Reader::default();
+    for i in 0..(count as usize).min(libc::UIO_MAXIOV as usize) {
+        let at = messages.wrapping_add(i * size_of::<libc::mmsghdr>());
+        let Some(message) = reader.value::<libc::mmsghdr>(at) else {
+            return;
+        };
+        handed_over(&mut reader, &message.msg_hdr);
+    }
+}
+
+/// Files that a message takes along (cmsg(3)).
+fn handed_over(reader: &mut Reader, header: &libc::msghdr) {
+    const HEAD: usize = size_of::<libc::cmsghdr>();
+    let mut at = header.msg_control as usize;
+    let end = at.saturating_add(header.msg_controllen);
+    while at != 0 && end.saturating_sub(at) >= HEAD {
+        let Some(head) = reader.value::<libc::cmsghdr>(at) else {
+            return;
+        };
+        // The kernel refuses what is shorter or longer.
+        if head.cmsg_len < HEAD || head.cmsg_len > end - at {
+            return;
+        }
+        if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            for place in (at + HEAD..at + head.cmsg_len).step_by(size_of::<c_int>()) {
+                if let Some(fd) = reader.value::<c_int>(place)
+                    && let Some(found) = RamFile::behind(fd)
+                {
+                    leave(fd, &found);
+                }
+            }
+        }
+        at += head.cmsg_len.next_multiple_of(size_of::<usize>());
+    }
+}
+
+/// Whether the calls below are for the file behind `fd`.
+pub extern "C" fn is_one(fd: c_int) -> bool {
+    RamFile::behind(fd).is_some() && !mode::is_pager()
+}
+
+/// ftruncate(2).
+pub fn truncate(fd: i32, bytes: i64) -> isize {
+    give_up(fd);
+    // SAFETY: the program's own call.
+    changed(fd, || unsafe {
+        raw::call(
+            libc::SYS_ftruncate,
+            [fd as usize, bytes as usize, 0, 0, 0, 0],
+        )
+    })
+}
+
+/// fchmod(2): what says that a file is kept stays.
+pub fn set_mode(fd: i32, mode: u32) -> isize {
+    let kept = RamFile::behind(fd).is_some_and(|found| found.is_kept());
+    let mode = if kept { mode | libc::S_ISVTX } else { mode };
+    // SAFETY: the program's own call.
+    unsafe { raw::call(libc::SYS_fchmod, [fd as usize, mode as usize, 0, 0, 0, 0]) }
+}
+
+/// Makes a call that may take all memory from a file: one that is never to be kept has some still.
+fn changed(fd: i32, call: impl FnOnce() -> isize) -> isize {
+    let had = RamFile::behind(fd).is_some_and(|found| found.has_memory);
+    let result = call();
+    if had && RamFile::behind(fd).is_some_and(|found| !found.has_memory) {
+        ram_file::never_keep(fd);
+    }
+    result
+}
+
+/// fallocate(2). A kept file has no memory reserved: what is reserved is paged as what is written.
+pub fn allocate(fd: i32, how: i32, offset: i64, len: i64) -> isize {
+    let args = [
+        fd as usize,
+        how as usize,
+        offset as usize,
+        len as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the program's own call.
+    let by_kernel = || unsafe { raw::call(libc::SYS_fallocate, args) };
+    let range = offset.checked_add(len).filter(|_| offset >= 0 && len > 0);
+    let (Some(end), Some(found)) = (range, RamFile::behind(fd)) else {
+        return by_kernel();
+    };
+    if descriptor::open_flags(fd).is_ok_and(|flags| flags & libc::O_ACCMODE == libc::O_RDONLY) {
+        return by_kernel();
+    }
+    let (start, end) = (offset as u64, end as u64);
+    let done = match how {
+        0 => reserve(fd, end, &found),
+        libc::FALLOC_FL_KEEP_SIZE if end <= found.bytes => reserve(fd, end, &found),
+        PUNCHES => punch(fd, start, end, &found),
+        _ => None,
+    };
+    done.unwrap_or_else(|| {
+        give_up(fd);
+        changed(fd, by_kernel)
+    })
+}
+
+const PUNCHES: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// Memory for a file up to `end`, if it is kept or can be.
+fn reserve(fd: i32, end: u64, found: &RamFile) -> Option<isize> {
+    if found.is_kept() {
+        return (end <= found.bytes && keep(fd).is_some()).then_some(0);
+    }
+    if end.max(found.bytes) < LENT_MIN as u64 || !found.may_be_kept(fd) {
+        return None;
+    }
+    if end > found.bytes {
+        descriptor::set_len(fd, end).ok()?;
+    }
+    keep(fd).map(|_| 0)
+}
+
+/// A hole in a file, if it is kept.
+fn punch(fd: i32, start: u64, end: u64, found: &RamFile) -> Option<isize> {
+    let page = PAGE_BYTES as u64;
+    let whole = start.is_multiple_of(page) && end.is_multiple_of(page);
+    if !found.is_kept() || !whole {
+        return None;
+    }
+    let end = end.min(found.bytes.next_multiple_of(page));
+    if start >= end {
+        return Some(0);
+    }
+    match ask(Errand::Hole { start, end }, fd) {
+        Ok(_) => Some(0),
+        Err(Errno::ENOENT | Errno::EINVAL) => None,
+        Err(error) => Some(-(error.number() as isize)),
+    }
+}
+
+/// An errand on its way to the thread, and the place of its answer.
+struct Call {
+    errand: Errand,
+    fd: i32,
+    answer: *mut Result<u64, Errno>,
+}
+
+// SAFETY: whoever made it waits until the thread has ended, and looks at the answer only then.
+unsafe impl Send for Call {}
+
+/// Has a thread with a descriptor table of its own ask the home: in the program's nothing is to appear, be it for a moment.
+fn ask(errand: Errand, fd: i32) -> Result<u64, Errno> {
+    let _signals = SignalsBlocked::new();
+    let mut answer = Err(Errno::EPIPE);
+    let call = Call {
+        errand,
+        fd,
+        answer: &raw mut answer,
+    };
+    let options = Options {
+        name: c"outpage-file",
+        stack_bytes: STACK_BYTES,
+        share_files: false,
+        process: false,
+        untraced: true,
+        known: false,
+    };
+    thread::spawn(carry_out, call, &options)?.join_out_of_group();
+    answer
+}
+
+/// The thread.
+fn carry_out(call: Call) {
+    // SAFETY: null, or set once and never freed.
+    let home = unsafe { HOME.load(Ordering::Acquire).as_ref() };
+    let done = home.ok_or(Errno::EOPNOTSUPP).and_then(|home| {
+        // What the program closes meanwhile would stay open here.
+        descriptor::close_all_except(&[call.fd])?;
+        errand::ask(home, call.errand, call.fd)
+    });
+    // SAFETY: the place of the answer outlives this thread, and nobody looks there meanwhile.
+    unsafe { call.answer.write(done) };
+}
