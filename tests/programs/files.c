@@ -491,6 +491,41 @@ static void arena(void) {
 	say("read", wrong_by_reading(fd, 2));
 }
 
+// Mapped while it has a name, which it loses before anything is written.
+static void renamed(void) {
+	char name[] = "/dev/shm/outpage-test-XXXXXX";
+	int fd = mkstemp(name);
+	must(fd >= 0 && ftruncate(fd, bytes) == 0, "a file");
+	char *one = view(fd);
+	must(unlink(name) == 0, "unlink");
+	char *two = view(fd);
+	fill(two, 1);
+	say("mapped before", wrong_in(one, 1));
+	say("mapped after", wrong_in(two, 1));
+}
+
+// Gets a name when it has been written, and lasts.
+static void linked(void) {
+	char path[32], name[64];
+	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	must(fd >= 0 && ftruncate(fd, bytes) == 0, "a file");
+	char *at = view(fd);
+	fill(at, 1);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	snprintf(name, sizeof name, "/dev/shm/outpage-test-%d", getpid());
+	must(linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0, "linkat");
+	say("linked", wrong_in(at, 1));
+	munmap(at, bytes);
+	close(fd);
+	// Whoever pages it may find out meanwhile that nobody has it open.
+	sleep(2);
+	fd = open(name, O_RDWR | O_CLOEXEC);
+	must(fd >= 0, "open");
+	say("read", wrong_by_reading(fd, 1));
+	must(unlink(name) == 0, "unlink");
+	say("mapped", wrong_in(view(fd), 1));
+}
+
 // Has a name, or may be sealed: it stays with the kernel.
 static void kernels(void) {
 	int fd = make(MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -611,7 +646,7 @@ static const struct {
 	{ "grow", grows }, { "again", again }, { "fork", forks }, { "outlive", outlives }, { "exec", executes }, { "send", sends },
 	{ "sendfirst", sends_first }, { "proc", again_by_proc }, { "fixed", fixed }, { "move", moves }, { "arena", arena },
 	{ "kernels", kernels }, { "threads", threads }, { "mode", modes }, { "advice", advice },
-	{ "collector", collector },
+	{ "collector", collector }, { "rename", renamed }, { "link", linked },
 };
 
 int main(int argc, char **argv) {

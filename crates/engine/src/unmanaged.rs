@@ -57,7 +57,7 @@ impl Shared {
             if entry.shared
                 && entry.kind() == Kind::SharedMemory
                 && !entry.name.starts_with(b"/memfd:outpage")
-                && !is_kept(&entry)
+                && !is_kept(entry)
                 && !own::contains(entry.start)
             {
                 regions.within(entry.start, entry.end, &mut self.parts);

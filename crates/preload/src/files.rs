@@ -20,8 +20,8 @@ use outpage_sys::thread::{self, Options};
 use outpage_sys::{process, say};
 
 use crate::checked::Reader;
-use crate::mode;
 use crate::raw::{self, SignalsBlocked};
+use crate::{mode, status};
 
 /// Shared memory is kept by the home of the run.
 pub static LENDS: AtomicBool = AtomicBool::new(false);
@@ -41,9 +41,13 @@ pub fn set_up(home: &CStr) {
     HOME.store(home, Ordering::Release);
 }
 
-/// Before mmap(2) of the file behind `fd`: the number of the file where the home keeps it.
+fn look(fd: i32) -> Option<RamFile> {
+    RamFile::of(&status::of(fd)?)
+}
+
+/// Before mmap(2) of the file behind `fd`: the number of the file where the home keeps it. One that has a name may have lost it by the next time.
 pub fn before_mmap(fd: i32, shared: bool) -> Option<u64> {
-    let found = RamFile::behind(fd).filter(|_| !mode::is_pager())?;
+    let found = look(fd).filter(|_| !mode::is_pager())?;
     let may_be = found.is_kept() || found.bytes >= LENT_MIN as u64 && found.may_be_kept(fd);
     let kept = (shared && may_be).then(|| keep(fd)).flatten();
     if kept.is_none() {
@@ -57,7 +61,7 @@ fn keep(fd: i32) -> Option<u64> {
     match ask(Errand::Keep, fd) {
         Ok(id) => Some(id),
         // It may be kept all the same.
-        Err(error) if RamFile::behind(fd).is_some_and(|now| now.is_kept()) => {
+        Err(error) if look(fd).is_some_and(|now| now.is_kept()) => {
             if error != Errno::EOPNOTSUPP {
                 end(error);
             }
@@ -78,7 +82,7 @@ fn leave(fd: i32, found: &RamFile) {
 
 /// Gives a file up that is kept.
 fn give_up(fd: i32) {
-    if RamFile::behind(fd).is_some_and(|now| now.is_kept())
+    if look(fd).is_some_and(|now| now.is_kept())
         && !mode::is_pager()
         && let Err(error) = ask(Errand::GiveUp, fd)
     {
@@ -156,7 +160,7 @@ fn handed_over(reader: &mut Reader, header: &libc::msghdr) {
         if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
             for place in (at + HEAD..at + head.cmsg_len).step_by(size_of::<c_int>()) {
                 if let Some(fd) = reader.value::<c_int>(place)
-                    && let Some(found) = RamFile::behind(fd)
+                    && let Some(found) = look(fd)
                 {
                     leave(fd, &found);
                 }
@@ -166,9 +170,10 @@ fn handed_over(reader: &mut Reader, header: &libc::msghdr) {
     }
 }
 
-/// Whether the calls below are for the file behind `fd`.
+/// Whether the home keeps the file behind `fd`, or can.
 pub extern "C" fn is_one(fd: c_int) -> bool {
-    RamFile::behind(fd).is_some() && !mode::is_pager()
+    let is_one = |found: RamFile| found.is_kept() || found.may_be_kept(fd);
+    look(fd).is_some_and(is_one) && !mode::is_pager()
 }
 
 /// ftruncate(2).
@@ -185,7 +190,7 @@ pub fn truncate(fd: i32, bytes: i64) -> isize {
 
 /// fchmod(2): what says that a file is kept stays.
 pub fn set_mode(fd: i32, mode: u32) -> isize {
-    let kept = RamFile::behind(fd).is_some_and(|found| found.is_kept());
+    let kept = look(fd).is_some_and(|found| found.is_kept());
     let mode = if kept { mode | libc::S_ISVTX } else { mode };
     // SAFETY: the program's own call.
     unsafe { raw::call(libc::SYS_fchmod, [fd as usize, mode as usize, 0, 0, 0, 0]) }
@@ -193,9 +198,9 @@ pub fn set_mode(fd: i32, mode: u32) -> isize {
 
 /// Makes a call that may take all memory from a file: one that is never to be kept has some still.
 fn changed(fd: i32, call: impl FnOnce() -> isize) -> isize {
-    let had = RamFile::behind(fd).is_some_and(|found| found.has_memory);
+    let had = look(fd).is_some_and(|found| found.has_memory);
     let result = call();
-    if had && RamFile::behind(fd).is_some_and(|found| !found.has_memory) {
+    if had && look(fd).is_some_and(|found| !found.has_memory) {
         ram_file::never_keep(fd);
     }
     result
@@ -214,7 +219,7 @@ pub fn allocate(fd: i32, how: i32, offset: i64, len: i64) -> isize {
     // SAFETY: the program's own call.
     let by_kernel = || unsafe { raw::call(libc::SYS_fallocate, args) };
     let range = offset.checked_add(len).filter(|_| offset >= 0 && len > 0);
-    let (Some(end), Some(found)) = (range, RamFile::behind(fd)) else {
+    let (Some(end), Some(found)) = (range, look(fd)) else {
         return by_kernel();
     };
     if descriptor::open_flags(fd).is_ok_and(|flags| flags & libc::O_ACCMODE == libc::O_RDONLY) {

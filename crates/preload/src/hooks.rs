@@ -10,7 +10,7 @@ use crate::budget::GivenBack;
 use crate::elf::Libc;
 use crate::patch::EntryPoint;
 use crate::threads::{self, Unbound};
-use crate::{exec, fork, memory, pins, raw, refs, target, tasks};
+use crate::{exec, fork, memory, pins, raw, refs, status, target, tasks};
 
 /// Address of the trampoline to libc's `_Fork`.
 static FORK_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
@@ -25,8 +25,6 @@ static SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static THREAD_SETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static THREAD_GETAFFINITY_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
-/// Address of the trampoline to libc's `fstat`.
-static FSTAT_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 /// Addresses of the trampolines to libc's reads.
 static READ_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
 static PREAD_ORIGINAL: AtomicUsize = AtomicUsize::new(0);
@@ -89,7 +87,7 @@ pub fn entries() -> [EntryPoint; 42] {
         entry!(c"mlockall", mlockall, false),
         entry!(c"munlockall", munlockall, false),
         entry!(c"fstatat64", fstatat, false),
-        entry!(c"fstat64", fstat, false, Some(&FSTAT_ORIGINAL)),
+        entry!(c"fstat64", fstat, false, Some(&status::ORIGINAL)),
         entry!(c"statx", statx, false),
         entry!(c"read", read, false, Some(&READ_ORIGINAL)),
         entry!(c"pread64", pread, false, Some(&PREAD_ORIGINAL)),
@@ -386,19 +384,8 @@ extern "C" fn fstatat(
     c_result(tasks::fstatat(dir, path.cast(), stat, flags)) as c_int
 }
 
-type Fstat = extern "C" fn(c_int, *mut libc::stat) -> c_int;
-
-/// libc's own asks as this libc does, for a filter of the program's may allow that call alone; `None` where it has another name.
-pub fn fstat_of_libc() -> Option<Fstat> {
-    match FSTAT_ORIGINAL.load(Ordering::Acquire) {
-        0 => None,
-        // SAFETY: the trampoline to libc's function.
-        original => Some(unsafe { core::mem::transmute::<usize, Fstat>(original) }),
-    }
-}
-
 extern "C" fn fstat(file: c_int, stat: *mut libc::stat) -> c_int {
-    let result = fstat_of_libc().expect("libc's, which is hooked")(file, stat);
+    let result = status::of_libc().expect("libc's, which is hooked")(file, stat);
     if result == 0 {
         // SAFETY: libc has written the structure.
         tasks::seen(file, unsafe { &mut *stat });

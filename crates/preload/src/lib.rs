@@ -14,6 +14,7 @@
 //! | `threads` | threads that begin and end, and the CPUs that they may use |
 //! | `checked` | the program's pointers, before hooks follow them |
 //! | `target` | programs into which the shim cannot follow |
+//! | `status` | what the kernel says of a descriptor |
 //! | `files` | files of RAM that are paged |
 //! | `pins` | pages that a device writes |
 //! | `refs` | pages that the kernel holds without pinning them |
@@ -49,6 +50,7 @@ mod refs;
 mod sanitizer;
 mod share;
 mod statm;
+mod status;
 mod target;
 mod tasks;
 mod threads;

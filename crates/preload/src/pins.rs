@@ -24,7 +24,7 @@ use outpage_sys::{clock, fd as descriptor, process};
 use crate::checked::{Reader, may_lie_at};
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
-use crate::{files, hooks};
+use crate::{files, status};
 
 /// Whether reads must be looked at; the hooks read it as a byte.
 pub static NEEDED: AtomicBool = AtomicBool::new(false);
@@ -81,14 +81,9 @@ pub extern "C" fn is_device_read(fd: i32) -> bool {
 
 /// The device where `fd` lies, if that is a file, or a block device.
 fn device_of_file(fd: i32) -> Option<libc::dev_t> {
-    // SAFETY: an all-zero `stat` is a valid value.
-    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-    let found = match hooks::fstat_of_libc() {
-        Some(fstat) => fstat(fd, &raw mut stat) == 0,
-        None => asked_of_kernel(libc::SYS_fstat, fd, (&raw mut stat) as usize),
-    };
+    let stat = status::of(fd)?;
     let is_file = matches!(stat.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK);
-    (found && is_file).then_some(stat.st_dev)
+    is_file.then_some(stat.st_dev)
 }
 
 /// Whether the file system of `fd`, on `device`, may do without `O_DIRECT` what that asks for. Those of a disk do not, so a filter of the program's that
@@ -107,21 +102,17 @@ fn may_read_directly(fd: i32, device: libc::dev_t) -> bool {
     }
     // SAFETY: an all-zero `statfs` is a valid value.
     let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
+    let args = [fd as usize, (&raw mut stat) as usize, 0, 0, 0, 0];
+    // SAFETY: on x86-64 the kernel's structure for this call is libc's.
+    let told = unsafe { raw::call(libc::SYS_fstatfs, args) } == 0;
     // What does not say is taken for one: that costs time, the other way bytes.
-    let directly = !asked_of_kernel(libc::SYS_fstatfs, fd, (&raw mut stat) as usize)
-        || MAY_READ_DIRECTLY.contains(&stat.f_type);
+    let directly = !told || MAY_READ_DIRECTLY.contains(&stat.f_type);
     found.store(key | if directly { DIRECTLY } else { 0 }, Ordering::Relaxed);
     directly
 }
 
 /// In [`FOUND`]: it may read directly.
 const DIRECTLY: u64 = 1 << 32;
-
-/// Whether the kernel answers `number` about `fd`, into what lies at `answer`: on x86-64 its structures are libc's.
-fn asked_of_kernel(number: libc::c_long, fd: i32, answer: usize) -> bool {
-    // SAFETY: as the callers say, one of the two calls above, and a structure of its kind.
-    unsafe { raw::call(number, [fd as usize, answer, 0, 0, 0, 0]) == 0 }
-}
 
 /// A read into one buffer: `call` makes it, given address, length and bytes already read.
 pub fn read(at: usize, len: usize, call: impl Fn(usize, usize, usize) -> isize) -> isize {

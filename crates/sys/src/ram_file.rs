@@ -4,7 +4,7 @@
 //! whoever has a descriptor must be able to tell, whatever way it came by: the file's sticky bit says it, which has no meaning for files otherwise (inode(7)) and
 //! which writing, holes and new pages leave as it is. Set-user-ID, by contrast, a hole takes away (`file_remove_privs`, Linux 6.18).
 //!
-//! A file that somebody may have mapped unseen is never to be kept. It has a page of its own allocated, which nothing that may be kept has.
+//! A file that somebody may have mapped unseen is never to be kept. It is given a page of memory, and what may be kept has none.
 
 use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall3, syscall5};
@@ -17,7 +17,7 @@ pub const fn id(minor: u32, inode: u64) -> u64 {
     (minor as u64) << INODE_BITS ^ inode
 }
 
-/// What fstat(2) says of such a file.
+/// What fstat(2) says of a file that may be one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RamFile {
     /// [`id`].
@@ -26,21 +26,26 @@ pub struct RamFile {
     pub bytes: u64,
     /// Some of it has memory.
     pub has_memory: bool,
+    named: bool,
     mode: u32,
 }
 
 impl RamFile {
-    /// The file behind `fd`; `None` where another one is, or none. Some file systems beside tmpfs look like it: [`Self::may_be_kept`] tells.
+    /// The file behind `fd`; `None` where another one is, or none. Files of some other file systems look like it: [`Self::may_be_kept`] tells.
     #[must_use]
     pub fn behind(fd: i32) -> Option<Self> {
-        let stat = fd::status(fd).ok()?;
-        let is_one = stat.st_mode & libc::S_IFMT == libc::S_IFREG
-            && stat.st_nlink == 0
-            && libc::major(stat.st_dev) == 0;
+        Self::of(&fd::status(fd).ok()?)
+    }
+
+    /// The same, of what fstat(2) said.
+    #[must_use]
+    pub fn of(stat: &libc::stat) -> Option<Self> {
+        let is_one = stat.st_mode & libc::S_IFMT == libc::S_IFREG && libc::major(stat.st_dev) == 0;
         is_one.then(|| Self {
             id: id(libc::minor(stat.st_dev), stat.st_ino),
             bytes: stat.st_size as u64,
             has_memory: stat.st_blocks != 0,
+            named: stat.st_nlink != 0,
             mode: stat.st_mode & 0o7777,
         })
     }
@@ -51,13 +56,19 @@ impl RamFile {
         self.mode & libc::S_ISVTX != 0
     }
 
-    /// Whether it can be: it has no memory yet, lies on tmpfs, and nobody can seal it, for a file that is sealed against writing gets no holes.
+    /// Whether it has a name.
+    #[must_use]
+    pub const fn has_name(&self) -> bool {
+        self.named
+    }
+
+    /// Whether it can be: it has neither a name nor memory yet, lies on tmpfs, and nobody can seal it, for a file that is sealed against writing gets no holes.
     #[must_use]
     pub fn may_be_kept(&self, fd: i32) -> bool {
-        !self.has_memory
-            && !self.is_kept()
+        let may_be = !self.named && !self.has_memory && !self.is_kept();
+        may_be
             && seals(fd) == Ok(libc::F_SEAL_SEAL)
-            && has_room(fd, self.bytes)
+            && room(fd).is_some_and(|room| room >= self.bytes)
     }
 
     /// Says in the file whether it is kept.
@@ -82,7 +93,7 @@ pub fn set_mode(fd: i32, mode: u32) -> Result<(), Errno> {
 /// Gives the file behind `fd` a page of memory, so that it is never kept. One that refuses it, being sealed or not to be written, or that does not lie on tmpfs,
 /// stays as it is.
 pub fn never_keep(fd: i32) {
-    if !has_room(fd, 0) {
+    if room(fd).is_none() {
         return;
     }
     let (fd, mode) = (fd as usize, libc::FALLOC_FL_KEEP_SIZE as usize);
@@ -97,15 +108,18 @@ fn seals(fd: i32) -> Result<i32, Errno> {
     Ok(seals as i32)
 }
 
-/// Whether the file lies on tmpfs, which has room for all of it.
-fn has_room(fd: i32, bytes: u64) -> bool {
+/// Bytes that the tmpfs has room for where the file lies; `None` for other file systems.
+fn room(fd: i32) -> Option<u64> {
     // SAFETY: an all-zero `statfs` is a valid value.
     let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
     // SAFETY: on x86-64 the kernel's structure for this call is libc's, and it is writable.
-    let asked = unsafe { syscall3(libc::SYS_fstatfs, fd as usize, (&raw mut stat) as usize, 0) };
+    unsafe { syscall3(libc::SYS_fstatfs, fd as usize, (&raw mut stat) as usize, 0) }.ok()?;
+    if stat.f_type != libc::TMPFS_MAGIC {
+        return None;
+    }
     // That of memfds says that it has no blocks, and has no limit.
-    let room = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
-    asked.is_ok() && stat.f_type == libc::TMPFS_MAGIC && (stat.f_blocks == 0 || room >= bytes)
+    let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
+    Some(if stat.f_blocks == 0 { u64::MAX } else { free })
 }
 
 /// The same file, to read and write.
@@ -135,16 +149,24 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_of_ram_without_a_name_is_one() {
+    fn only_a_file_of_ram_without_a_name_may_be_kept() {
         let file = memfd(8192);
         let found = RamFile::behind(file.number()).expect("one");
         assert_eq!((found.bytes, found.has_memory), (8192, false));
         assert!(found.may_be_kept(file.number()));
         let null = fd::open(c"/dev/null", libc::O_RDWR).expect("a device");
-        let program = fd::open(c"/proc/self/exe", libc::O_RDONLY).expect("a program");
-        for other in [null.number(), program.number(), -1] {
+        for other in [null.number(), -1] {
             assert_eq!(RamFile::behind(other), None);
         }
+        let program = fd::open(c"/proc/self/exe", libc::O_RDONLY).expect("a program");
+        let found = RamFile::behind(program.number());
+        assert!(found.is_none_or(|found| !found.may_be_kept(program.number())));
+        let path = c"/dev/shm/outpage-test-of-ram-files";
+        let named = fd::open(path, libc::O_RDWR | libc::O_CREAT).expect("a file");
+        let may_be = |fd| RamFile::behind(fd).is_some_and(|found| found.may_be_kept(fd));
+        assert!(!may_be(named.number()));
+        std::fs::remove_file(path.to_str().expect("a path")).expect("removed");
+        assert!(may_be(named.number()));
         let sealable = crate::shared::create(c"test", 8192).expect("a file");
         let found = RamFile::behind(sealable.number()).expect("one");
         assert!(!found.may_be_kept(sealable.number()));

@@ -56,10 +56,12 @@ fn check(root: &Path, census: &Census) -> io::Result<Findings> {
     let mut findings = census.flaws();
     findings.extend(headers::missing(census));
     findings.extend(tests_named::missing(root, census)?);
+    let hooks = |name: &str| read(root, &format!("crates/preload/src/{name}.rs"));
+    let by_descriptor = hooks("hooks/by_descriptor")?;
     findings.extend(agree::differences(
         census,
-        &read(root, "crates/preload/src/hooks.rs")?,
-        &read(root, "crates/preload/src/hooks/by_number.rs")?,
+        &(hooks("hooks")? + &by_descriptor),
+        &(hooks("hooks/by_number")? + &by_descriptor),
     ));
     findings.extend(render::drift(root, census));
     Ok(findings)

@@ -103,9 +103,11 @@ impl Home {
     /// # Errors
     /// `EIO` where some of it is lost: it stays an object.
     fn give_up(&mut self, file: &Fd) -> Result<(), Errno> {
-        let Some(found) = RamFile::behind(file.number()) else {
-            return Ok(());
-        };
+        let found = RamFile::behind(file.number());
+        found.map_or(Ok(()), |found| self.give_up_object(&found))
+    }
+
+    fn give_up_object(&mut self, found: &RamFile) -> Result<(), Errno> {
         let (Some(object), Some(engine)) = (self.objects.get(&found.id), &self.engine) else {
             return Ok(());
         };
@@ -146,7 +148,8 @@ impl Home {
         self.empty(at(start), at(end))
     }
 
-    /// Whether somebody may map the object again that nobody has mapped: a file of the program's that is open somewhere.
+    /// Whether somebody may map the object again that nobody has mapped: a file of the program's that is open somewhere. One that got a name (`O_TMPFILE` and linkat(2))
+    /// is given up: it outlives the run.
     pub(super) fn may_be_mapped(&mut self, id: u64) -> bool {
         let Some(object) = self.objects.get_mut(&id) else {
             return false;
@@ -159,7 +162,11 @@ impl Home {
             unmapped.open = is_open(id);
             unmapped.looked = now;
         }
-        unmapped.open
+        if unmapped.open {
+            return true;
+        }
+        let found = RamFile::behind(object.file.number());
+        found.is_some_and(|found| found.has_name() && self.give_up_object(&found).is_ok())
     }
 }
 
