@@ -89,10 +89,19 @@ impl Engine {
         lent == 0
     }
 
-    /// Has the home of the run serve what mmap(2) just mapped at `start`, of a file of this number. Where it cannot, false, nobody may touch it.
-    pub fn seat(&self, start: usize, len: usize, id: u64) -> bool {
-        let (addr, len) = (start, page_up(len));
-        self.call(Call::Seat { addr, len, id }) == 0
+    /// mmap(2), made by `map` where nothing is, of `len` bytes of the file of this number, which the home of the run keeps. `None` where the home cannot serve it:
+    /// it is not mapped then.
+    pub fn mmap_kept(&self, len: usize, id: u64, map: impl FnOnce() -> isize) -> Option<isize> {
+        let calls = &self.shared.calls;
+        calls.seating.fetch_add(1, Ordering::SeqCst);
+        let at = self.placing(map);
+        let (addr, len) = (at as usize, page_up(len));
+        let served = at < 0 || self.call(Call::Seat { addr, len, id }) == 0;
+        if !served {
+            let _ = map::munmap(addr, len);
+        }
+        calls.seating.fetch_sub(1, Ordering::SeqCst);
+        served.then_some(at)
     }
 
     /// mmap(2) over `len` bytes at `addr` failed. Of what was there the kernel may have told that it is gone, and that is not so: the home hears of it again.

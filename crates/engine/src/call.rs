@@ -314,6 +314,8 @@ pub struct Calls {
     pub(crate) freeing: Freeing,
     /// Shared memory is managed, or was.
     pub(crate) shares: AtomicBool,
+    /// Threads that have mapped what the home keeps, or are about to, and have not told it.
+    pub(crate) seating: AtomicU32,
 }
 
 impl Calls {
@@ -334,6 +336,7 @@ impl Calls {
             offered: Mutex::new(None),
             freeing: Freeing::new(),
             shares: AtomicBool::new(false),
+            seating: AtomicU32::new(0),
         })
     }
 

@@ -232,12 +232,13 @@ impl Live {
     /// what is written there would be lost: the process ends. And for what the home has given up, which another process may have asked for.
     pub(crate) fn look_for_lent(&mut self) {
         let Some(line) = &self.lent.line else { return };
+        let about_to_tell = self.calls.seating.load(Ordering::SeqCst) > 0;
         let Ok(found) = found_by(0, usize::MAX, |_| true) else {
             return;
         };
         let before = std::mem::take(&mut self.lent.unknown);
         let now = clock::now();
-        if found == self.lent.known && now < self.lent.next_ask {
+        if about_to_tell || found == self.lent.known && now < self.lent.next_ask {
             return;
         }
         self.lent.next_ask = Nanos(now.0 + ASK_EVERY.0);
@@ -363,6 +364,8 @@ impl Live {
     pub(crate) fn lent_in_child(&mut self, socket: Option<Fd>) -> Result<(), StartError> {
         self.lent.unknown.clear();
         self.lent.pinned.clear();
+        // Threads that are not here.
+        self.calls.seating.store(0, Ordering::SeqCst);
         // Numbers of the parent's table: forgotten, not closed.
         std::mem::forget(self.lent.line.take());
         let branched = self.lent.branch.take().map(std::mem::forget).is_some();

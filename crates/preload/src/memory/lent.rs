@@ -54,21 +54,17 @@ pub(super) fn map_kept(
     let hint = if replaces { 0 } else { addr };
     let plain = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED | libc::MAP_FIXED);
     // SAFETY: maps where nothing is.
-    let at = engine.placing(|| unsafe { raw::mmap(hint, len, prot, plain, fd, off) });
-    if at < 0 {
-        return at;
-    }
-    let at = at as usize;
-    if !engine.seat(at, len, id) {
+    let map = || unsafe { raw::mmap(hint, len, prot, plain, fd, off) };
+    let Some(at) = engine.mmap_kept(len, id, map) else {
         // One that may not be written cannot be served (userfaultfd(2)): the file is the kernel's from now on.
-        engine.munmap(at, len);
         files::touched(fd);
         // SAFETY: the program's own call.
         return engine.placing(|| unsafe { raw::mmap(addr, len, prot, flags, fd, off) });
+    };
+    if at < 0 || !replaces {
+        return at;
     }
-    if !replaces {
-        return at as isize;
-    }
+    let at = at as usize;
     let moves = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let moved = engine.mremap(at, len, len, moves, addr);
     if moved < 0 {
