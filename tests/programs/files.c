@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -593,6 +594,101 @@ static void advice(void) {
 	say("rest", wrong_from(at, 64 * PAGE, bytes, 2));
 }
 
+// Given up, and then emptied: what is mapped of it is registered nowhere.
+static void removes(void) {
+	char *at;
+	int fd = filled(&at);
+	say("read", wrong_by_reading(fd, 1));
+	must(madvise(at, bytes, MADV_REMOVE) == 0, "remove");
+	char *other = view(fd);
+	fill(other, 2);
+	say("first", wrong_in(at, 2));
+	say("second", wrong_in(other, 2));
+}
+
+// Mapped first by a descriptor that may only read.
+static void read_only_first(void) {
+	char path[32];
+	int fd = make(MFD_CLOEXEC);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	int read_only = open(path, O_RDONLY | O_CLOEXEC);
+	must(read_only >= 0, "open");
+	char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, read_only, 0);
+	must(own != MAP_FAILED, "private");
+	close(read_only);
+	char *at = view(fd);
+	fill(at, 1);
+	say("private", wrong_in(own, 1));
+}
+
+// Made shorter and longer again by its path.
+static void by_path(void) {
+	char path[32], *at;
+	int fd = filled(&at);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	must(truncate(path, PAGE) == 0 && truncate(path, bytes) == 0, "truncate");
+	say("zero", not_zero(at, PAGE, bytes));
+	say("kept", wrong_from(at, 0, PAGE, 1));
+}
+
+// Without room for a descriptor more.
+static void no_descriptors(void) {
+	char *at;
+	int fd = filled(&at);
+	struct rlimit none = { 0, 0 };
+	must(setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
+	say("read", wrong_by_reading(fd, 1));
+	fill(at, 2);
+	say("read again", wrong_by_reading(fd, 2));
+}
+
+// Nobody has it mapped, and its descriptor is a new one again and again, whoever looks for it.
+static void shuffled(void) {
+	char *at;
+	int fd = filled(&at);
+	must(munmap(at, bytes) == 0, "munmap");
+	for (int i = 0; i < 2000000; i++) {
+		int other = dup(fd);
+		must(other >= 0, "dup");
+		close(fd);
+		fd = other;
+	}
+	sleep(1);
+	say("mapped", wrong_in(view(fd), 1));
+}
+
+// Moved, mapped and inherited by several while one of them reads it by its descriptor.
+static void storm(void) {
+	for (unsigned round = 1; round < 6; round++) {
+		int fd = make(MFD_CLOEXEC);
+		char *at = view(fd);
+		fill(at, round);
+		for (int child = 0; child < 4; child++) {
+			if (fork() != 0)
+				continue;
+			size_t wrong = 0;
+			for (int step = 0; step < 6; step++) {
+				char *other = view(fd);
+				char *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+				other = mremap(other, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+				must(other != MAP_FAILED, "mremap");
+				wrong += *(uint64_t *)(other + PAGE * step) != word(PAGE * step, round);
+				if (child == 1 && step == 3)
+					wrong += wrong_by_reading(fd, round);
+				munmap(other, bytes);
+			}
+			_exit(wrong != 0);
+		}
+		int status;
+		while (wait(&status) > 0)
+			if (status != 0)
+				printf("a child ended with %d\n", status);
+		say("round", wrong_in(at, round));
+		munmap(at, bytes);
+		close(fd);
+	}
+}
+
 // As a collector of Java's has its heap (ZGC of OpenJDK 17): reserved piece by piece, mapped three times where nothing may be touched before, given back and had
 // again at another place.
 static void collector(void) {
@@ -647,6 +743,8 @@ static const struct {
 	{ "sendfirst", sends_first }, { "proc", again_by_proc }, { "fixed", fixed }, { "move", moves }, { "arena", arena },
 	{ "kernels", kernels }, { "threads", threads }, { "mode", modes }, { "advice", advice },
 	{ "collector", collector }, { "rename", renamed }, { "link", linked },
+	{ "remove", removes }, { "readonly", read_only_first }, { "path", by_path }, { "nofile", no_descriptors }, { "shuffle", shuffled },
+	{ "storm", storm },
 };
 
 int main(int argc, char **argv) {

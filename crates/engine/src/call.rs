@@ -44,6 +44,8 @@ pub enum Call {
     /// A file of the program's own, of this number ([`outpage_sys::ram_file::id`]), which the home of the run keeps, was just mapped at `addr`: the home serves
     /// it from now on. Where that cannot be, nobody may touch it.
     Seat { addr: usize, len: usize, id: u64 },
+    /// The home of the run is to give up the file of this number: 1, or 0 where it does not keep it.
+    GiveUp { id: u64 },
     /// A second mapping of the pages at `addr` is about to be made: what of them is shared and managed goes back to the program before.
     Alias { addr: usize, len: usize },
     /// The same by remap_file_pages(2): `-ENOMEM` where the home of the run keeps them, which could not follow.
@@ -194,6 +196,7 @@ impl Call {
             Self::Fence => [34, 0, 0, 0, 0, 0],
             Self::Reorder { addr, len } => [35, addr, len, 0, 0, 0],
             Self::Seat { addr, len, id } => [36, addr, len, id as usize, 0, 0],
+            Self::GiveUp { id } => [37, id as usize, 0, 0, 0, 0],
         }
     }
 
@@ -283,6 +286,7 @@ impl Call {
                 len: b,
                 id: c as u64,
             },
+            37 => Self::GiveUp { id: a as u64 },
             other => panic!("call {other} was never encoded"),
         }
     }

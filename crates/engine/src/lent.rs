@@ -201,6 +201,16 @@ impl Live {
         Ok(())
     }
 
+    /// Has the home give up a file: 1, or 0 where it does not keep it.
+    ///
+    /// # Errors
+    /// As [`Self::lend`]; `EIO` where some of it is lost.
+    pub(crate) fn give_up_file(&mut self, id: u64) -> Result<u64, Errno> {
+        let have = process::with_descriptors(DESCRIPTORS, || self.have_line());
+        self.or_without_home(have)?;
+        self.ask_home(Request::GiveUpKnown { id })
+    }
+
     fn have_line(&mut self) -> Result<(), NoAnswer> {
         if self.lent.line.is_some() {
             return Ok(());

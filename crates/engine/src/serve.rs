@@ -84,6 +84,7 @@ impl Live {
             Call::TakeShared { .. }
             | Call::Lend { .. }
             | Call::Seat { .. }
+            | Call::GiveUp { .. }
             | Call::Alias { .. }
             | Call::Reorder { .. }
             | Call::MayGrow { .. }
@@ -154,6 +155,7 @@ impl Live {
             } => unit(self.take_shared((addr, addr + len), prot, fresh)),
             Call::Lend { addr, len, prot } => unit(self.lend(addr, len, prot)),
             Call::Seat { addr, len, id } => unit(self.seat(addr, len, id)),
+            Call::GiveUp { id } => value(self.give_up_file(id).map(|told| told as usize)),
             Call::Alias { addr, len } => unit(self.about_to_alias(addr, len)),
             Call::Reorder { addr, .. } if self.is_home_at(addr) => unit(Err(Errno::ENOMEM)),
             Call::Reorder { addr, len } => unit(self.about_to_alias(addr, len)),

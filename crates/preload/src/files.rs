@@ -8,20 +8,22 @@
 
 use core::ffi::CStr;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::CString;
 
 use outpage_core::units::PAGE_BYTES;
+use outpage_engine::call;
 use outpage_engine::home::errand::{self, Errand};
 use outpage_sys::fd as descriptor;
 use outpage_sys::ram_file::{self, RamFile};
 use outpage_sys::raw::Errno;
 use outpage_sys::thread::{self, Options};
-use outpage_sys::{process, say};
+use outpage_sys::{proc, process, say};
 
 use crate::checked::Reader;
+use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
-use crate::{mode, status};
+use crate::status;
 
 /// Shared memory is kept by the home of the run.
 pub static LENDS: AtomicBool = AtomicBool::new(false);
@@ -48,8 +50,9 @@ fn look(fd: i32) -> Option<RamFile> {
 /// Before mmap(2) of the file behind `fd`: the number of the file where the home keeps it. One that has a name may have lost it by the next time.
 pub fn before_mmap(fd: i32, shared: bool) -> Option<u64> {
     let found = look(fd).filter(|_| !mode::is_pager())?;
-    let may_be = found.is_kept() || found.bytes >= LENT_MIN as u64 && found.may_be_kept(fd);
-    let kept = (shared && may_be).then(|| keep(fd)).flatten();
+    let may_be = found.bytes >= LENT_MIN as u64 && found.may_be_kept(fd);
+    let kept = (shared && (may_be || found.is_marked())).then(|| keep(fd, &found));
+    let kept = kept.flatten();
     if kept.is_none() {
         leave(fd, &found);
     }
@@ -57,48 +60,91 @@ pub fn before_mmap(fd: i32, shared: bool) -> Option<u64> {
 }
 
 /// Has the home keep a file, if it can: its number.
-fn keep(fd: i32) -> Option<u64> {
+fn keep(fd: i32, found: &RamFile) -> Option<u64> {
     match ask(Errand::Keep, fd) {
         Ok(id) => Some(id),
-        // It may be kept all the same.
-        Err(error) if look(fd).is_some_and(|now| now.is_kept()) => {
-            if error != Errno::EOPNOTSUPP {
-                end(error);
-            }
-            None
-        }
-        Err(_) => None,
+        Err(Errno::EOPNOTSUPP) => None,
+        // The home cannot be reached by way of this thread. By that of the pager it can, if it was before.
+        Err(_) => ram_file::is_kept(fd).then_some(found.id),
     }
 }
 
-/// The file is the kernel's, and is never kept: somebody comes to it unseen from now on.
+/// The file is the kernel's, and is not to be kept: somebody comes to it unseen from now on.
 fn leave(fd: i32, found: &RamFile) {
-    if !found.has_memory {
-        // The home looks for the mark and for memory in the other order.
-        ram_file::never_keep(fd);
+    ram_file::never_keep(fd, found);
+    if ram_file::is_kept(fd) {
+        have_given_up(fd, found);
     }
-    give_up(fd);
 }
 
 /// Gives a file up that is kept.
 fn give_up(fd: i32) {
-    if look(fd).is_some_and(|now| now.is_kept())
+    if let Some(found) = look(fd).filter(RamFile::is_marked)
         && !mode::is_pager()
-        && let Err(error) = ask(Errand::GiveUp, fd)
     {
-        end(error);
+        have_given_up(fd, &found);
     }
 }
 
+/// Has the home give up a file that may be kept.
+fn have_given_up(fd: i32, found: &RamFile) {
+    if is_others(found) && !ram_file::is_kept(fd) {
+        return;
+    }
+    let asked = match ask(Errand::GiveUp, fd) {
+        // A process that has no descriptors left, or another network namespace or user by now, may have a pager that the home knows.
+        Err(error) => by_pager(found.id).ok_or(error),
+        told => told,
+    };
+    match asked {
+        Ok(0) if ram_file::is_kept(fd) => end(&"another run keeps it"),
+        Ok(0) => OTHERS[place(found)].store(found.id, Ordering::Relaxed),
+        Ok(_) => {}
+        Err(error) => end(&error),
+    }
+}
+
+/// Asks by way of the pager, where there is one.
+fn by_pager(id: u64) -> Option<u64> {
+    let Path::Managed(engine) = mode::enter() else {
+        return None;
+    };
+    u64::try_from(engine.call(call::Call::GiveUp { id })).ok()
+}
+
+/// Files whose sticky bit is the program's own: the home has said that it does not keep them. A choice, for a few such files at a time.
+static OTHERS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+const fn place(found: &RamFile) -> usize {
+    found.id as usize % OTHERS.len()
+}
+
+fn is_others(found: &RamFile) -> bool {
+    OTHERS[place(found)].load(Ordering::Relaxed) == found.id
+}
+
 /// Whoever read on would find zeroes.
-fn end(error: Errno) -> ! {
-    let (pid, error) = (process::pid().to_string(), error.to_string());
+fn end(why: &dyn core::fmt::Display) -> ! {
+    let (pid, why) = (process::pid().to_string(), why.to_string());
     say::die(&[
         "outpage: ",
         &pid,
         ": a memfd that is paged cannot be brought in, the program ends: ",
-        &error,
+        &why,
     ])
+}
+
+/// Before another program is executed that finds out nothing: what it inherits is given up.
+pub fn inherited_unseen() {
+    let open = |fd: i32| {
+        let flags = descriptor::flags(fd);
+        if flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0) {
+            give_up(fd);
+        }
+    };
+    // Where /proc does not tell, as many as a process may have unless it asks for more (`INR_OPEN_CUR` of include/uapi/linux/fs.h).
+    let numbers = proc::table_size().unwrap_or(1024);
+    (0..numbers as i32).for_each(open);
 }
 
 /// Before a call that reads or writes the file behind `fd`.
@@ -172,7 +218,7 @@ fn handed_over(reader: &mut Reader, header: &libc::msghdr) {
 
 /// Whether the home keeps the file behind `fd`, or can.
 pub extern "C" fn is_one(fd: c_int) -> bool {
-    let is_one = |found: RamFile| found.is_kept() || found.may_be_kept(fd);
+    let is_one = |found: RamFile| found.is_marked() || found.may_be_kept(fd);
     look(fd).is_some_and(is_one) && !mode::is_pager()
 }
 
@@ -190,18 +236,40 @@ pub fn truncate(fd: i32, bytes: i64) -> isize {
 
 /// fchmod(2): what says that a file is kept stays.
 pub fn set_mode(fd: i32, mode: u32) -> isize {
-    let kept = look(fd).is_some_and(|found| found.is_kept());
+    let kept = look(fd).is_some_and(|found| found.is_marked()) && ram_file::is_kept(fd);
     let mode = if kept { mode | libc::S_ISVTX } else { mode };
     // SAFETY: the program's own call.
     unsafe { raw::call(libc::SYS_fchmod, [fd as usize, mode as usize, 0, 0, 0, 0]) }
 }
 
-/// Makes a call that may take all memory from a file: one that is never to be kept has some still.
+/// truncate(2): a file may be named by a path of /proc.
+pub fn truncate_by_path(path: usize, bytes: i64) -> isize {
+    const DIRECTORY: libc::c_int = libc::AT_FDCWD;
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let open = [DIRECTORY as usize, path, flags as usize, 0, 0, 0];
+    // SAFETY: an all-zero `stat` is a valid value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let look = [path, (&raw mut stat) as usize, 0, 0, 0, 0];
+    // SAFETY: the program's own path, which the kernel reads; it fills the structure, which is libc's on x86-64.
+    let there = unsafe { raw::call(libc::SYS_stat, look) } == 0;
+    if there && RamFile::of(&stat).is_some_and(|found| found.is_marked()) {
+        // SAFETY: as above; the descriptor is this function's.
+        let fd = unsafe { raw::call(libc::SYS_openat, open) };
+        if fd >= 0 {
+            give_up(fd as i32);
+            drop(descriptor::Fd::adopt(fd as i32));
+        }
+    }
+    // SAFETY: the program's own call.
+    unsafe { raw::call(libc::SYS_truncate, [path, bytes as usize, 0, 0, 0, 0]) }
+}
+
+/// Makes a call that may take all memory from a file that had a name, and is not to be kept: it has some still.
 fn changed(fd: i32, call: impl FnOnce() -> isize) -> isize {
-    let had = look(fd).is_some_and(|found| found.has_memory);
+    let before = look(fd).filter(|found| found.has_memory);
     let result = call();
-    if had && look(fd).is_some_and(|found| !found.has_memory) {
-        ram_file::never_keep(fd);
+    if let Some(before) = before {
+        ram_file::never_keep(fd, &before);
     }
     result
 }
@@ -242,8 +310,8 @@ const PUNCHES: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// Memory for a file up to `end`, if it is kept or can be.
 fn reserve(fd: i32, end: u64, found: &RamFile) -> Option<isize> {
-    if found.is_kept() {
-        return (end <= found.bytes && keep(fd).is_some()).then_some(0);
+    if found.is_marked() {
+        return (end <= found.bytes && keep(fd, found).is_some()).then_some(0);
     }
     if end.max(found.bytes) < LENT_MIN as u64 || !found.may_be_kept(fd) {
         return None;
@@ -251,14 +319,14 @@ fn reserve(fd: i32, end: u64, found: &RamFile) -> Option<isize> {
     if end > found.bytes {
         descriptor::set_len(fd, end).ok()?;
     }
-    keep(fd).map(|_| 0)
+    keep(fd, found).map(|_| 0)
 }
 
 /// A hole in a file, if it is kept.
 fn punch(fd: i32, start: u64, end: u64, found: &RamFile) -> Option<isize> {
     let page = PAGE_BYTES as u64;
     let whole = start.is_multiple_of(page) && end.is_multiple_of(page);
-    if !found.is_kept() || !whole {
+    if !found.is_marked() || !whole {
         return None;
     }
     let end = end.min(found.bytes.next_multiple_of(page));

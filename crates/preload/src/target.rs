@@ -43,6 +43,9 @@ pub fn tell(dir: i32, path: *const c_char, flags: i32) {
         files::touched(dir);
     }
     if let Some(what) = unmanaged(dir, path, flags) {
+        if files::LENDS.load(Ordering::Acquire) {
+            files::inherited_unseen();
+        }
         // SAFETY: the kernel has read the name without a fault.
         let name = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or("");
         let name = if name.is_empty() { "the program" } else { name };

@@ -196,6 +196,16 @@ pub fn open_flags(fd: i32) -> Result<i32, Errno> {
     Ok(flags as i32)
 }
 
+/// Flags of descriptor `fd` itself: `FD_CLOEXEC`.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn flags(fd: i32) -> Result<i32, Errno> {
+    // SAFETY: takes numbers only.
+    let flags = unsafe { syscall3(libc::SYS_fcntl, fd as usize, libc::F_GETFD as usize, 0) }?;
+    Ok(flags as i32)
+}
+
 /// What tells a file from all others: its file system's device and its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
@@ -291,17 +301,6 @@ pub fn link_of(fd: i32, out: &mut [u8]) -> Result<usize, Errno> {
     let (at, to) = (path.as_ptr() as usize, out.as_mut_ptr() as usize);
     // SAFETY: the path ends with a zero byte; the kernel writes at most `len` bytes into the borrowed buffer.
     unsafe { syscall3(libc::SYS_readlink, at, to, out.len()) }
-}
-
-/// Opens the file behind `fd` once more, of this thread's table, by what /proc has of it.
-///
-/// # Errors
-/// Those of open(2).
-pub fn open_again(fd: i32, flags: i32) -> Result<Fd, Errno> {
-    let mut path = [0u8; 32];
-    numbered(&mut path, b"/proc/thread-self/fd/", fd as u32, b"\0");
-    let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno::EINVAL)?;
-    open(path, flags)
 }
 
 pub(crate) fn status(fd: i32) -> Result<libc::stat, Errno> {

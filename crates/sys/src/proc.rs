@@ -66,16 +66,29 @@ pub fn open(path: &CStr, flags: i32) -> Result<Fd, Errno> {
 /// # Errors
 /// Those of open(2) and read(2); `EINVAL` where there is no such line.
 pub fn locked_bytes() -> Result<u64, Errno> {
-    // 1.5 KiB on Linux 6.18; the line is in the first third.
+    status(b"VmLck:").map(|kib| kib * 1024)
+}
+
+/// How many descriptors the caller's table has room for (`FDSize`): each number is below that.
+///
+/// # Errors
+/// Those of [`locked_bytes`].
+pub fn table_size() -> Result<u64, Errno> {
+    status(b"FDSize:")
+}
+
+/// The number in the line of the caller's `/proc/PID/status` that begins with `name`.
+fn status(name: &[u8]) -> Result<u64, Errno> {
+    // 1.5 KiB on Linux 6.18; these lines are in the first third.
     let mut text = [0; 1024];
     let file = open(c"thread-self/status", libc::O_RDONLY)?;
     let len = fd::read(file.number(), &mut text)?;
-    let line = text[..len]
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"VmLck:"));
-    let kib = line.and_then(|line| core::str::from_utf8(line).ok());
-    let kib = kib.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or(Errno::EINVAL)
+    let mut lines = text[..len].split(|&byte| byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| core::str::from_utf8(line).ok()?.split_whitespace().next());
+    number
+        .and_then(|text| text.parse().ok())
+        .ok_or(Errno::EINVAL)
 }
 
 /// Opens the file behind `fd` anew: an open file description of its own, with its own locks and offset.

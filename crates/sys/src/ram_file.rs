@@ -1,13 +1,21 @@
 //! Files of RAM that have no name: memfds, and what was made on tmpfs and unlinked.
 //!
 //! Such a file is *kept* where somebody pages it (`outpage_engine::home`). Then a part of it that is out is a hole, which a descriptor reads as zeroes. So
-//! whoever has a descriptor must be able to tell, whatever way it came by: the file's sticky bit says it, which has no meaning for files otherwise (inode(7)) and
-//! which writing, holes and new pages leave as it is. Set-user-ID, by contrast, a hole takes away (`file_remove_privs`, Linux 6.18).
+//! whoever has a descriptor must be able to tell, whatever way it came by. Locks of single bytes say what is true (`F_OFD_SETLK` of fcntl(2)), for the kernel
+//! takes them back with the last descriptor of whoever took them:
 //!
-//! A file that somebody may have mapped unseen is never to be kept. It is given a page of memory, and what may be kept has none.
+//! - that it is kept, by who keeps it;
+//! - that it is open, by each open file description (open(2)) that it was mapped by: where nobody holds that any more, nobody has it mapped or could;
+//! - that it may be mapped unseen, by each that it was mapped by where it was not kept: it must not be kept then, for such a mapping is registered nowhere.
+//!
+//! Who locks the first of them and who locks the last looks for the other's lock afterwards, so that one of the two sees the other.
+//!
+//! A kept file has its sticky bit set besides, which has no meaning for files otherwise (inode(7)) and which writing, holes and new pages leave as it is: fstat(2) tells it,
+//! and with it that the locks are worth a look. Set-user-ID, by contrast, a hole takes away (`file_remove_privs`, Linux 6.18).
 
 use crate::fd::{self, Fd};
 use crate::raw::{Errno, syscall3, syscall5};
+use crate::{proc, shared};
 
 /// Which file it is, in a number: the device's minor number and the inode's. Devices of such files have major number 0.
 #[must_use]
@@ -50,9 +58,9 @@ impl RamFile {
         })
     }
 
-    /// Whether it is kept, as far as the file says.
+    /// Whether it may be kept, as far as the sticky bit tells.
     #[must_use]
-    pub const fn is_kept(&self) -> bool {
+    pub const fn is_marked(&self) -> bool {
         self.mode & libc::S_ISVTX != 0
     }
 
@@ -65,13 +73,13 @@ impl RamFile {
     /// Whether it can be: it has neither a name nor memory yet, lies on tmpfs, and nobody can seal it, for a file that is sealed against writing gets no holes.
     #[must_use]
     pub fn may_be_kept(&self, fd: i32) -> bool {
-        let may_be = !self.named && !self.has_memory && !self.is_kept();
+        let may_be = !self.named && !self.has_memory && !self.is_marked();
         may_be
             && seals(fd) == Ok(libc::F_SEAL_SEAL)
             && room(fd).is_some_and(|room| room >= self.bytes)
     }
 
-    /// Says in the file whether it is kept.
+    /// Sets the sticky bit, or takes it back.
     ///
     /// # Errors
     /// Those of fchmod(2).
@@ -90,15 +98,73 @@ pub fn set_mode(fd: i32, mode: u32) -> Result<(), Errno> {
     unsafe { syscall3(libc::SYS_fchmod, fd as usize, mode as usize, 0) }.map(drop)
 }
 
-/// Gives the file behind `fd` a page of memory, so that it is never kept. One that refuses it, being sealed or not to be written, or that does not lie on tmpfs,
-/// stays as it is.
-pub fn never_keep(fd: i32) {
+/// Where the locked bytes begin: no file is so long, and who locks a file whole locks them too (`OFFSET_MAX` of include/linux/fs.h less a few).
+const LOCKS: u64 = i64::MAX as u64 - 8;
+const KEPT: u64 = LOCKS;
+const OPEN: u64 = LOCKS + 1;
+const UNSEEN: u64 = LOCKS + 2;
+
+/// Says that the file is kept by this open file description, which whoever uses the file does not have. False where another one keeps it.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn keep(fd: i32) -> Result<bool, Errno> {
+    shared::lock_byte(fd, KEPT)
+}
+
+/// Whether somebody keeps the file. One that cannot be asked is not kept.
+#[must_use]
+pub fn is_kept(fd: i32) -> bool {
+    shared::is_locked(fd, KEPT) == Ok(true)
+}
+
+/// Says that it may be mapped by this open file description as long as that is open.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn note_open(fd: i32) -> Result<bool, Errno> {
+    shared::share_byte(fd, OPEN)
+}
+
+/// Whether an open file description is open that [`note_open`] was told of, or a mapping by it there.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn is_open(fd: i32) -> Result<bool, Errno> {
+    shared::is_locked(fd, OPEN)
+}
+
+/// Says that it may be mapped unseen, and is not to be kept as long as this open file description, or a mapping by it, is there. A file that has a name may be somebody's
+/// to lock: that is given a page of memory instead, and what may be kept has none. Files of other file systems stay as they are.
+pub fn never_keep(fd: i32, found: &RamFile) {
     if room(fd).is_none() {
         return;
     }
-    let (fd, mode) = (fd as usize, libc::FALLOC_FL_KEEP_SIZE as usize);
-    // SAFETY: takes numbers only, and changes no byte of the file.
-    let _ = unsafe { syscall5(libc::SYS_fallocate, fd, mode, 0, 1, 0) };
+    if found.named {
+        give_page(fd);
+    } else {
+        let _ = shared::share_byte(fd, UNSEEN);
+    }
+}
+
+/// Whether it may be mapped unseen, as far as locks tell. What cannot be asked may be.
+#[must_use]
+pub fn may_be_unseen(fd: i32) -> bool {
+    shared::is_locked(fd, UNSEEN) != Ok(false)
+}
+
+fn give_page(fd: i32) {
+    let give = |fd: i32| {
+        let (fd, mode) = (fd as usize, libc::FALLOC_FL_KEEP_SIZE as usize);
+        // SAFETY: takes numbers only, and changes no byte of the file.
+        unsafe { syscall5(libc::SYS_fallocate, fd, mode, 0, 1, 0) }
+    };
+    // Who has it open to read alone may write to it by another descriptor, as a rule.
+    if give(fd) == Err(Errno::EBADF)
+        && let Ok(again) = writable(fd)
+    {
+        let _ = give(again.number());
+    }
 }
 
 fn seals(fd: i32) -> Result<i32, Errno> {
@@ -108,30 +174,29 @@ fn seals(fd: i32) -> Result<i32, Errno> {
     Ok(seals as i32)
 }
 
-/// Bytes that the tmpfs has room for where the file lies; `None` for other file systems.
+/// Whether the tmpfs has a limit of its own where the file lies. That of memfds says that it has no blocks, and has none.
+#[must_use]
+pub fn is_limited(fd: i32) -> bool {
+    room(fd).is_some_and(|room| room < u64::MAX)
+}
+
+/// Bytes that the tmpfs has room for where the file lies, `u64::MAX` without a limit; `None` for other file systems.
 fn room(fd: i32) -> Option<u64> {
     // SAFETY: an all-zero `statfs` is a valid value.
     let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
     // SAFETY: on x86-64 the kernel's structure for this call is libc's, and it is writable.
     unsafe { syscall3(libc::SYS_fstatfs, fd as usize, (&raw mut stat) as usize, 0) }.ok()?;
-    if stat.f_type != libc::TMPFS_MAGIC {
-        return None;
-    }
-    // That of memfds says that it has no blocks, and has no limit.
     let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
-    Some(if stat.f_blocks == 0 { u64::MAX } else { free })
+    let room = if stat.f_blocks == 0 { u64::MAX } else { free };
+    (stat.f_type == libc::TMPFS_MAGIC).then_some(room)
 }
 
-/// The same file, to read and write.
+/// Another open file description of the file behind `fd`, to read and write.
 ///
 /// # Errors
 /// Those of open(2).
-pub fn writable(file: Fd) -> Result<Fd, Errno> {
-    let flags = fd::open_flags(file.number())?;
-    if flags & libc::O_ACCMODE == libc::O_RDWR && flags & libc::O_PATH == 0 {
-        return Ok(file);
-    }
-    fd::open_again(file.number(), libc::O_RDWR)
+pub fn writable(fd: i32) -> Result<Fd, Errno> {
+    proc::reopen(fd, libc::O_RDWR)
 }
 
 #[cfg(test)]
@@ -185,28 +250,51 @@ mod tests {
         fd::pwrite(fd, b"x", 0).expect("written");
         fd::punch(fd, 0, 4096).expect("a hole");
         let found = RamFile::behind(fd).expect("one");
-        assert!(found.is_kept() && found.has_memory && !found.may_be_kept(fd));
+        assert!(found.is_marked() && found.has_memory && !found.may_be_kept(fd));
         found.mark(fd, false).expect("its owner");
-        assert!(!RamFile::behind(fd).expect("one").is_kept());
+        assert!(!RamFile::behind(fd).expect("one").is_marked());
         map::munmap(at, 8192).expect("unmapped");
     }
 
     #[test]
-    fn a_page_keeps_it_from_being_kept() {
+    fn what_is_open_and_kept_and_unseen_is_told_by_locks() {
         let file = memfd(8192);
-        never_keep(file.number());
+        let own = writable(file.number()).expect("opened");
+        assert_eq!(keep(own.number()), Ok(true));
+        assert!(is_kept(file.number()) && !may_be_unseen(own.number()));
+        assert_eq!(is_open(own.number()), Ok(false));
+        let read = proc::reopen(file.number(), libc::O_RDONLY).expect("opened");
+        for opened in [file.number(), read.number()] {
+            assert_eq!(note_open(opened), Ok(true));
+        }
         let found = RamFile::behind(file.number()).expect("one");
-        assert!(found.has_memory && !found.may_be_kept(file.number()));
-        assert_eq!(found.bytes, 8192);
+        never_keep(read.number(), &found);
+        assert!(may_be_unseen(own.number()));
+        drop(file);
+        assert_eq!(is_open(own.number()), Ok(true));
+        // A mapping holds it as well as a descriptor.
+        let at = map::mmap(0, 4096, libc::PROT_READ, libc::MAP_SHARED, read.number(), 0);
+        drop(read);
+        assert_eq!(is_open(own.number()), Ok(true));
+        map::munmap(at.expect("a mapping"), 4096).expect("unmapped");
+        assert_eq!(is_open(own.number()), Ok(false));
+        assert!(!may_be_unseen(own.number()));
+        let other = writable(own.number()).expect("opened");
+        drop(own);
+        assert!(!is_kept(other.number()));
     }
 
     #[test]
-    fn one_that_is_read_only_is_opened_again() {
-        let file = memfd(4096);
-        let read = fd::open_again(file.number(), libc::O_RDONLY).expect("opened");
-        assert!(fd::pwrite(read.number(), b"x", 0).is_err());
-        let both = writable(read).expect("opened");
-        assert_eq!(fd::pwrite(both.number(), b"x", 0), Ok(1));
-        assert_eq!(fd::identity(both.number()), fd::identity(file.number()));
+    fn one_with_a_name_has_a_page_in_place_of_a_lock() {
+        let path = c"/dev/shm/outpage-test-of-names";
+        let named = fd::open(path, libc::O_RDWR | libc::O_CREAT).expect("a file");
+        let read = fd::open(path, libc::O_RDONLY).expect("a file");
+        fd::set_len(named.number(), 8192).expect("a length");
+        never_keep(read.number(), &RamFile::behind(read.number()).expect("one"));
+        std::fs::remove_file(path.to_str().expect("a path")).expect("removed");
+        let found = RamFile::behind(named.number()).expect("one");
+        assert!(found.has_memory && !found.may_be_kept(named.number()));
+        let other = writable(named.number()).expect("opened");
+        assert!(!may_be_unseen(other.number()) && found.bytes == 8192);
     }
 }

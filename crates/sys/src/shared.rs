@@ -290,11 +290,23 @@ pub fn copy_out<T: Shareable>(file: i32, offset: u64, copy: &mut T) -> Result<()
 /// # Errors
 /// Those of fcntl(2) except the conflict.
 pub fn lock_byte(file: i32, index: u64) -> Result<bool, Errno> {
-    match lock_call(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, index)) {
+    set_lock(file, libc::F_WRLCK, index)
+}
+
+fn set_lock(file: i32, kind: libc::c_int, index: u64) -> Result<bool, Errno> {
+    match lock_call(file, libc::F_OFD_SETLK, &mut request(kind, index)) {
         Ok(()) => Ok(true),
         Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The same, beside others who hold it so: nobody can lock it meanwhile.
+///
+/// # Errors
+/// Those of [`lock_byte`].
+pub fn share_byte(file: i32, index: u64) -> Result<bool, Errno> {
+    set_lock(file, libc::F_RDLCK, index)
 }
 
 /// Gives byte `index` free.

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use outpage_core::units::PAGE_BYTES;
 use outpage_sys::process::Tid;
 use outpage_sys::raw::Errno;
-use outpage_sys::uffd::{Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome};
+use outpage_sys::uffd::{
+    Change, CopyMode, Fault, Message, Mode, MoveMode, MoveOutcome, Outcome, Stop,
+};
 
 use super::seats::Seats;
 use crate::door::{Door, Own, Part, Released};
@@ -148,8 +150,17 @@ impl Door for HomeDoor {
         self.inner.move_run(to, from, how, report);
     }
 
+    /// Where a tmpfs is full, who touches a page that has nothing in it yet gets a signal, as the kernel has it.
     fn zeropage(&self, start: usize, len: usize) -> Outcome {
-        self.filled(start, self.inner.zeropage(start, len))
+        let outcome = self.filled(start, self.inner.zeropage(start, len));
+        let at = start + outcome.bytes;
+        if outcome.stop != Some(Stop::NoMemory) || !self.seats().is_limited(at) {
+            return outcome;
+        }
+        let _ = self.poison(at, PAGE_BYTES);
+        let bytes = outcome.bytes + PAGE_BYTES;
+        let stop = (bytes < len).then_some(Stop::Again);
+        Outcome { bytes, stop }
     }
 
     fn poison(&self, start: usize, len: usize) -> Outcome {

@@ -11,7 +11,7 @@ use super::wire::{self, NoAnswer, Request};
 pub enum Errand {
     /// To keep it, if it can be kept: its number is told ([`outpage_sys::ram_file::id`]).
     Keep,
-    /// To give it up: from then on all of it is in RAM, and a descriptor reads what it has. One that is not kept is as good.
+    /// To give it up: from then on all of it is in RAM, and a descriptor reads what it has. 1, or 0 where this home does not keep it.
     GiveUp,
     /// That bytes `start..end` of it, whole pages, be zero.
     Hole {

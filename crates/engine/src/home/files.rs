@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
-use outpage_sys::fd::Fd;
+use outpage_sys::fd::{self, Fd};
 use outpage_sys::raw::Errno;
 use outpage_sys::{clock, libc, process, ram_file};
 use ram_file::RamFile;
@@ -31,7 +31,7 @@ pub(super) struct Unmapped {
     looked: Nanos,
 }
 
-/// The program's own file: what says that it is kept is taken back unless all that it takes has been done.
+/// The program's own file: that it is kept is taken back unless all that it takes has been done.
 struct Marked<'a> {
     file: &'a Fd,
     found: RamFile,
@@ -41,7 +41,6 @@ struct Marked<'a> {
 impl Drop for Marked<'_> {
     fn drop(&mut self) {
         if !self.stays {
-            // Who sees it still asks, and is told that it is no object.
             let _ = self.found.mark(self.file.number(), false);
         }
     }
@@ -51,45 +50,51 @@ impl Home {
     /// What is asked of a file: what is told.
     pub(super) fn errand(&mut self, request: Request, file: Option<Fd>) -> Result<u64, Errno> {
         let file = file.ok_or(Errno::EBADF)?;
+        let found = RamFile::behind(file.number()).ok_or(Errno::EOPNOTSUPP)?;
+        self.cut_off(found.id);
         match request {
-            Request::Adopt => self.adopt(file),
-            Request::GiveUp => self.give_up(&file).map(|()| 0),
-            Request::Hole { start, end } => self.hole(&file, start, end).map(|()| 0),
+            Request::Adopt => self.adopt(&file, &found),
+            Request::GiveUp => self.give_up(found.id),
+            Request::Hole { start, end } => self.hole(&found, start, end).map(|()| 1),
             _ => Err(Errno::EINVAL),
         }
     }
 
     /// Makes an object of the file, if it can be one: its number.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` where it cannot be; those of the kernel.
-    fn adopt(&mut self, file: Fd) -> Result<u64, Errno> {
-        let found = RamFile::behind(file.number()).ok_or(Errno::EOPNOTSUPP)?;
+    fn adopt(&mut self, file: &Fd, found: &RamFile) -> Result<u64, Errno> {
         if self.objects.contains_key(&found.id) {
+            ram_file::note_open(file.number())?;
             return Ok(found.id);
         }
-        if found.bytes == 0 || !found.may_be_kept(file.number()) {
+        let may_be = found.bytes > 0 && found.may_be_kept(file.number());
+        if !may_be || self.given_up.contains(&found.id) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let file = ram_file::writable(file)?;
+        let own = ram_file::writable(file.number())?;
         self.open_engine()?;
-        found.mark(file.number(), true)?;
+        if !ram_file::keep(own.number())? || !ram_file::note_open(file.number())? {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        found.mark(own.number(), true)?;
         let mut marked = Marked {
-            file: &file,
-            found,
+            file: &own,
+            found: *found,
             stays: false,
         };
-        // Whoever has mapped it unseen gave it memory first, and looked for the mark then.
-        let now = RamFile::behind(file.number());
-        if now.is_none_or(|now| now.has_memory || now.bytes != found.bytes) {
+        // Whoever has it mapped unseen has said so before, and looks now whether it is kept.
+        let now = RamFile::behind(own.number());
+        let is_as_before = now.is_some_and(|now| !now.has_memory && now.bytes == found.bytes);
+        if !is_as_before || ram_file::may_be_unseen(own.number()) {
             return Err(Errno::EOPNOTSUPP);
         }
         let bytes = page_up(found.bytes as usize);
-        let start = self.map_object(&file, bytes)?;
+        let start = self.map_object(&own, bytes)?;
         marked.stays = true;
         drop(marked);
+        let limited = ram_file::is_limited(own.number());
+        enter(&self.hall).limit(start, start + bytes, limited);
         let object = Object {
-            file,
+            file: own,
             start,
             bytes,
             unmapped: Some(Unmapped::default()),
@@ -98,18 +103,11 @@ impl Home {
         Ok(found.id)
     }
 
-    /// All of the file is in RAM from now on, and the kernel's.
-    ///
-    /// # Errors
-    /// `EIO` where some of it is lost: it stays an object.
-    fn give_up(&mut self, file: &Fd) -> Result<(), Errno> {
-        let found = RamFile::behind(file.number());
-        found.map_or(Ok(()), |found| self.give_up_object(&found))
-    }
-
-    fn give_up_object(&mut self, found: &RamFile) -> Result<(), Errno> {
-        let (Some(object), Some(engine)) = (self.objects.get(&found.id), &self.engine) else {
-            return Ok(());
+    /// All of the file is in RAM from now on, and the kernel's: 1, or 0 where it was no object. `EIO` where some of it is lost: it stays one.
+    pub(super) fn give_up(&mut self, id: u64) -> Result<u64, Errno> {
+        self.cut_off(id);
+        let (Some(object), Some(engine)) = (self.objects.get(&id), &self.engine) else {
+            return Ok(0);
         };
         let (addr, len) = (object.start, object.bytes);
         let back = engine.call(Call::Reorder { addr, len });
@@ -118,10 +116,13 @@ impl Home {
         }
         enter(&self.hall).give_up(addr, addr + len);
         // It may be mapped unseen from now on.
-        ram_file::never_keep(object.file.number());
-        let _ = found.mark(object.file.number(), false);
+        self.given_up.insert(id);
+        if let Some(found) = RamFile::behind(object.file.number()) {
+            let _ = found.mark(object.file.number(), false);
+        }
+        enter(&self.hall).limit(addr, addr + len, false);
         engine.munmap(addr, len);
-        self.objects.remove(&found.id);
+        self.objects.remove(&id);
         // What a device writes to stays where it is all the same.
         let within = |part: &(usize, usize)| (addr..addr + len).contains(&part.0);
         for line in self.lines.values_mut() {
@@ -130,15 +131,36 @@ impl Home {
             }
             line.inherited.retain(|span| !within(&(span.home, 0)));
         }
-        Ok(())
+        Ok(1)
     }
 
-    /// Bytes `start..end` of the file are zero.
-    ///
-    /// # Errors
-    /// `ENOENT` where it is no object; `EINVAL` for what is not whole pages of it.
-    fn hole(&self, file: &Fd, start: u64, end: u64) -> Result<(), Errno> {
-        let found = RamFile::behind(file.number()).ok_or(Errno::ENOENT)?;
+    /// Lets go of what lies beyond the end of a file that was made shorter by a call that nobody saw: by its path of /proc.
+    fn cut_off(&mut self, id: u64) {
+        let Some(object) = self.objects.get_mut(&id) else {
+            return;
+        };
+        let Ok(left) = fd::len(object.file.number()) else {
+            return;
+        };
+        let (left, before) = (page_up(left as usize), object.bytes);
+        if object.unmapped.is_some() && left < before {
+            object.bytes = left;
+            let (start, end) = (object.start + left, object.start + before);
+            let mut seats = enter(&self.hall);
+            seats.give_up(start, end);
+            if seats.is_limited(object.start) {
+                seats.limit(object.start, end, false);
+                seats.limit(object.start, start, true);
+            }
+            drop(seats);
+            if let Some(engine) = &self.engine {
+                engine.munmap(start, end - start);
+            }
+        }
+    }
+
+    /// Bytes `start..end` of the file are zero. `ENOENT` where it is no object; `EINVAL` for what is not whole pages of it.
+    fn hole(&self, found: &RamFile, start: u64, end: u64) -> Result<(), Errno> {
         let object = self.objects.get(&found.id).ok_or(Errno::ENOENT)?;
         let whole = |at: u64| at.is_multiple_of(PAGE_BYTES as u64);
         if !whole(start) || !whole(end) || start >= end || end > object.bytes as u64 {
@@ -159,14 +181,16 @@ impl Home {
         };
         let now = clock::now();
         if !unmapped.open || now.0 - unmapped.looked.0 >= LOOK_EVERY.0 {
-            unmapped.open = is_open(id);
+            let mapped_by = ram_file::is_open(object.file.number());
+            // Or another open file description, in a process that may be looked into.
+            unmapped.open = mapped_by != Ok(false) || is_open(id);
             unmapped.looked = now;
         }
         if unmapped.open {
             return true;
         }
         let found = RamFile::behind(object.file.number());
-        found.is_some_and(|found| found.has_name() && self.give_up_object(&found).is_ok())
+        found.is_some_and(|found| found.has_name()) && self.give_up(id).is_ok()
     }
 }
 

@@ -18,7 +18,7 @@ mod files;
 mod seats;
 pub(crate) mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
@@ -52,10 +52,11 @@ const LOOK: Nanos = Nanos(LOOK_MS as u64 * 1_000_000);
 /// And whether a process that is ending has ended. A choice: an end takes less, as a rule.
 const ENDS_MS: i32 = 5;
 
-/// In the watch: the listener, what ends when nobody else keeps the session, and above these connections.
+/// In the watch: the listener, what ends when nobody else keeps the session, what seats tell while no engine reads it, and above these connections.
 const LISTENER: u64 = 0;
 const LIFELINE: u64 = 1;
-const FIRST: u64 = 2;
+const SEATS: u64 = 2;
+const FIRST: u64 = 3;
 
 /// A memory file.
 struct Object {
@@ -113,6 +114,8 @@ struct Home {
     engine: Option<Engine>,
     /// By the file's number.
     objects: BTreeMap<u64, Object>,
+    /// Files that were objects and are not to be any more: they may be mapped unseen.
+    given_up: BTreeSet<u64>,
     lines: BTreeMap<u64, Line>,
     /// Seats whose processes are ending.
     leaving: Vec<usize>,
@@ -120,6 +123,8 @@ struct Home {
     next: u64,
     /// Nobody is listened to, for want of descriptors.
     deaf: bool,
+    /// No engine reads what seats tell.
+    reads_seats: bool,
     /// It may be that nobody has an object any more.
     look: bool,
     /// Objects that nobody had at the last look, and when that was.
@@ -158,10 +163,12 @@ impl Home {
             watch: Watch::new()?,
             engine: None,
             objects: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             lines: BTreeMap::new(),
             leaving: Vec::new(),
             next: FIRST,
             deaf: false,
+            reads_seats: false,
             look: false,
             unused: (Vec::new(), Nanos(0)),
             namespace: liveness::pid_namespace(),
@@ -181,6 +188,7 @@ impl Home {
             };
             ready.clear();
             let was_deaf = self.deaf;
+            self.read_seats(self.engine.is_none())?;
             self.watch.wait(patience, |name, _| ready.push(name))?;
             for &name in &ready {
                 match name {
@@ -189,6 +197,7 @@ impl Home {
                         alive = false;
                         self.watch.remove(lifeline)?;
                     }
+                    SEATS => enter(&self.hall).pass_over(),
                     line => self.hear(line),
                 }
             }
@@ -197,6 +206,19 @@ impl Home {
                 self.deaf = false;
                 self.watch.add(listener, LISTENER)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the loop reads what seats tell. Somebody must: who moves a mapping whose file was just given up waits until that is read.
+    fn read_seats(&mut self, reads: bool) -> Result<(), Errno> {
+        if reads != self.reads_seats {
+            let seats = enter(&self.hall).fd();
+            match reads {
+                true => self.watch.add(seats, SEATS)?,
+                false => self.watch.remove(seats)?,
+            }
+            self.reads_seats = reads;
         }
         Ok(())
     }
@@ -320,6 +342,7 @@ impl Home {
                 let seat = line.seat.ok_or(Errno::EINVAL)?;
                 enter(&self.hall).expect_alias(seat);
             }
+            Request::GiveUpKnown { id } => return Ok((self.give_up(id)?, None)),
             Request::Adopt | Request::GiveUp | Request::Hole { .. } => {
                 let [file, ..] = arrived.descriptors;
                 return Ok((self.errand(request, file)?, None));
@@ -414,6 +437,7 @@ impl Home {
 
     fn open_engine(&mut self) -> Result<(), Errno> {
         if self.engine.is_none() {
+            self.read_seats(false)?;
             let (config, paths) = (self.config.clone(), self.paths.clone());
             let engine = Engine::at_home(config, paths, self.hall.clone());
             self.engine = Some(engine.map_err(|_| Errno::EOPNOTSUPP)?);
@@ -521,6 +545,7 @@ impl Home {
                 continue;
             }
             if let (Some(object), Some(engine)) = (self.objects.remove(&id), &self.engine) {
+                enter(&self.hall).limit(object.start, object.end(), false);
                 engine.munmap(object.start, object.bytes);
                 drop(object.file);
             }

@@ -161,6 +161,8 @@ pub(crate) struct Seats {
     emptied: Vec<(usize, usize)>,
     /// Somebody has unmapped something.
     unmapped: bool,
+    /// Ranges of the home's, of files on a tmpfs that has a limit of its own.
+    limited: Vec<(usize, usize)>,
 }
 
 impl Seats {
@@ -179,6 +181,7 @@ impl Seats {
             faults: VecDeque::with_capacity(64),
             emptied: Vec::new(),
             unmapped: false,
+            limited: Vec::new(),
         })
     }
 
@@ -193,6 +196,20 @@ impl Seats {
     /// A descriptor that is readable when something can be read.
     pub(super) const fn fd(&self) -> i32 {
         self.watch.number()
+    }
+
+    /// What is at `start..end` of the home's lies on a tmpfs that has a limit, or does not any more.
+    pub(super) fn limit(&mut self, start: usize, end: usize, limited: bool) {
+        self.limited.retain(|&range| range != (start, end));
+        if limited {
+            self.limited.push((start, end));
+        }
+    }
+
+    /// Whether the file system may be full where a page of the home's lies.
+    pub(super) fn is_limited(&self, address: usize) -> bool {
+        let mut limited = self.limited.iter();
+        limited.any(|&(start, end)| (start..end).contains(&address))
     }
 
     /// A process with this userfaultfd, told why the home ends at `line`. Its number.
@@ -334,6 +351,13 @@ impl Seats {
                 seat => self.read(seat as usize - 1),
             }
         }
+    }
+
+    /// Reads what seats have to say while there is no object: who waits goes on as it is.
+    pub(super) fn pass_over(&mut self) {
+        self.gather();
+        self.faults.clear();
+        self.emptied.clear();
     }
 
     fn read(&mut self, number: usize) {
@@ -528,11 +552,14 @@ impl Seats {
             let Some(seat) = self.all[number].as_mut().filter(|seat| !seat.gone) else {
                 return;
             };
-            // Where it is moved meanwhile is told later, and found in no span then.
             let spans: Vec<Span> = seat.spans_in(start, end).collect();
             for span in &spans {
-                let _ = seat.uffd.unregister(span.start, span.bytes());
-                seat.cut(span.start, span.end);
+                // Where it is moved, which is about to be told, something else may lie by now, and before Linux 6.17 a userfaultfd takes off what another one registered.
+                let there = seat.uffd.write_protect(span.start, PAGE_BYTES, true);
+                if there.stop != Some(Stop::Again) {
+                    let _ = seat.uffd.unregister(span.start, span.bytes());
+                    seat.cut(span.start, span.end);
+                }
             }
             if spans.is_empty() {
                 return;
@@ -548,37 +575,4 @@ impl Seats {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn span(start: usize, end: usize, home: usize) -> Span {
-        Span { start, end, home }
-    }
-
-    #[test]
-    fn a_part_knows_where_the_home_has_it() {
-        let whole = span(0x5000, 0x9000, 0x1_0000);
-        assert_eq!(
-            whole.within(0x6000, 0x7000),
-            Some(span(0x6000, 0x7000, 0x1_1000))
-        );
-        assert_eq!(whole.within(0x9000, 0xA000), None);
-        let part = whole.within_home(0x1_3000, 0x2_0000);
-        assert_eq!(part, Some(span(0x8000, 0x9000, 0x1_3000)));
-        assert_eq!(whole.within_home(0xF000, 0x1_0000), None);
-    }
-
-    #[test]
-    fn what_is_cut_out_leaves_both_sides() {
-        let mut spans = vec![span(0x1000, 0x5000, 0x10_1000), span(0x8000, 0x9000, 0)];
-        cut(&mut spans, 0x2000, 0x3000);
-        let left = [
-            span(0x1000, 0x2000, 0x10_1000),
-            span(0x3000, 0x5000, 0x10_3000),
-            span(0x8000, 0x9000, 0),
-        ];
-        assert_eq!(spans, left);
-        cut(&mut spans, 0, usize::MAX);
-        assert_eq!(spans, []);
-    }
-}
+mod tests;

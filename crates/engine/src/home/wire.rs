@@ -51,8 +51,10 @@ pub(crate) enum Request {
     /// The file that comes along is an object from now on, if it can be ([`RamFile::may_be_kept`](outpage_sys::ram_file::RamFile::may_be_kept)). The answer
     /// is its number. Whoever asks this and what follows need not sit.
     Adopt,
-    /// The file that comes along is none any more, if it is one: all of it is in RAM, and what is mapped of it is the kernel's.
+    /// The file that comes along is none any more, if it is one: all of it is in RAM, and what is mapped of it is the kernel's. The answer is 1, or 0 where it was none.
     GiveUp,
+    /// The same of the file of this number.
+    GiveUpKnown { id: u64 },
     /// Bytes `start..end` of the file that comes along are to be zero. `ENOENT` where it is no object.
     Hole { start: u64, end: u64 },
 }
@@ -83,6 +85,7 @@ impl Request {
             Self::Adopt => [9, 0, 0, 0, 0],
             Self::GiveUp => [10, 0, 0, 0, 0],
             Self::Hole { start, end } => [11, start, end, 0, 0],
+            Self::GiveUpKnown { id } => [12, id, 0, 0, 0],
         }
     }
 
@@ -118,6 +121,7 @@ impl Request {
             9 => Some(Self::Adopt),
             10 => Some(Self::GiveUp),
             11 => Some(Self::Hole { start, end }),
+            12 => Some(Self::GiveUpKnown { id: start }),
             _ => None,
         }
     }
@@ -255,6 +259,7 @@ mod tests {
             Request::Adopt,
             Request::GiveUp,
             Request::Hole { start: 9, end: 10 },
+            Request::GiveUpKnown { id: 11 },
         ];
         for request in all {
             let words = request.encode().map(u64::to_ne_bytes);

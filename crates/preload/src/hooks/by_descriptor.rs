@@ -85,6 +85,10 @@ extern "C" fn truncate(fd: c_int, bytes: i64) -> c_int {
     c_result(files::truncate(fd, bytes)) as c_int
 }
 
+extern "C" fn truncate_by_path(path: usize, bytes: i64) -> c_int {
+    c_result(files::truncate_by_path(path, bytes)) as c_int
+}
+
 extern "C" fn allocate(fd: c_int, how: c_int, offset: i64, len: i64) -> c_int {
     c_result(files::allocate(fd, how, offset, len)) as c_int
 }
@@ -94,7 +98,7 @@ extern "C" fn set_mode(fd: c_int, mode: u32) -> c_int {
 }
 
 /// Every entry that is patched beside the others; without one of them a program would find zeroes in its files.
-pub fn entries() -> [EntryPoint; 15] {
+pub fn entries() -> [EntryPoint; 16] {
     [
         entry!(c"write", write, true, Some(&WRITE_ORIGINAL)),
         entry!(c"pwrite64", pwrite, true, Some(&PWRITE_ORIGINAL)),
@@ -114,13 +118,14 @@ pub fn entries() -> [EntryPoint; 15] {
         entry!(c"sendmmsg", sendmmsg, true, Some(&SENDMMSG_ORIGINAL)),
         entry!(c"posix_fallocate64", reserve, true, Some(&RESERVE_ORIGINAL)),
         entry!(c"ftruncate64", truncate, true),
+        entry!(c"truncate64", truncate_by_path, true),
         entry!(c"fallocate64", allocate, true),
         entry!(c"fchmod", set_mode, true),
     ]
 }
 
 /// The numbers of these calls.
-pub(super) const NUMBERS: [c_long; 14] = [
+pub(super) const NUMBERS: [c_long; 15] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -133,6 +138,7 @@ pub(super) const NUMBERS: [c_long; 14] = [
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
     libc::SYS_ftruncate,
+    libc::SYS_truncate,
     libc::SYS_fallocate,
     libc::SYS_fchmod,
 ];
@@ -143,6 +149,7 @@ pub(super) fn by_number(number: c_long, args: [usize; 6]) -> isize {
     let s = |value: usize| value as c_int;
     match number {
         libc::SYS_ftruncate => return files::truncate(s(a), b as i64),
+        libc::SYS_truncate => return files::truncate_by_path(a, b as i64),
         libc::SYS_fallocate => return files::allocate(s(a), s(b), c as i64, d as i64),
         libc::SYS_fchmod => return files::set_mode(s(a), b as u32),
         libc::SYS_sendfile => files::both_touched(s(a), s(b)),

@@ -1,5 +1,6 @@
 //! Shared memory that the home of the run keeps (`--shared tree`), as the hooks map it.
 
+use outpage_core::units::PAGE_BYTES;
 use outpage_engine::Engine;
 
 use super::{TOO_LARGE_BYTES, none, run};
@@ -9,7 +10,8 @@ use crate::{files, lifecycle, raw};
 
 /// What the home of the run keeps at `addr` may be there still.
 pub(super) fn not_replaced(addr: usize, len: usize) {
-    if len > 0 && (len as u64) < TOO_LARGE_BYTES {
+    // What is not aligned the kernel refuses before it looks at anything.
+    if addr.is_multiple_of(PAGE_BYTES) && len > 0 && (len as u64) < TOO_LARGE_BYTES {
         let again = |engine: &'static Engine| {
             let _order = Order::take();
             engine.not_replaced(addr, len);
