@@ -359,7 +359,7 @@ pub const SETTINGS: &[Setting] = &[
             ),
             (
                 "tree",
-                "anonymous memory, whichever processes of the run have it mapped; Linux 6.10 or later",
+                "anonymous memory, memfds and files of tmpfs without a name, whichever processes of the run have them mapped; Linux 6.10 or later",
             ),
         ]),
         meaning: "Whether memory that is mapped shared is paged, and part of the limit",
