@@ -629,6 +629,13 @@ static void by_path(void) {
 	must(truncate(path, PAGE) == 0 && truncate(path, bytes) == 0, "truncate");
 	say("zero", not_zero(at, PAGE, bytes));
 	say("kept", wrong_from(at, 0, PAGE, 1));
+	fd = filled(&at);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	int emptied = open(path, O_RDWR | O_TRUNC | O_CLOEXEC);
+	must(emptied >= 0 && ftruncate(emptied, bytes) == 0, "open");
+	say("emptied", not_zero(at, 0, bytes));
+	fill(at, 2);
+	say("read", wrong_by_reading(fd, 2));
 }
 
 // Without room for a descriptor more.

@@ -110,18 +110,23 @@ impl Home {
             return Ok(0);
         };
         let (addr, len) = (object.start, object.bytes);
-        let back = engine.call(Call::Reorder { addr, len });
-        if back < 0 {
-            return Err(Errno::new(-back as i32));
+        // Of one that was cut off at its beginning nothing is left, and something else may lie there.
+        if len > 0 {
+            let back = engine.call(Call::Reorder { addr, len });
+            if back < 0 {
+                return Err(Errno::new(-back as i32));
+            }
+            enter(&self.hall).give_up(addr, addr + len);
         }
-        enter(&self.hall).give_up(addr, addr + len);
         // It may be mapped unseen from now on.
         self.given_up.insert(id);
         if let Some(found) = RamFile::behind(object.file.number()) {
             let _ = found.mark(object.file.number(), false);
         }
         enter(&self.hall).limit(addr, addr + len, false);
-        engine.munmap(addr, len);
+        if len > 0 {
+            engine.munmap(addr, len);
+        }
         self.objects.remove(&id);
         // What a device writes to stays where it is all the same.
         let within = |part: &(usize, usize)| (addr..addr + len).contains(&part.0);
