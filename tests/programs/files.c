@@ -664,6 +664,73 @@ static void shuffled(void) {
 	say("mapped", wrong_in(view(fd), 1));
 }
 
+// Locked whole by the program itself, before it is mapped and after.
+static void locked(void) {
+	char *at;
+	int fd = make(MFD_CLOEXEC), other = filled(&at);
+	must(lockf(fd, F_LOCK, 0) == 0, "lockf");
+	char *first = view(fd);
+	fill(first, 1);
+	say("locked", wrong_by_reading(fd, 1));
+	must(lockf(fd, F_ULOCK, 0) == 0, "unlock");
+	char *second = view(fd);
+	fill(second, 2);
+	say("unlocked", wrong_in(first, 2));
+	say("other", wrong_by_reading(other, 1));
+	char name[] = "/tmp/outpage-test-XXXXXX";
+	fd = mkstemp(name);
+	must(fd >= 0 && unlink(name) == 0 && ftruncate(fd, bytes) == 0 && lockf(fd, F_LOCK, 0) == 0, "a file");
+	fill(view(fd), 1);
+	say("of a disk", wrong_by_reading(fd, 1));
+}
+
+// Gets a name while it is paged, and is mapped by that; and one whose program ends at once.
+static void named_late(void) {
+	char path[32], name[64];
+	for (int at_once = 0; at_once < 2; at_once++) {
+		snprintf(name, sizeof name, "/dev/shm/outpage-late-%d-%d", getpid(), at_once);
+		pid_t pid = fork();
+		if (pid == 0) {
+			int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+			must(fd >= 0 && ftruncate(fd, bytes) == 0, "a file");
+			char *at = view(fd);
+			fill(at, 1);
+			if (at_once) {
+				munmap(at, bytes);
+				usleep(250000);
+			}
+			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+			must(linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0, "linkat");
+			if (at_once)
+				_exit(0);
+			int other = open(name, O_RDWR | O_CLOEXEC);
+			must(other >= 0, "open");
+			char *by_name = view(other);
+			size_t wrong = wrong_in(by_name, 1);
+			fill(by_name, 2);
+			_exit(wrong + wrong_in(at, 2) + wrong_by_reading(other, 2) != 0);
+		}
+		wait_for(pid);
+		sleep(at_once ? 2 : 0);
+		int fd = open(name, O_RDWR | O_CLOEXEC);
+		must(fd >= 0 && unlink(name) == 0, "by its name");
+		say("by its name", wrong_by_reading(fd, at_once ? 1 : 2));
+	}
+}
+
+// A file with a name is not changed by being mapped.
+static void times(void) {
+	char name[] = "/dev/shm/outpage-test-XXXXXX";
+	int fd = mkstemp(name);
+	must(fd >= 0 && write(fd, name, sizeof name) > 0, "a file");
+	struct stat before, after;
+	must(fstat(fd, &before) == 0, "fstat");
+	usleep(20000);
+	must(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0) != MAP_FAILED, "mmap");
+	must(fstat(fd, &after) == 0 && unlink(name) == 0, "fstat");
+	printf("%d\n", !memcmp(&before.st_mtim, &after.st_mtim, sizeof before.st_mtim) && before.st_mode == after.st_mode && before.st_blocks == after.st_blocks);
+}
+
 // Moved, mapped and inherited by several while one of them reads it by its descriptor.
 static void storm(void) {
 	for (unsigned round = 1; round < 6; round++) {
@@ -751,7 +818,7 @@ static const struct {
 	{ "kernels", kernels }, { "threads", threads }, { "mode", modes }, { "advice", advice },
 	{ "collector", collector }, { "rename", renamed }, { "link", linked },
 	{ "remove", removes }, { "readonly", read_only_first }, { "path", by_path }, { "nofile", no_descriptors }, { "shuffle", shuffled },
-	{ "storm", storm },
+	{ "storm", storm }, { "lock", locked }, { "late", named_late }, { "times", times },
 };
 
 int main(int argc, char **argv) {

@@ -25,7 +25,7 @@ use crate::session::SessionPaths;
 use crate::space::page_up;
 use crate::start::StartError;
 use crate::ticket::DESCRIPTORS;
-use found::{Files, Found, found_by, refuse_locked};
+use found::{Files, Found, refuse_locked};
 use line::Line;
 
 /// The home is asked this often whether it has given a file up. A choice: until then such memory is not counted as what is not paged.
@@ -192,8 +192,12 @@ impl Live {
             self.have_line()?;
             self.lent.files.note(id);
             let line = self.lent.line.as_ref().ok_or(Errno::EOPNOTSUPP)?;
-            let mut found = self.lent.files.found_in(addr, end)?.into_iter();
-            found.try_for_each(|part| line.hand_over(part))
+            let found = self.lent.files.found_in(addr, end)?;
+            // As much as the kernel has mapped, or somebody would come to the rest unseen.
+            if found.iter().map(Found::len).sum::<usize>() != end - addr {
+                return Err(Errno::EOPNOTSUPP.into());
+            }
+            found.into_iter().try_for_each(|part| line.hand_over(part))
         });
         self.or_without_home(seated)?;
         self.lent.place(addr, end);
@@ -243,16 +247,19 @@ impl Live {
     pub(crate) fn look_for_lent(&mut self) {
         let Some(line) = &self.lent.line else { return };
         let about_to_tell = self.calls.seating.load(Ordering::SeqCst) > 0;
-        let Ok(found) = found_by(0, usize::MAX, |_| true) else {
+        let Ok(found) = self.lent.files.all() else {
             return;
         };
         let before = std::mem::take(&mut self.lent.unknown);
         let now = clock::now();
-        if about_to_tell || found == self.lent.known && now < self.lent.next_ask {
+        let as_before = found == self.lent.known;
+        if about_to_tell || as_before && now < self.lent.next_ask {
             return;
         }
         self.lent.next_ask = Nanos(now.0 + ASK_EVERY.0);
-        let told = match line.told_of(&found, &self.lent.files) {
+        let files = &self.lent.files;
+        let asked = found.iter().filter(|part| !as_before || files.has(part.id));
+        let told = match line.told_of(asked, files) {
             Ok(told) => told,
             Err(NoAnswer::Refused(_)) => return,
             Err(NoAnswer::Gone(why)) => return self.world.failing.fail(Failure::Home(why)),

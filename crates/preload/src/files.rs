@@ -69,12 +69,10 @@ fn keep(fd: i32, found: &RamFile) -> Option<u64> {
     }
 }
 
-/// The file is the kernel's, and is not to be kept: somebody comes to it unseen from now on.
+/// The file is the kernel's, and is not to be kept: somebody comes to it unseen from now on. The home marks a file and looks then whether that was said.
 fn leave(fd: i32, found: &RamFile) {
     ram_file::never_keep(fd, found);
-    if ram_file::is_kept(fd) {
-        have_given_up(fd, found);
-    }
+    give_up(fd);
 }
 
 /// Gives a file up that is kept.
@@ -86,22 +84,33 @@ fn give_up(fd: i32) {
     }
 }
 
-/// Has the home give up a file that may be kept.
+/// Has the home give up a file that is marked.
 fn have_given_up(fd: i32, found: &RamFile) {
     if is_others(found) && !ram_file::is_kept(fd) {
         return;
     }
-    let asked = match ask(Errand::GiveUp, fd) {
-        // A process that has no descriptors left, or another network namespace or user by now, may have a pager that the home knows.
-        Err(error) => by_pager(found.id).ok_or(error),
-        told => told,
-    };
-    match asked {
-        Ok(0) if ram_file::is_kept(fd) => end(&"another run keeps it"),
-        Ok(0) => OTHERS[place(found)].store(found.id, Ordering::Relaxed),
-        Ok(_) => {}
-        Err(error) => end(&error),
+    for _ in 0..TRIES {
+        let asked = match ask(Errand::GiveUp, fd) {
+            // A process that has no descriptors left, or another network namespace or user by now, may have a pager that the home knows.
+            Err(error) => by_pager(found.id).ok_or(error),
+            told => told,
+        };
+        match asked {
+            // It is being tried whether it can be kept.
+            Ok(0) if is_kept_still(fd) => process::yield_now(),
+            Ok(0) => return OTHERS[place(found)].store(found.id, Ordering::Relaxed),
+            Ok(_) => return,
+            Err(error) => end(&error),
+        }
     }
+    end(&"another run keeps it");
+}
+
+/// So often the home is asked about a file that somebody keeps, and not this home: its own looks at one end sooner. A choice.
+const TRIES: u32 = 100;
+
+fn is_kept_still(fd: i32) -> bool {
+    look(fd).is_some_and(|now| now.is_marked()) && ram_file::is_kept(fd)
 }
 
 /// Asks by way of the pager, where there is one.
@@ -134,12 +143,14 @@ fn end(why: &dyn core::fmt::Display) -> ! {
     ])
 }
 
-/// Before another program is executed that finds out nothing: what it inherits is given up.
+/// Before another program is executed that finds out nothing: what it inherits is given up, and not to be kept.
 pub fn inherited_unseen() {
     let open = |fd: i32| {
         let flags = descriptor::flags(fd);
-        if flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0) {
-            give_up(fd);
+        if flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
+            && let Some(found) = look(fd)
+        {
+            leave(fd, &found);
         }
     };
     // Where /proc does not tell, as many as a process may have unless it asks for more (`INR_OPEN_CUR` of include/uapi/linux/fs.h).
@@ -266,10 +277,10 @@ pub fn truncate_by_path(path: usize, bytes: i64) -> isize {
 
 /// Makes a call that may take all memory from a file that had a name, and is not to be kept: it has some still.
 fn changed(fd: i32, call: impl FnOnce() -> isize) -> isize {
-    let before = look(fd).filter(|found| found.has_memory);
+    let had = look(fd).is_some_and(|found| found.has_memory && found.has_name());
     let result = call();
-    if let Some(before) = before {
-        ram_file::never_keep(fd, &before);
+    if let Some(found) = look(fd).filter(|_| had) {
+        ram_file::never_keep(fd, &found);
     }
     result
 }
@@ -313,13 +324,20 @@ fn reserve(fd: i32, end: u64, found: &RamFile) -> Option<isize> {
     if found.is_marked() {
         return (end <= found.bytes && keep(fd, found).is_some()).then_some(0);
     }
-    if end.max(found.bytes) < LENT_MIN as u64 || !found.may_be_kept(fd) {
+    let mut grown = *found;
+    grown.bytes = end.max(found.bytes);
+    if grown.bytes < LENT_MIN as u64 || !grown.may_be_kept(fd) {
         return None;
     }
     if end > found.bytes {
         descriptor::set_len(fd, end).ok()?;
     }
-    keep(fd, found).map(|_| 0)
+    let kept = keep(fd, found);
+    if kept.is_none() && end > found.bytes {
+        // The kernel says what it thinks of it.
+        let _ = descriptor::set_len(fd, found.bytes);
+    }
+    kept.map(|_| 0)
 }
 
 /// A hole in a file, if it is kept.
@@ -335,8 +353,7 @@ fn punch(fd: i32, start: u64, end: u64, found: &RamFile) -> Option<isize> {
     }
     match ask(Errand::Hole { start, end }, fd) {
         Ok(_) => Some(0),
-        Err(Errno::ENOENT | Errno::EINVAL) => None,
-        Err(error) => Some(-(error.number() as isize)),
+        Err(_) => None,
     }
 }
 

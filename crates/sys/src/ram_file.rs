@@ -115,7 +115,7 @@ pub fn keep(fd: i32) -> Result<bool, Errno> {
 /// Whether somebody keeps the file. One that cannot be asked is not kept.
 #[must_use]
 pub fn is_kept(fd: i32) -> bool {
-    shared::is_locked(fd, KEPT) == Ok(true)
+    shared::is_locked_alone(fd, KEPT) == Ok(true)
 }
 
 /// Says that it may be mapped by this open file description as long as that is open.
@@ -135,15 +135,14 @@ pub fn is_open(fd: i32) -> Result<bool, Errno> {
 }
 
 /// Says that it may be mapped unseen, and is not to be kept as long as this open file description, or a mapping by it, is there. A file that has a name may be somebody's
-/// to lock: that is given a page of memory instead, and what may be kept has none. Files of other file systems stay as they are.
+/// to lock, and one that is locked cannot be: it is given a page of memory instead if it has none, and what may be kept has none. Files of other file systems stay as they are.
 pub fn never_keep(fd: i32, found: &RamFile) {
     if room(fd).is_none() {
         return;
     }
-    if found.named {
+    let is_said = !found.named && shared::share_byte(fd, UNSEEN) == Ok(true);
+    if !is_said && !found.has_memory {
         give_page(fd);
-    } else {
-        let _ = shared::share_byte(fd, UNSEEN);
     }
 }
 

@@ -327,6 +327,17 @@ pub fn is_locked(file: i32, index: u64) -> Result<bool, Errno> {
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
+/// Whether another open file description holds byte `index` by [`lock_byte`], and not a process by a lock of its own.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn is_locked_alone(file: i32, index: u64) -> Result<bool, Errno> {
+    let mut lock = request(libc::F_RDLCK, index);
+    lock_call(file, libc::F_OFD_GETLK, &mut lock)?;
+    // Of such a lock there is no process (fcntl(2)).
+    Ok(lock.l_type != libc::F_UNLCK as libc::c_short && lock.l_pid == -1)
+}
+
 fn request(kind: libc::c_int, index: u64) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,

@@ -5,6 +5,7 @@
 //! is an object still though nobody has it mapped.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use outpage_core::units::{Nanos, PAGE_BYTES};
@@ -23,9 +24,9 @@ use crate::space::page_up;
 /// where there are hundreds.
 const LOOK_EVERY: Nanos = Nanos(1_000_000_000);
 
-/// Of an object that is the program's own file, and that nobody has mapped.
+/// What there is to know of an object that is the program's own file when nobody has it mapped.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Unmapped {
+pub(super) struct Own {
     /// Somebody had it open at the last look, which was then.
     open: bool,
     looked: Nanos,
@@ -63,14 +64,17 @@ impl Home {
     /// Makes an object of the file, if it can be one: its number.
     fn adopt(&mut self, file: &Fd, found: &RamFile) -> Result<u64, Errno> {
         if self.objects.contains_key(&found.id) {
-            ram_file::note_open(file.number())?;
-            return Ok(found.id);
+            let noted = ram_file::note_open(file.number())?;
+            return noted.then_some(found.id).ok_or(Errno::EOPNOTSUPP);
         }
         let may_be = found.bytes > 0 && found.may_be_kept(file.number());
         if !may_be || self.given_up.contains(&found.id) {
             return Err(Errno::EOPNOTSUPP);
         }
         let own = ram_file::writable(file.number())?;
+        if ram_file::may_be_unseen(own.number()) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         self.open_engine()?;
         if !ram_file::keep(own.number())? || !ram_file::note_open(file.number())? {
             return Err(Errno::EOPNOTSUPP);
@@ -97,7 +101,7 @@ impl Home {
             file: own,
             start,
             bytes,
-            unmapped: Some(Unmapped::default()),
+            own: Some(Own::default()),
         };
         self.objects.insert(found.id, object);
         Ok(found.id)
@@ -148,7 +152,7 @@ impl Home {
             return;
         };
         let (left, before) = (page_up(left as usize), object.bytes);
-        if object.unmapped.is_some() && left < before {
+        if object.own.is_some() && left < before {
             object.bytes = left;
             let (start, end) = (object.start + left, object.start + before);
             let mut seats = enter(&self.hall);
@@ -175,43 +179,60 @@ impl Home {
         self.empty(at(start), at(end))
     }
 
-    /// Whether somebody may map the object again that nobody has mapped: a file of the program's that is open somewhere. One that got a name (`O_TMPFILE` and linkat(2))
-    /// is given up: it outlives the run.
-    pub(super) fn may_be_mapped(&mut self, id: u64) -> bool {
+    /// Whether somebody may map the object again that nobody has mapped: a file of the program's that is open somewhere, as it was a moment ago or, if `now`, as it is. One that got a
+    /// name (`O_TMPFILE` and linkat(2)) is given up: it outlives the run.
+    pub(super) fn may_be_mapped(&mut self, id: u64, now: bool) -> bool {
         let Some(object) = self.objects.get_mut(&id) else {
             return false;
         };
-        let Some(unmapped) = &mut object.unmapped else {
+        let Some(own) = &mut object.own else {
             return false;
         };
-        let now = clock::now();
-        if !unmapped.open || now.0 - unmapped.looked.0 >= LOOK_EVERY.0 {
+        let time = clock::now();
+        if now || !own.open || time.0 - own.looked.0 >= LOOK_EVERY.0 {
             let mapped_by = ram_file::is_open(object.file.number());
             // Or another open file description, in a process that may be looked into.
-            unmapped.open = mapped_by != Ok(false) || is_open(id);
-            unmapped.looked = now;
+            own.open = mapped_by != Ok(false) || is_open(id);
+            own.looked = time;
         }
-        if unmapped.open {
-            return true;
+        own.open || self.outlives(id)
+    }
+
+    /// Whether the file of an object has a name by now. It is given up then, or tried again where that cannot be.
+    fn outlives(&mut self, id: u64) -> bool {
+        let object = self.objects.get(&id);
+        let found = object.and_then(|object| RamFile::behind(object.file.number()));
+        let has_name = found.is_some_and(|found| found.has_name());
+        if has_name {
+            let _ = self.give_up(id);
         }
-        let found = RamFile::behind(object.file.number());
-        found.is_some_and(|found| found.has_name()) && self.give_up(id).is_ok()
+        has_name
+    }
+
+    /// Before the home ends: what outlives it has its bytes.
+    pub(super) fn give_up_named(&mut self) {
+        let ids: Vec<u64> = self.objects.keys().copied().collect();
+        for id in ids {
+            self.outlives(id);
+        }
     }
 }
 
-/// Whether another process has a file open. Those whose descriptors may not be seen belong to somebody else, and are not looked at.
+/// Whether another process has a file open. Those whose descriptors may not be seen belong to somebody else, and are not looked at; nor are those of files that have a name, which
+/// may lie where nobody answers.
 fn is_open(id: u64) -> bool {
     let own = process::pid();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut others = numbers.filter(|&pid| pid != own);
     others.any(|pid| {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-        let mut tasks = tasks.into_iter().flatten().flatten();
-        tasks.any(|task| {
-            let open = fs::read_dir(task.path().join("fd"));
-            let mut open = open.into_iter().flatten().flatten();
-            open.any(|entry| fs::metadata(entry.path()).is_ok_and(|file| is(&file, id)))
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        let mut open = open.into_iter().flatten().flatten();
+        open.any(|entry| {
+            let name = fs::read_link(entry.path());
+            let nameless =
+                name.is_ok_and(|name| name.as_os_str().as_bytes().ends_with(b" (deleted)"));
+            nameless && fs::metadata(entry.path()).is_ok_and(|file| is(&file, id))
         })
     })
 }

@@ -10,7 +10,7 @@
 //! in its list of mappings and registers it, before it returns from the fork; until then nobody of it touches that memory, and nothing is protected there.
 //!
 //! **How long an object lives.** As long as somebody has a page of it mapped, or may: a connection that was made for a child to be forked stands for what
-//! its parent had mapped.
+//! its parent had mapped, and who has a descriptor of a file of the program's own may map it again (`files`).
 
 mod door;
 pub mod errand;
@@ -38,7 +38,7 @@ use crate::session::SessionPaths;
 use crate::start::StartError;
 use door::enter;
 pub(crate) use door::{Hall, HomeDoor};
-use files::Unmapped;
+use files::Own;
 use seats::{Seats, Span};
 use wire::Request;
 
@@ -65,7 +65,7 @@ struct Object {
     start: usize,
     bytes: usize,
     /// It is a file of the program's own.
-    unmapped: Option<Unmapped>,
+    own: Option<Own>,
 }
 
 impl Object {
@@ -207,6 +207,7 @@ impl Home {
                 self.watch.add(listener, LISTENER)?;
             }
         }
+        self.give_up_named();
         Ok(())
     }
 
@@ -411,7 +412,7 @@ impl Home {
             start: self.map_object(&file, len)?,
             file,
             bytes: len,
-            unmapped: None,
+            own: None,
         };
         self.objects.insert(found.id, object);
         Ok((found.id, copy))
@@ -537,7 +538,8 @@ impl Home {
         let unmapped = objects.filter(|&(&id, object)| !self.is_used(id, object));
         let unmapped: Vec<u64> = unmapped.map(|(&id, _)| id).collect();
         let gone = unmapped.iter().copied();
-        let unused: Vec<u64> = gone.filter(|&id| !self.may_be_mapped(id)).collect();
+        let unused = gone.filter(|&id| !self.may_be_mapped(id, nobody));
+        let unused: Vec<u64> = unused.collect();
         self.look = unused.len() < unmapped.len();
         let (before, _) = std::mem::replace(&mut self.unused, (unused, now));
         for &id in &self.unused.0 {

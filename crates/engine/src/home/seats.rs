@@ -547,23 +547,28 @@ impl Seats {
     }
 
     fn give_up_in(&mut self, number: usize, start: usize, end: usize) {
-        for _ in 0..CHANGES_MAX {
+        for tries in 1..=CHANGES_MAX {
             self.read(number);
             let Some(seat) = self.all[number].as_mut().filter(|seat| !seat.gone) else {
                 return;
             };
             let spans: Vec<Span> = seat.spans_in(start, end).collect();
-            for span in &spans {
-                // Where it is moved, which is about to be told, something else may lie by now, and before Linux 6.17 a userfaultfd takes off what another one registered.
-                let there = seat.uffd.write_protect(span.start, PAGE_BYTES, true);
-                if there.stop != Some(Stop::Again) {
-                    let _ = seat.uffd.unregister(span.start, span.bytes());
-                    seat.cut(span.start, span.end);
-                }
-            }
             if spans.is_empty() {
                 return;
             }
+            for span in &spans {
+                // Where it is moved, which is about to be told, something else may lie by now, and before Linux 6.17 a userfaultfd takes off what another one registered.
+                let there = seat.uffd.write_protect(span.start, PAGE_BYTES, true);
+                let moving = there.stop == Some(Stop::Again);
+                if !moving {
+                    let _ = seat.uffd.unregister(span.start, span.bytes());
+                }
+                // Who is kept from going on tells later where it is, and is found in no span then.
+                if !moving || tries == CHANGES_MAX {
+                    seat.cut(span.start, span.end);
+                }
+            }
+            raw::yield_now();
         }
     }
 

@@ -63,7 +63,7 @@ impl Files {
 
     /// Whether this is a mapping of one of them.
     pub(super) fn keep(&self, mapping: &Mapping<'_>) -> bool {
-        !self.0.is_empty() && is_of_ram(mapping) && self.has(id_of(mapping))
+        !self.0.is_empty() && may_be_kept(mapping) && self.has(id_of(mapping))
     }
 
     /// Only what is mapped is the home's, as far as this process is concerned.
@@ -79,32 +79,39 @@ impl Files {
         if self.0.is_empty() {
             return Ok(Vec::new());
         }
-        found_by(start, end, |id| self.has(id))
+        found_by(start, end, |entry| self.has(id_of(entry)))
+    }
+
+    /// All parts that are mappings of files of RAM, whoever keeps them, ascending.
+    ///
+    /// # Errors
+    /// Those of reading the list.
+    pub(super) fn all(&self) -> Result<Vec<Found>, Errno> {
+        found_by(0, usize::MAX, |entry| {
+            self.has(id_of(entry)) || is_of_ram(entry)
+        })
     }
 }
 
-/// Parts of `start..end` that are mappings of files of RAM, of those whose number is `wanted`, ascending.
+/// Parts of `start..end` that are shared mappings and `wanted`, ascending.
 ///
 /// # Errors
 /// Those of reading the list.
 pub(super) fn found_by(
     start: usize,
     end: usize,
-    wanted: impl Fn(u64) -> bool,
+    wanted: impl Fn(&Mapping<'_>) -> bool,
 ) -> Result<Vec<Found>, Errno> {
     let mut found = Vec::new();
     let mut look = |entry: &Mapping<'_>| {
         let (from, to) = (entry.start.max(start), entry.end.min(end));
-        if from < to && is_of_ram(entry) {
-            let id = id_of(entry);
-            if wanted(id) {
-                found.push(Found {
-                    start: from,
-                    end: to,
-                    id,
-                    offset: entry.offset + (from - entry.start) as u64,
-                });
-            }
+        if from < to && may_be_kept(entry) && wanted(entry) {
+            found.push(Found {
+                start: from,
+                end: to,
+                id: id_of(entry),
+                offset: entry.offset + (from - entry.start) as u64,
+            });
         }
         ControlFlow::Continue(())
     };
@@ -116,11 +123,14 @@ const fn id_of(mapping: &Mapping<'_>) -> u64 {
     ram_file::id(mapping.device.1, mapping.inode)
 }
 
-/// Whether it may be a shared mapping of a file of RAM without a name.
-fn is_of_ram(entry: &Mapping<'_>) -> bool {
-    entry.shared
-        && entry.device.0 == 0
-        && (entry.kind() == Kind::SharedMemory || entry.name.ends_with(b" (deleted)"))
+/// Whether it may be a mapping of a kept file, which may have got a name.
+const fn may_be_kept(mapping: &Mapping<'_>) -> bool {
+    mapping.shared && mapping.device.0 == 0
+}
+
+/// Whether it may be one of a file of RAM without a name.
+fn is_of_ram(mapping: &Mapping<'_>) -> bool {
+    mapping.kind() == Kind::SharedMemory || mapping.name.ends_with(b" (deleted)")
 }
 
 /// `EINVAL` where it is locked: as for advice that only has pages leave sooner (`can_madv_lru_vma` in mm/madvise.c, Linux 5.4).

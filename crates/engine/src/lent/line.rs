@@ -71,7 +71,11 @@ impl Line {
     }
 
     /// What the home says of `found`.
-    pub(super) fn told_of(&self, found: &[Found], files: &Files) -> Result<Told, NoAnswer> {
+    pub(super) fn told_of<'a>(
+        &self,
+        found: impl Iterator<Item = &'a Found>,
+        files: &Files,
+    ) -> Result<Told, NoAnswer> {
         let is_unknown = |part: Found| match self.ask(part.knows()) {
             Ok((0, _)) => Ok(Some(true)),
             Err(NoAnswer::Refused(Errno::ENOENT)) if files.has(part.id) => Ok(None),

@@ -2,7 +2,7 @@
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long};
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::c_result;
 use crate::patch::EntryPoint;
@@ -148,6 +148,7 @@ pub(super) fn by_number(number: c_long, args: [usize; 6]) -> isize {
     let [a, b, c, d, ..] = args;
     let s = |value: usize| value as c_int;
     match number {
+        _ if !files::LENDS.load(Ordering::Acquire) => {}
         libc::SYS_ftruncate => return files::truncate(s(a), b as i64),
         libc::SYS_truncate => return files::truncate_by_path(a, b as i64),
         libc::SYS_fallocate => return files::allocate(s(a), s(b), c as i64, d as i64),

@@ -52,7 +52,7 @@ pub(super) fn map_kept(
     [prot, flags]: [i32; 2],
     (fd, off): (i32, usize),
 ) -> isize {
-    let replaces = flags & libc::MAP_FIXED != 0;
+    let replaces = flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0;
     let hint = if replaces { 0 } else { addr };
     let plain = flags & !(libc::MAP_POPULATE | libc::MAP_LOCKED | libc::MAP_FIXED);
     // SAFETY: maps where nothing is.
