@@ -177,6 +177,34 @@ pub(crate) fn write_last_page(fd: BorrowedFd<'_>, end: u64) -> Result<(), i32> {
     }
 }
 
+/// Whether the file has no block in `bytes` bytes from `offset` on, reserved ones counted too: false also where the file system does not tell.
+pub(crate) fn is_hole(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> bool {
+    /// `struct fiemap` of include/uapi/linux/fiemap.h without room for extents: the kernel counts them only.
+    #[repr(C)]
+    struct Fiemap {
+        start: u64,
+        length: u64,
+        flags: u32,
+        mapped_extents: u32,
+        extent_count: u32,
+        reserved: u32,
+    }
+    /// `FS_IOC_FIEMAP` of include/uapi/linux/fs.h: `_IOWR('f', 11, struct fiemap)`, 32 bytes.
+    const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+    let mut map = Fiemap {
+        start: offset,
+        length: bytes,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: 0,
+        reserved: 0,
+    };
+    let (fd, at) = (fd.as_raw_fd(), &raw mut map);
+    // SAFETY: the kernel reads and writes the structure, and no extents behind it, of which there is to be none.
+    let asked = checked(unsafe { libc::syscall(libc::SYS_ioctl, fd, FS_IOC_FIEMAP, at) });
+    asked.is_ok() && map.mapped_extents == 0
+}
+
 /// Gives back the blocks of `bytes` bytes from `offset` on; the file keeps its size.
 pub(crate) fn punch(fd: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), i32> {
     let (fd, mode) = (

@@ -175,7 +175,7 @@ impl SwapFile {
     /// already is left alone. May take milliseconds per GiB.
     ///
     /// # Errors
-    /// `NoSpace`, `TooLarge`, `Io`. What was reserved behind the end that the file had is given back.
+    /// `NoSpace`, `TooLarge`, `Io`. What was reserved is given back: of a range of which a part was reserved before, what lies behind the end that the file had.
     pub fn preallocate(&self, range: Range<u64>) -> Result<Allocation, SwapFileError> {
         let (end_bytes, wanted_bytes) = (range.end, range.end.saturating_sub(range.start));
         self.allocate(range).map_err(|cause| {
@@ -235,6 +235,10 @@ impl SwapFile {
         };
         let file = File::from(self.fd.try_clone().map_err(failed("fcntl"))?);
         let old_bytes = file.metadata().map_err(failed("fstat"))?.len();
+        // A reservation that failed before has left the file longer, and nothing in it.
+        let below = range.start..range.end.min(old_bytes);
+        let was_hole = !below.is_empty()
+            && raw::is_hole(self.fd.as_fd(), below.start, below.end - below.start);
         let errno = match raw::allocate(self.fd.as_fd(), range.start, range.end - range.start) {
             Ok(()) => return Ok(Allocation::Reserved),
             Err(libc::EOPNOTSUPP) => {
@@ -249,7 +253,12 @@ impl SwapFile {
             Err(errno) => errno,
         };
         // Never by truncating: another process may have reserved what lies behind since.
-        let fresh = range.start.max(old_bytes)..range.end;
+        let start = if was_hole {
+            range.start
+        } else {
+            range.start.max(old_bytes)
+        };
+        let fresh = start..range.end;
         if !fresh.is_empty() {
             let _ = raw::punch(self.fd.as_fd(), fresh.start, fresh.end - fresh.start);
         }
