@@ -197,7 +197,12 @@ impl Live {
             if found.iter().map(Found::len).sum::<usize>() != end - addr {
                 return Err(Errno::EOPNOTSUPP.into());
             }
-            found.into_iter().try_for_each(|part| line.hand_over(part))
+            for part in found {
+                if !line.hand_over(part)? {
+                    return Err(Errno::EOPNOTSUPP.into());
+                }
+            }
+            Ok(())
         });
         self.or_without_home(seated)?;
         self.lent.place(addr, end);
@@ -292,7 +297,9 @@ impl Live {
     /// Has the home serve all of `found`.
     fn tell_home(&mut self, found: &[Found]) {
         let Some(line) = &self.lent.line else { return };
-        let told = found.iter().try_for_each(|&found| line.hand_over(found));
+        let told = found
+            .iter()
+            .try_for_each(|&found| line.hand_over(found).map(drop));
         match told {
             Ok(()) => {}
             Err(NoAnswer::Gone(why)) => self.world.failing.fail(Failure::Home(why)),

@@ -2,9 +2,10 @@
 //!
 //! One is kept from its first mapping on, or from the first call that reserves memory for it. What is out of it is a hole, which its descriptors read as zeroes.
 //! So every call that reads or writes a file, hands one to another process or changes its size has the home give a kept one up before, and all of it is in RAM
-//! then. The file itself says whether it is kept ([`ram_file`]), whatever way its descriptor came here.
+//! then. One that is mapped otherwise or handed over before it is kept is never to be. The file itself says either ([`ram_file`]), whatever way its descriptor came here.
 //!
-//! Not seen: calls that are not made through libc; io_uring and libaio; a path of /proc that leads to the file, where a program is executed by it.
+//! Not seen: calls that are not made through libc; io_uring and libaio; a path of /proc that leads to the file, where it is opened with `O_TRUNC`, executed, loaded or given
+//! another mode by it.
 
 use core::ffi::CStr;
 use core::ffi::c_int;
@@ -17,22 +18,18 @@ use outpage_engine::home::errand::{self, Errand};
 use outpage_sys::fd as descriptor;
 use outpage_sys::ram_file::{self, RamFile};
 use outpage_sys::raw::Errno;
-use outpage_sys::thread::{self, Options};
 use outpage_sys::{proc, process, say};
 
 use crate::checked::Reader;
 use crate::mode::{self, Path};
 use crate::raw::{self, SignalsBlocked};
-use crate::status;
+use crate::{apart, status};
 
 /// Shared memory is kept by the home of the run.
 pub static LENDS: AtomicBool = AtomicBool::new(false);
 
 /// Shared memory, or a file of RAM, below this stays with the kernel, in bytes. A choice: a process that has some needs a pager, which takes as much as that itself.
 pub const LENT_MIN: usize = 1 << 20;
-
-/// What a thread needs to ask, as in `share`.
-const STACK_BYTES: usize = 64 << 10;
 
 /// The home's name; null where none keeps files.
 static HOME: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
@@ -255,9 +252,8 @@ pub fn set_mode(fd: i32, mode: u32) -> isize {
 
 /// truncate(2): a file may be named by a path of /proc.
 pub fn truncate_by_path(path: usize, bytes: i64) -> isize {
-    const DIRECTORY: libc::c_int = libc::AT_FDCWD;
     let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let open = [DIRECTORY as usize, path, flags as usize, 0, 0, 0];
+    let open = [path, flags as usize, 0, 0, 0, 0];
     // SAFETY: an all-zero `stat` is a valid value.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     let look = [path, (&raw mut stat) as usize, 0, 0, 0, 0];
@@ -265,7 +261,7 @@ pub fn truncate_by_path(path: usize, bytes: i64) -> isize {
     let there = unsafe { raw::call(libc::SYS_stat, look) } == 0;
     if there && RamFile::of(&stat).is_some_and(|found| found.is_marked()) {
         // SAFETY: as above; the descriptor is this function's.
-        let fd = unsafe { raw::call(libc::SYS_openat, open) };
+        let fd = unsafe { raw::call(libc::SYS_open, open) };
         if fd >= 0 {
             give_up(fd as i32);
             drop(descriptor::Fd::adopt(fd as i32));
@@ -357,46 +353,12 @@ fn punch(fd: i32, start: u64, end: u64, found: &RamFile) -> Option<isize> {
     }
 }
 
-/// An errand on its way to the thread, and the place of its answer.
-struct Call {
-    errand: Errand,
-    fd: i32,
-    answer: *mut Result<u64, Errno>,
-}
-
-// SAFETY: whoever made it waits until the thread has ended, and looks at the answer only then.
-unsafe impl Send for Call {}
-
-/// Has a thread with a descriptor table of its own ask the home: in the program's nothing is to appear, be it for a moment.
+/// Asks the home.
 fn ask(errand: Errand, fd: i32) -> Result<u64, Errno> {
     let _signals = SignalsBlocked::new();
-    let mut answer = Err(Errno::EPIPE);
-    let call = Call {
-        errand,
-        fd,
-        answer: &raw mut answer,
-    };
-    let options = Options {
-        name: c"outpage-file",
-        stack_bytes: STACK_BYTES,
-        share_files: false,
-        process: false,
-        untraced: true,
-        known: false,
-    };
-    thread::spawn(carry_out, call, &options)?.join_out_of_group();
-    answer
-}
-
-/// The thread.
-fn carry_out(call: Call) {
     // SAFETY: null, or set once and never freed.
-    let home = unsafe { HOME.load(Ordering::Acquire).as_ref() };
-    let done = home.ok_or(Errno::EOPNOTSUPP).and_then(|home| {
-        // What the program closes meanwhile would stay open here.
-        descriptor::close_all_except(&[call.fd])?;
-        errand::ask(home, call.errand, call.fd)
-    });
-    // SAFETY: the place of the answer outlives this thread, and nobody looks there meanwhile.
-    unsafe { call.answer.write(done) };
+    let home = unsafe { HOME.load(Ordering::Acquire).as_ref() }.ok_or(Errno::EOPNOTSUPP)?;
+    apart::carry_out(c"outpage-file", Some(fd), move || {
+        errand::ask(home, errand, fd)
+    })?
 }

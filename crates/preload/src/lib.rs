@@ -14,6 +14,7 @@
 //! | `threads` | threads that begin and end, and the CPUs that they may use |
 //! | `checked` | the program's pointers, before hooks follow them |
 //! | `target` | programs into which the shim cannot follow |
+//! | `apart` | work that needs descriptors of its own |
 //! | `status` | what the kernel says of a descriptor |
 //! | `files` | files of RAM that are paged |
 //! | `pins` | pages that a device writes |
@@ -27,6 +28,7 @@
 
 use outpage_sys::arena::Arena;
 
+mod apart;
 mod bind;
 mod budget;
 mod checked;

@@ -11,16 +11,12 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use outpage_core::units::PAGE_BYTES;
 use outpage_engine::session::{Session, SessionError, SessionPaths};
-use outpage_sys::thread::{self, Options};
 
-use crate::statm;
+use crate::{apart, statm};
 
 /// Private writable bytes that a process has without asking: the shell's and cat's kind needs no
 /// more, and it is part of the stated overhead of a process.
 const FREE_BYTES: u64 = 4 << 20;
-
-/// The calls need less than 8 KiB, those that end in an error included; a page table's worth is free.
-const STACK_BYTES: usize = 64 << 10;
 
 static LIMIT_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Where the session is; null without one.
@@ -91,45 +87,10 @@ enum Request {
     Leave,
 }
 
-/// A request on its way to the thread, and the place of its answer.
-struct Call {
-    request: Request,
-    answer: *mut Result<u64, SessionError>,
-}
-
-// SAFETY: whoever made it waits until the thread has ended, and looks at the answer only then.
-unsafe impl Send for Call {}
-
 /// Has a thread carry `request` out; returns the pages that this process holds then.
 fn ask(request: Request) -> Result<u64, SessionError> {
-    let mut answer = Err(SessionError::Unreachable);
-    let call = Call {
-        request,
-        answer: &raw mut answer,
-    };
-    let options = Options {
-        name: c"outpage-member",
-        stack_bytes: STACK_BYTES,
-        share_files: false,
-        process: false,
-        untraced: true,
-        known: false,
-    };
-    let begun = thread::spawn(carry_out, call, &options);
-    let thread = begun.map_err(|e| SessionError::Os("start a thread for the session", e))?;
-    thread.join_out_of_group();
-    answer
-}
-
-/// The thread, with a descriptor table of its own.
-fn carry_out(call: Call) {
-    // Whatever the program closes meanwhile would stay open here.
-    let closed = outpage_sys::fd::close_all_except(&[]);
-    let done = closed
-        .map_err(|e| SessionError::Os("close inherited descriptors", e))
-        .and_then(|()| with_session(call.request));
-    // SAFETY: the place of the answer outlives this thread, and nobody looks there meanwhile.
-    unsafe { call.answer.write(done) };
+    let asked = apart::carry_out(c"outpage-member", None, move || with_session(request));
+    asked.map_err(|e| SessionError::Os("start a thread for the session", e))?
 }
 
 fn with_session(request: Request) -> Result<u64, SessionError> {

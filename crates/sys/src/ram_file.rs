@@ -8,9 +8,8 @@
 //! - that it is open, by each open file description (open(2)) that it was mapped by: where nobody holds that any more, nobody has it mapped or could;
 //! - that it may be mapped unseen, by each that it was mapped by where it was not kept: it must not be kept then, for such a mapping is registered nowhere.
 //!
-//! Who locks the first of them and who locks the last looks for the other's lock afterwards, so that one of the two sees the other.
-//!
-//! A kept file has its sticky bit set besides, which has no meaning for files otherwise (inode(7)) and which writing, holes and new pages leave as it is: fstat(2) tells it,
+//! A kept file has its sticky bit set besides. Who keeps a file sets it and looks for the last of these locks then, and who takes that lock looks for the bit: one of the two sees the
+//! other. The bit has no meaning for files otherwise (inode(7)) and which writing, holes and new pages leave as it is: fstat(2) tells it,
 //! and with it that the locks are worth a look. Set-user-ID, by contrast, a hole takes away (`file_remove_privs`, Linux 6.18).
 
 use crate::fd::{self, Fd};
@@ -104,7 +103,7 @@ const KEPT: u64 = LOCKS;
 const OPEN: u64 = LOCKS + 1;
 const UNSEEN: u64 = LOCKS + 2;
 
-/// Says that the file is kept by this open file description, which whoever uses the file does not have. False where another one keeps it.
+/// Says that the file is kept by this open file description, which whoever uses the file does not have. False where another one keeps it, or has the file locked whole.
 ///
 /// # Errors
 /// Those of fcntl(2).
@@ -118,7 +117,7 @@ pub fn is_kept(fd: i32) -> bool {
     shared::is_locked_alone(fd, KEPT) == Ok(true)
 }
 
-/// Says that it may be mapped by this open file description as long as that is open.
+/// Says that it may be mapped by this open file description as long as that is open. False where somebody has the file locked whole.
 ///
 /// # Errors
 /// Those of fcntl(2).
@@ -126,7 +125,7 @@ pub fn note_open(fd: i32) -> Result<bool, Errno> {
     shared::share_byte(fd, OPEN)
 }
 
-/// Whether an open file description is open that [`note_open`] was told of, or a mapping by it there.
+/// Whether an open file description is open that [`note_open`] was told of, or a mapping by it there, or somebody has the file locked whole.
 ///
 /// # Errors
 /// Those of fcntl(2).

@@ -21,7 +21,24 @@ pub fn files_are_as_without(case: &Case) {
     done.paged_well();
 }
 
-/// What is done by mappings alone, by reserving and by punching holes takes nothing out of the limit.
+/// Without `--shared tree` nobody does anything to such files.
+pub fn files_are_left_alone(case: &Case) {
+    let program = case.compiled("files");
+    for what in ["bynumber", "reserve", "truncate", "punch", "lock", "mode"] {
+        let arguments = ["16", what];
+        let alone = Command::new(&program).args(arguments).output();
+        let alone = alone.expect("the program");
+        assert!(alone.status.success());
+        for shared in ["off", "on"] {
+            let options = ["--memory", "10M", "--shared", shared];
+            let done = case.run(&options, &[&[program.as_str()][..], &arguments].concat());
+            let expected = String::from_utf8_lossy(&alone.stdout);
+            assert_eq!(done.stdout, expected, "{what} {shared}: {}", done.stderr);
+        }
+    }
+}
+
+/// What is done by mappings alone, and by reserving and giving back as a collector does, takes nothing out of the limit.
 pub fn mapped_files_keep_to_the_limit(case: &Case) {
     let program = case.compiled("files");
     for what in [

@@ -15,7 +15,10 @@ mod room;
 mod secrecy;
 mod sharing;
 
-use files::{a_lost_file_is_not_read, files_are_as_without, mapped_files_keep_to_the_limit};
+use files::{
+    a_lost_file_is_not_read, files_are_as_without, files_are_left_alone,
+    mapped_files_keep_to_the_limit,
+};
 use freed::{
     freed_pages_go_at_once, freed_pages_go_in_their_turn, freed_pages_go_unless_written,
     freed_pages_go_where_pages_are_copied,
@@ -477,7 +480,8 @@ suite!(
     ["--tier", "lz4", "--mechanism", "write-protect"],
     processes_share_what_is_paged
 );
-suite!(files_moved, ["--mechanism", "move"], files_are_as_without mapped_files_keep_to_the_limit a_lost_file_is_not_read);
+suite!(files_moved, ["--mechanism", "move"], files_are_as_without files_are_left_alone
+    mapped_files_keep_to_the_limit a_lost_file_is_not_read);
 suite!(
     files_protected,
     ["--mechanism", "write-protect"],

@@ -59,7 +59,7 @@ impl Line {
             id,
             offset: 0,
         };
-        let placed = self.hand_over(found).and_then(|()| {
+        let placed = self.hand_over(found).and_then(|_| {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             map::mremap(start, len, len, flags, addr)?;
             Ok(())
@@ -98,8 +98,8 @@ impl Line {
         Ok(told)
     }
 
-    /// Has the home serve the faults of what is mapped there.
-    pub(super) fn hand_over(&self, found: Found) -> Result<(), NoAnswer> {
+    /// Has the home serve the faults of what is mapped there; false where it does not keep that file, or not any more.
+    pub(super) fn hand_over(&self, found: Found) -> Result<bool, NoAnswer> {
         let (start, len) = (found.start, found.len());
         map::no_huge_pages(start, len)?;
         map::not_in_children(start, len)?;
@@ -110,16 +110,15 @@ impl Line {
             id: found.id,
             offset: found.offset,
         });
-        let served = match told {
-            Ok((served, _)) => (served as usize).min(len),
-            // Of an object of which nobody has a page there is something beyond its end at most.
-            Err(NoAnswer::Refused(Errno::ENOENT)) => 0,
+        let (served, keeps) = match told {
+            Ok((served, _)) => ((served as usize).min(len), true),
+            Err(NoAnswer::Refused(Errno::ENOENT)) => (0, false),
             Err(error) => return Err(error),
         };
         if served < len {
             // Whoever touches it gets a signal, and nobody waits for what becomes of it.
             self.uffd.unregister(start + served, len - served)?;
         }
-        Ok(())
+        Ok(keeps)
     }
 }

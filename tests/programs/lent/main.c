@@ -3,10 +3,10 @@
  * Each case maps MIB MiB (or as it says), fills it so that most of it is paged out where there is a limit, does something to it, and prints a line that is
  * the same with and without a limit. */
 #define _GNU_SOURCE
+#include "lent.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -14,16 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+size_t bytes;
 
-static size_t bytes;
-
-static char *shared(size_t len)
+char *shared(size_t len)
 {
 	char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED) {
@@ -33,20 +30,20 @@ static char *shared(size_t len)
 	return at;
 }
 
-static uint64_t word(uint64_t page, uint64_t salt)
+uint64_t word(uint64_t page, uint64_t salt)
 {
 	uint64_t x = page * 0x9e3779b97f4a7c15u ^ salt * 0xbf58476d1ce4e5b9u;
 	return x ^ x >> 29;
 }
 
-static void fill(char *at, size_t len, uint64_t salt)
+void fill(char *at, size_t len, uint64_t salt)
 {
 	for (size_t o = 0; o < len; o += PAGE)
 		for (int i = 0; i < PAGE / 8; i += 64)
 			((uint64_t *)(at + o))[i] = word(o / PAGE, salt) + i;
 }
 
-static long wrong(const char *at, size_t len, uint64_t salt)
+long wrong(const char *at, size_t len, uint64_t salt)
 {
 	long bad = 0;
 	for (size_t o = 0; o < len; o += PAGE)
@@ -55,7 +52,7 @@ static long wrong(const char *at, size_t len, uint64_t salt)
 	return bad;
 }
 
-static long nonzero(const char *at, size_t len)
+long nonzero(const char *at, size_t len)
 {
 	long bad = 0;
 	for (size_t o = 0; o < len; o += 8)
@@ -63,7 +60,7 @@ static long nonzero(const char *at, size_t len)
 	return bad;
 }
 
-static int status_of(pid_t pid)
+int status_of(pid_t pid)
 {
 	int status = -1;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -71,21 +68,7 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-#define CHILD(what)                     \
-	do {                            \
-		pid_t pid_ = fork();    \
-		if (pid_ == 0) {        \
-			what;           \
-			_exit(0);       \
-		}                       \
-		if (pid_ < 0) {         \
-			perror("fork"); \
-			exit(3);        \
-		}                       \
-		last = status_of(pid_); \
-	} while (0)
-
-static int last;
+int last;
 
 static void emptied(void)
 {
@@ -142,104 +125,6 @@ static void rights(void)
 	printf("rights: %d %ld", last, wrong(at, bytes, 2));
 	CHILD(at[bytes / 2] = 1);
 	printf(" %d\n", WTERMSIG(last));
-	munmap(at, bytes);
-}
-
-static char *race_at;
-static void *adds(void *arg)
-{
-	uint64_t x = (uintptr_t)arg;
-	for (int i = 0; i < 6000; i++) {
-		x = x * 6364136223846793005u + 1442695040888963407u;
-		__atomic_fetch_add((uint64_t *)(race_at + (x >> 33) % (bytes / PAGE) * PAGE), 1, __ATOMIC_RELAXED);
-	}
-	return NULL;
-}
-
-static void races(void)
-{
-	race_at = shared(bytes);
-	fill(race_at, bytes, 1);
-	for (size_t o = 0; o < bytes; o += PAGE)
-		*(uint64_t *)(race_at + o) = 0;
-	pid_t pids[3];
-	for (int p = 0; p < 3; p++)
-		if ((pids[p] = fork()) == 0) {
-			pthread_t t[3];
-			for (long i = 0; i < 3; i++)
-				pthread_create(&t[i], NULL, adds, (void *)(p * 8 + i + 1));
-			/* Forks in the midst. */
-			for (int i = 0; i < 5; i++)
-				CHILD(adds((void *)99));
-			for (int i = 0; i < 3; i++)
-				pthread_join(t[i], NULL);
-			_exit(0);
-		}
-	for (int p = 0; p < 3; p++)
-		status_of(pids[p]);
-	uint64_t sum = 0;
-	for (size_t o = 0; o < bytes; o += PAGE)
-		sum += *(uint64_t *)(race_at + o);
-	printf("races: %lu\n", sum);
-	munmap(race_at, bytes);
-}
-
-struct locked {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
-	long turn;
-};
-
-static void locks(void)
-{
-	char *at = shared(bytes);
-	struct locked *s = (struct locked *)(at + bytes / 2);
-	pthread_mutexattr_t ma;
-	pthread_condattr_t ca;
-	pthread_mutexattr_init(&ma);
-	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
-	pthread_condattr_init(&ca);
-	pthread_condattr_setpshared(&ca, PTHREAD_PROCESS_SHARED);
-	pthread_mutex_init(&s->lock, &ma);
-	pthread_cond_init(&s->cond, &ca);
-	pid_t pids[3];
-	for (long me = 0; me < 3; me++)
-		if ((pids[me] = fork()) == 0) {
-			for (int i = 0; i < 30; i++) {
-				pthread_mutex_lock(&s->lock);
-				while (s->turn % 3 != me)
-					pthread_cond_wait(&s->cond, &s->lock);
-				s->turn++;
-				pthread_cond_broadcast(&s->cond);
-				pthread_mutex_unlock(&s->lock);
-				/* Pushes the page out. */
-				for (size_t o = 0; o < bytes; o += 4 * PAGE)
-					if (o != bytes / 2)
-						at[o + 64 * me] = (char)i;
-			}
-			_exit(0);
-		}
-	for (int p = 0; p < 3; p++)
-		status_of(pids[p]);
-	printf("locks: %ld\n", s->turn);
-	munmap(at, bytes);
-}
-
-static void futexes(void)
-{
-	char *at = shared(bytes);
-	uint32_t *word = (uint32_t *)(at + bytes / 3 / PAGE * PAGE);
-	pid_t pid = fork();
-	if (pid == 0) {
-		while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == 0)
-			syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0);
-		_exit(7);
-	}
-	usleep(50000);
-	fill(at + bytes / 2, bytes / 2, 1);
-	__atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
-	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-	printf("futexes: %d\n", WEXITSTATUS(status_of(pid)));
 	munmap(at, bytes);
 }
 
@@ -500,76 +385,6 @@ static void mixed(void)
 	madvise(at, bytes, MADV_DOFORK);
 	CHILD(_exit(wrong(at, bytes, 1) != 0));
 	printf(" %d %ld\n", last, wrong(at, bytes, 1));
-	munmap(at, bytes);
-}
-
-static void *sleeps(void *arg)
-{
-	for (;;)
-		pause();
-	return arg;
-}
-
-/* Holders of mutexes that a process's end looks at are killed while the pages are out: these stay as they are. */
-static void robust(void)
-{
-	enum { EACH = 16 * PAGE };
-	char *at = shared(bytes);
-	fill(at, bytes, 1);
-	pthread_mutexattr_t ma;
-	pthread_mutexattr_init(&ma);
-	pthread_mutexattr_setpshared(&ma, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&ma, PTHREAD_MUTEX_ROBUST);
-	/* Behind the first word that is looked at. */
-	for (size_t o = 0; o < bytes; o += EACH)
-		pthread_mutex_init((pthread_mutex_t *)(at + o + 64), &ma);
-	for (int i = 0; i < 8; i++) {
-		int ends[2];
-		if (pipe(ends))
-			exit(3);
-		pid_t pid = fork();
-		if (pid == 0) {
-			pthread_t threads[8];
-			for (int t = 0; t < 8; t++)
-				pthread_create(&threads[t], NULL, sleeps, NULL);
-			for (size_t o = i % 3 * EACH; o < bytes; o += 3 * EACH)
-				pthread_mutex_trylock((pthread_mutex_t *)(at + o + 64));
-			for (int round = 0; round < 3; round++)
-				for (size_t o = 0; o < bytes; o += PAGE)
-					if (o % EACH)
-						at[o + 256]++;
-			if (write(ends[1], "", 1) < 0)
-				_exit(1);
-			pause();
-		}
-		char byte;
-		if (read(ends[0], &byte, 1) != 1)
-			exit(3);
-		close(ends[0]);
-		close(ends[1]);
-		kill(pid, SIGKILL);
-		status_of(pid);
-	}
-	printf("robust: %ld\n", wrong(at, bytes, 1));
-	munmap(at, bytes);
-}
-
-static void killed(void)
-{
-	char *at = shared(bytes);
-	fill(at, bytes, 1);
-	for (int i = 0; i < 6; i++) {
-		pid_t pid = fork();
-		if (pid == 0)
-			for (;;) {
-				wrong(at, bytes, 1);
-				fill(at, bytes, 1);
-			}
-		usleep(20000 * (i % 4));
-		kill(pid, SIGKILL);
-		status_of(pid);
-	}
-	printf("killed: %ld\n", wrong(at, bytes, 1));
 	munmap(at, bytes);
 }
 
