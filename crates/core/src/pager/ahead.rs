@@ -20,6 +20,20 @@ pub(super) struct Ahead {
     pub read_max: u32,
 }
 
+/// What is to be read for a fault, as far as there are frames.
+pub(super) struct Cut {
+    pub window: Window,
+    /// The governor named it in the policy's place.
+    slow: Option<Slow>,
+}
+
+impl Cut {
+    /// All that `window` names.
+    pub const fn whole(window: Window) -> Self {
+        Self { window, slow: None }
+    }
+}
+
 /// How many of the next `most` slots hold the pages behind that of `fault`, its own included; below it, where they are looked for `downward`.
 fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
     let slot = |n| match downward {
@@ -116,10 +130,10 @@ impl Ahead {
         self.policy.major_fault(fault, &View(pages))
     }
 
-    /// What is read for `fault`, for which the policy named `window`.
-    pub fn cut(&mut self, window: Window, fault: &Touch, pages: &Pages) -> Window {
+    /// What is to be read for `fault`, for which the policy named `window`.
+    pub fn cut(&mut self, window: Window, fault: &Touch, pages: &Pages) -> Cut {
         let Some(governor) = &mut self.governor else {
-            return window;
+            return Cut::whole(window);
         };
         let stream = self.policy.stream();
         let slow = governor.slow_stream(fault.page, stream);
@@ -144,6 +158,23 @@ impl Ahead {
             window
         } else {
             self.policy.shorten(&window, fault, most, &view)
+        };
+        Cut { window, slow }
+    }
+
+    /// What is read of it where there are `frames` frames for the fault's page and those that lie beside it. The policy is told: it would take what was not
+    /// read for what nobody wanted.
+    pub fn within(&mut self, cut: Cut, fault: &Touch, frames: u32, pages: &Pages) -> Window {
+        let Cut { window, slow } = cut;
+        let Some(governor) = &mut self.governor else {
+            return window;
+        };
+        let view = View(pages);
+        let window = if window.now.slots <= frames || slow.is_some() {
+            window
+        } else {
+            self.policy
+                .short_of_frames(&window, fault, frames - 1, &view)
         };
         let meant = slow.map(|slow| slow.pages.min(self.read_max));
         for read in ends(&window, slow, fault, &view).into_iter().flatten() {

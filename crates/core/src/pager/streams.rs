@@ -1,12 +1,18 @@
-//! Streams through the pool of compressed pages: touches of one page after another, by which it is known what is touched next.
+//! Streams through what is out: touches of one page after another, by which it is known what is touched next.
 //!
 //! By pages, not by slots: in the pool what lies beside a page is no cheaper to get than anything else, so what counts is what the program does. Up or down,
-//! and pages that are there already are passed over.
+//! and pages that are there already are passed over. Of touches in the store they tell which say nothing of how far apart a program's touches are: those
+//! of pages that reading ahead would have brought along.
 
 use crate::units::PageNo;
 
-/// Streams that are known at once. A choice: more than a program's threads walk along as a rule, few enough to look at all of them for each touch.
-const STREAMS: usize = 8;
+/// Streams that are known at once in the pool. A choice: more than a program's threads walk along as a rule, and few, so that it is soon seen that one has ended.
+pub(super) const IN_POOL: usize = 8;
+/// In the store: more than read-ahead follows, for those that it loses count. A choice, few enough to look at all of them for each read that is waited for.
+pub(super) const IN_STORE: usize = 64;
+/// A touch that is next to so many before it, one by one, is one that reading ahead has lost: `stream` begins with 16 slots at most
+/// (`FIRST_WINDOW_MAX`), and follows 16 streams. Of runs that are that long or shorter nothing changes.
+const NEXT_TO: u32 = 16;
 /// Pages of a round, at most: a fault and what belongs to it take 8 us and a page that comes along 2, so that with 8 of them most of that is saved, and
 /// whoever waits for the first of them waits for 25 us.
 pub(super) const ALONG_MAX: usize = 8;
@@ -40,6 +46,10 @@ struct Stream {
     pages: usize,
     /// It went on since it was last looked for one to give up.
     used: bool,
+    /// What was read at its last touch was cut short for want of frames.
+    cut: bool,
+    /// Its last touches, each of which was next to the one before.
+    next_to: u32,
 }
 
 /// What goes on at a touch.
@@ -52,11 +62,13 @@ pub(super) struct Ahead {
     pub downward: bool,
     /// A touch before it led there.
     pub led: bool,
+    /// Reading ahead would have brought it, had there been frames at the touch before, or if it followed as many streams as are known here.
+    pub lost: bool,
 }
 
 /// All streams that are known.
-pub(super) struct Streams {
-    all: [Stream; STREAMS],
+pub(super) struct Streams<const KNOWN: usize> {
+    all: [Stream; KNOWN],
     /// Touches in a row after which pages come along.
     touches: u32,
     /// Where it is looked for one to give up.
@@ -84,23 +96,28 @@ impl Stream {
         let distance = page.abs_diff(self.last);
         let skips = self.touches == 0 || distance > NEAR;
         self.run = if skips { 1 } else { self.run + distance };
+        self.next_to = if distance == 1 {
+            self.next_to.saturating_add(1)
+        } else {
+            0
+        };
         (self.last, self.downward) = (page, downward);
         self.touches += 1;
     }
 }
 
-impl Default for Streams {
+impl<const KNOWN: usize> Default for Streams<KNOWN> {
     fn default() -> Self {
         Self {
-            all: [Stream::default(); STREAMS],
+            all: [Stream::default(); KNOWN],
             touches: TOUCHES_MIN,
             hand: 0,
         }
     }
 }
 
-impl Streams {
-    /// `page` is touched in the pool.
+impl<const KNOWN: usize> Streams<KNOWN> {
+    /// `page` is touched, which is out.
     pub fn touched(&mut self, page: PageNo) -> Ahead {
         let page = page.raw();
         let found = (self.all.iter().enumerate())
@@ -122,20 +139,26 @@ impl Streams {
             pages: stream.pages,
             downward,
             led: stream.touches > 1,
+            lost: core::mem::take(&mut stream.cut) || stream.next_to >= NEXT_TO,
         }
     }
 
-    /// `last` is the last page that comes along.
+    /// `last` is the last page that comes along, or is read.
     pub fn reached(&mut self, ahead: Ahead, last: PageNo) {
         let stream = &mut self.all[ahead.at];
         stream.run += last.raw().abs_diff(stream.last);
         stream.last = last.raw();
     }
 
+    /// What is read at the touch was cut short for want of frames.
+    pub const fn cut(&mut self, ahead: Ahead) {
+        self.all[ahead.at].cut = true;
+    }
+
     /// The place of one that did not go on lately, empty.
     fn give_up_one(&mut self) -> usize {
         loop {
-            self.hand = (self.hand + 1) % STREAMS;
+            self.hand = (self.hand + 1) % KNOWN;
             if !core::mem::take(&mut self.all[self.hand].used) {
                 break;
             }
@@ -155,7 +178,7 @@ pub(super) const REACH_MAX: u64 = (ALONG_MAX as u64 - 1) * NEAR;
 mod tests {
     use super::*;
 
-    fn touch(streams: &mut Streams, page: u64) -> (usize, bool) {
+    fn touch(streams: &mut Streams<IN_POOL>, page: u64) -> (usize, bool) {
         let ahead = streams.touched(PageNo::from_raw(page));
         let beyond = ahead.pages as u64 - 1;
         let last = if ahead.downward {
@@ -232,6 +255,45 @@ mod tests {
         }
         assert!(blocks(4, 16) >= 99, "too many at once");
         assert_eq!(blocks(2, 6), 100, "more than it went on for");
+    }
+
+    /// A touch of the store, for which `read` pages are read.
+    fn miss(streams: &mut Streams<IN_STORE>, page: u64, read: u64) -> Ahead {
+        let ahead = streams.touched(PageNo::from_raw(page));
+        streams.reached(ahead, PageNo::from_raw(page + read - 1));
+        ahead
+    }
+
+    #[test]
+    fn a_stream_goes_on_behind_what_is_read() {
+        let mut streams = Streams::default();
+        for page in [1000, 1001, 1002] {
+            miss(&mut streams, page, 1);
+        }
+        assert!(miss(&mut streams, 1003, 32).led);
+        assert!(miss(&mut streams, 1035, 32).led);
+        assert!(!miss(&mut streams, 1200, 1).led, "too far ahead");
+    }
+
+    #[test]
+    fn what_was_not_read_for_want_of_frames_is_lost() {
+        let mut streams = Streams::default();
+        let ahead = miss(&mut streams, 1000, 1);
+        streams.cut(ahead);
+        let ahead = miss(&mut streams, 1001, 1);
+        assert!(ahead.led && ahead.lost);
+        let ahead = miss(&mut streams, 1002, 1);
+        assert!(ahead.led && !ahead.lost, "there were frames at 1001");
+    }
+
+    #[test]
+    fn a_long_walk_is_lost_that_is_read_page_by_page() {
+        let mut streams = Streams::default();
+        let mut lost = |page| miss(&mut streams, page, 1).lost;
+        assert!(!(1000..=1000 + u64::from(NEXT_TO) - 1).any(&mut lost));
+        assert!((1000 + u64::from(NEXT_TO)..1100).all(&mut lost));
+        // Every second page is another order.
+        assert!(!(0..100).map(|n| 5000 + 2 * n).any(&mut lost));
     }
 
     #[test]

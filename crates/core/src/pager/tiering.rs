@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::streams::Streams;
+use super::streams::{IN_POOL, IN_STORE, Streams};
 use super::waits::Wait;
 use crate::contract::Waiter;
 use crate::limits::FRAMES_MIN;
@@ -55,7 +55,9 @@ pub(super) struct Tiering {
     /// Pages that are taken out of the pool to be written to the store.
     pub demoting: usize,
     /// What is touched one after another of what the pool has.
-    pub streams: Streams,
+    pub streams: Streams<IN_POOL>,
+    /// The same of what the store has.
+    pub walks: Streams<IN_STORE>,
     /// The store is full or nearly so: what compresses goes to the pool, whatever that saves.
     pub takes_all: bool,
 }
@@ -75,6 +77,7 @@ impl Tiering {
             rescued: 0,
             demoting: 0,
             streams: Streams::default(),
+            walks: Streams::default(),
             takes_all: false,
         }
     }

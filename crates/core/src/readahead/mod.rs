@@ -136,6 +136,19 @@ pub trait ReadAhead: Send {
         window.within(fault.slot, most)
     }
 
+    /// There are frames for at most `most` pages beside that of `fault`, whose window was just named, fewer than for [`Window::now`]: what is read of
+    /// `window`. It was not too large, as one that is shortened was.
+    fn short_of_frames(
+        &mut self,
+        window: &Window,
+        fault: &Touch,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Window {
+        let _ = view;
+        window.within(fault.slot, most)
+    }
+
     /// At most `most` slots are read of `range`, which [`Self::hit`] just named: which.
     fn shorten_behind(
         &mut self,

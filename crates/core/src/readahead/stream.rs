@@ -462,6 +462,22 @@ impl ReadAhead for Streams {
         window.within(fault.slot, most)
     }
 
+    fn short_of_frames(
+        &mut self,
+        window: &Window,
+        fault: &Touch,
+        most: u32,
+        view: &dyn SlotView,
+    ) -> Window {
+        let at = self.latest.place;
+        let size = self.table[at].map(|stream| stream.window);
+        let read = self.shorten(window, fault, most, view);
+        if let (Some(stream), Some(size), false) = (&mut self.table[at], size, self.latest.walk) {
+            stream.window = size;
+        }
+        read
+    }
+
     fn shorten_behind(
         &mut self,
         range: SlotRange,

@@ -19,14 +19,15 @@ mod costs;
 pub use auto::{BEYOND, Sight};
 pub use costs::{Costs, Whence};
 
-/// What led to a page in the pool.
+/// What led to a page that is out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touched {
     /// It is touched, and no touch before it led there.
     Apart,
-    /// It is touched, as the next of a stream.
+    /// It is touched, as the next of a stream. In the store that counts where reading ahead would have brought it but for want of frames, or for more streams
+    /// than it follows.
     Next,
-    /// It is the next of a stream, and comes along with one that is touched.
+    /// It is the next of a stream in the pool, and comes along with one that is touched.
     Along,
 }
 
@@ -50,7 +51,7 @@ pub trait Tier: Send {
     fn hit(&mut self, _page: PageNo, _how: Touched) {}
 
     /// A touch found the page in the store: it is read, with others as read-ahead says.
-    fn missed(&mut self, _page: PageNo) {}
+    fn missed(&mut self, _page: PageNo, _how: Touched) {}
 
     /// The page is read from the store, whether it was touched or not.
     fn read(&mut self, _page: PageNo) {}

@@ -338,3 +338,19 @@ fn pages_lost_before_their_touch_shrink_the_window() {
     let window = memory.windows.last().copied();
     assert_eq!(window, Some(32), "halved once");
 }
+
+#[test]
+fn the_window_of_a_sweep_grows_though_there_are_no_frames_for_it() {
+    let mut memory = memory();
+    let named = (0..20).map(|slot| {
+        let (fault, view) = (touch(page(1, slot.into()), slot), View(&memory.places));
+        let window = memory.policy.major_fault(&fault, &view);
+        let read = memory.policy.short_of_frames(&window, &fault, 0, &view);
+        let alone = SlotRange::new(SlotNo(slot), 1);
+        assert_eq!((read.now, read.behind), (alone, None));
+        memory.places[slot as usize] = Place::In { touched: true };
+        window.now.slots
+    });
+    let named: Vec<_> = named.collect();
+    assert!(named[10..].iter().all(|&slots| slots == 64), "{named:?}");
+}

@@ -231,8 +231,10 @@ impl Tier for Auto {
         });
     }
 
-    fn missed(&mut self, page: PageNo) {
-        self.tell(page, |account| account.count(|account| &mut account.apart));
+    fn missed(&mut self, page: PageNo, how: Touched) {
+        if how == Touched::Apart {
+            self.tell(page, |account| account.count(|account| &mut account.apart));
+        }
     }
 
     fn read(&mut self, page: PageNo) {
@@ -290,7 +292,7 @@ mod tests {
         let (mut auto, page) = auto();
         for page in others().take(200) {
             auto.unfit(page);
-            auto.missed(page);
+            auto.missed(page, Touched::Apart);
             auto.read(page);
         }
         assert!(!auto.pools(page));
@@ -307,7 +309,7 @@ mod tests {
     fn pages_that_are_read_one_by_one_are_kept_if_they_compress() {
         let (mut auto, page) = auto();
         for page in others().take(40) {
-            auto.missed(page);
+            auto.missed(page, Touched::Apart);
             auto.read(page);
         }
         assert!(auto.pools(page), "how they compress will be seen");
@@ -332,7 +334,7 @@ mod tests {
             }
             (0..hits).for_each(|_| auto.hit(page, Touched::Apart));
             (0..demoted).for_each(|_| auto.demoted(page));
-            (0..faults).for_each(|_| auto.missed(page));
+            (0..faults).for_each(|_| auto.missed(page, Touched::Apart));
             (0..read).for_each(|_| auto.read(page));
             auto.pools(page)
         };
@@ -353,7 +355,7 @@ mod tests {
         let (mut auto, _) = auto();
         for (n, page) in others().take(1000).enumerate() {
             if n % 16 == 0 {
-                auto.missed(page);
+                auto.missed(page, Touched::Apart);
             }
             auto.read(page);
         }
@@ -380,12 +382,26 @@ mod tests {
     }
 
     #[test]
+    fn what_reading_ahead_would_have_brought_is_no_page_apart() {
+        let kept = |how| {
+            let (mut auto, page) = auto();
+            for page in others().take(200) {
+                auto.kept(page, 1200);
+                auto.missed(page, how);
+                auto.read(page);
+            }
+            auto.pools(page)
+        };
+        assert!(kept(Touched::Apart) && !kept(Touched::Next));
+    }
+
+    #[test]
     fn parts_without_an_account_go_by_that_of_all() {
         let (mut auto, page) = auto();
         let mut elsewhere = (others()).map(|page| PageNo::new(ObjectId(2), page.index()));
         for page in elsewhere.by_ref().take(100) {
             auto.kept(page, 1200);
-            auto.missed(page);
+            auto.missed(page, Touched::Apart);
             auto.read(page);
         }
         assert!(auto.pools(page));

@@ -5,17 +5,19 @@ use alloc::vec::Vec;
 use super::Transfers;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
+use crate::pager::ahead::Cut;
 use crate::pager::drops::gone;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
+use crate::pager::streams::Ahead;
 use crate::pager::view::all_paged_out;
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::advice::{advised_behind, advised_window};
 use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::{Rescue, map_staged};
 use crate::readahead::{Arrival, clip};
-use crate::tier::Whence;
+use crate::tier::{Touched, Whence};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
 impl Transfers {
@@ -34,26 +36,33 @@ impl Transfers {
         ledger.objects.of(demand.page).major_faults += 1;
         let fault = ledger.touch(id, demand.source);
         let slot = fault.slot;
-        if let Some(policy) = &mut ledger.tier.policy {
-            policy.missed(demand.page);
-        }
+        let advised = ledger.advised.pattern(demand.page);
+        let ahead = missed(ledger, demand.page, advised.is_none());
         let verdict = ledger.ahead.missed(demand.page);
         ledger.judge(verdict);
-        let window = if let Some(pattern) = ledger.advised.pattern(demand.page) {
-            let window = advised_window(ledger, &fault, pattern, self.read_max(ledger));
-            ledger.stats.windows.count(window.size);
-            window
-        } else {
-            let window = ledger.ahead.window(&fault, &ledger.pages);
-            ledger.stats.windows.count(window.size);
-            ledger.ahead.cut(window, &fault, &ledger.pages)
+        let window = match advised {
+            Some(pattern) => advised_window(ledger, &fault, pattern, self.read_max(ledger)),
+            None => ledger.ahead.window(&fault, &ledger.pages),
         };
-        let frames = eviction.room_to_spare(ledger, window.now.slots as usize);
+        ledger.stats.windows.count(window.size);
+        let cut = match advised {
+            Some(_) => Cut::whole(window),
+            None => ledger.ahead.cut(window, &fault, &ledger.pages),
+        };
+        let frames = eviction.room_to_spare(ledger, cut.window.now.slots as usize);
         let frames = frames.max(1) as u32;
+        if frames < cut.window.now.slots {
+            ledger.tier.walks.cut(ahead);
+        }
+        let window = match advised {
+            Some(_) => cut.window,
+            None => ledger.ahead.within(cut, &fault, frames, &ledger.pages),
+        };
         let now = ledger.now;
         (ledger.waits).for_page_of(demand.page, demand.waiter, Whence::Store, now);
         let run = clip(window.now, slot, frames, window.downward);
         self.read_demanded(ledger, eviction, run, slot, id);
+        reached(ledger, ahead, demand.page, run, window.downward);
         for &run in window.rest.as_slice() {
             read_behind(ledger, eviction, run);
         }
@@ -185,6 +194,36 @@ impl Transfers {
                 rescue.map_within(ledger, id, below, above, false);
             }
         }
+    }
+}
+
+/// A touch found `page` in the store: the tier policy is told how it got there, and the stream that it continues.
+fn missed(ledger: &mut Ledger, page: PageNo, may_be_read_ahead: bool) -> Ahead {
+    let ahead = ledger.tier.walks.touched(page);
+    let reads_ahead = may_be_read_ahead && ledger.ahead.read_max > 1;
+    if let Some(policy) = &mut ledger.tier.policy {
+        let how = if ahead.led && ahead.lost && reads_ahead {
+            Touched::Next
+        } else {
+            Touched::Apart
+        };
+        policy.missed(page, how);
+    }
+    ahead
+}
+
+/// The slots of `run` are read for a touch of `page`: the stream goes on behind them, if they hold the pages that are next.
+fn reached(ledger: &mut Ledger, ahead: Ahead, page: PageNo, run: SlotRange, downward: bool) {
+    let end = if downward {
+        run.start
+    } else {
+        SlotNo(run.end().0 - 1)
+    };
+    let last = ledger.pages.in_slot(end).map(|id| ledger.pages.number(id));
+    let next = |last: &PageNo| last.raw().abs_diff(page.raw()) < u64::from(run.slots);
+    let goes_on = ahead.led && ahead.downward == downward;
+    if let Some(last) = last.filter(next).filter(|_| goes_on) {
+        ledger.tier.walks.reached(ahead, last);
     }
 }
 
