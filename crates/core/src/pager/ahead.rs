@@ -66,7 +66,13 @@ fn behind_row(range: SlotRange, view: &View<'_>) -> Option<PageNo> {
 
 /// Where a stream may go on behind what is read for `fault`: above or below it, as a slow stream ran before or the window tells. A page alone tells nothing; where
 /// the one above it is in RAM, or is none, and the one below is out, it may be below, too.
-fn ends(window: &Window, slow: Option<Slow>, fault: &Touch, view: &View<'_>) -> [Option<Read>; 2] {
+fn ends(
+    window: &Window,
+    several: bool,
+    slow: Option<Slow>,
+    fault: &Touch,
+    view: &View<'_>,
+) -> [Option<Read>; 2] {
     let end = |downward: bool| {
         let reach = match downward {
             true => fault.slot.0 - window.now.start.0 + 1,
@@ -84,7 +90,7 @@ fn ends(window: &Window, slow: Option<Slow>, fault: &Touch, view: &View<'_>) -> 
     if let Some(slow) = slow {
         return [end(slow.downward), None];
     }
-    if window.now.slots > 1 {
+    if several {
         return [end(window.downward), None];
     }
     let out = |downward| {
@@ -162,22 +168,27 @@ impl Ahead {
         Cut { window, slow }
     }
 
-    /// What is read of it where there are `frames` frames for the fault's page and those that lie beside it. The policy is told: it would take what was not
-    /// read for what nobody wanted.
+    /// What is read of it where there are `frames` frames for the fault's page and those that lie beside it. The policy is told, unless the governor named the
+    /// row: it would take what was not read for what nobody wanted.
     pub fn within(&mut self, cut: Cut, fault: &Touch, frames: u32, pages: &Pages) -> Window {
         let Cut { window, slow } = cut;
         let Some(governor) = &mut self.governor else {
             return window;
         };
         let view = View(pages);
-        let window = if window.now.slots <= frames || slow.is_some() {
+        let named = window.now.slots;
+        let window = if named <= frames {
             window
+        } else if slow.is_some() {
+            window.within(fault.slot, frames - 1)
         } else {
             self.policy
                 .short_of_frames(&window, fault, frames - 1, &view)
         };
-        let meant = slow.map(|slow| slow.pages.min(self.read_max));
-        for read in ends(&window, slow, fault, &view).into_iter().flatten() {
+        let short = (window.now.slots < named).then_some(named);
+        let meant = slow.map_or(short, |slow| Some(slow.pages.min(self.read_max)));
+        let reads = ends(&window, named > 1, slow, fault, &view);
+        for read in reads.into_iter().flatten() {
             governor.reads_row(Read {
                 meant: meant.unwrap_or(read.pages),
                 ..read

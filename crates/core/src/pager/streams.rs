@@ -1,17 +1,17 @@
 //! Streams through what is out: touches of one page after another, by which it is known what is touched next.
 //!
 //! By pages, not by slots: in the pool what lies beside a page is no cheaper to get than anything else, so what counts is what the program does. Up or down,
-//! and pages that are there already are passed over. Of touches in the store they tell which say nothing of how far apart a program's touches are: those
-//! of pages that reading ahead would have brought along.
+//! and pages that are there already are passed over. For touches in the store they also tell which pages reading ahead would have brought along: such
+//! touches say nothing of how far apart the program's are.
 
 use crate::units::PageNo;
 
 /// Streams that are known at once in the pool. A choice: more than a program's threads walk along as a rule, and few, so that it is soon seen that one has ended.
 pub(super) const IN_POOL: usize = 8;
-/// In the store: more than read-ahead follows, for those that it loses count. A choice, few enough to look at all of them for each read that is waited for.
+/// In the store: more than read-ahead follows, since those that it loses are looked for. A choice, few enough to look at all of them for each read that is waited for.
 pub(super) const IN_STORE: usize = 64;
-/// A touch that is next to so many before it, one by one, is one that reading ahead has lost: `stream` begins with 16 slots at most
-/// (`FIRST_WINDOW_MAX`), and follows 16 streams. Of runs that are that long or shorter nothing changes.
+/// A touch behind so many, each of which was the next page in the next slot and was read alone, is one that reading ahead has lost: `stream` begins with
+/// 16 slots at most (`FIRST_WINDOW_MAX`), and follows 16 streams. Of runs that are that long or shorter nothing changes.
 const NEXT_TO: u32 = 16;
 /// Pages of a round, at most: a fault and what belongs to it take 8 us and a page that comes along 2, so that with 8 of them most of that is saved, and
 /// whoever waits for the first of them waits for 25 us.
@@ -34,7 +34,7 @@ const TOUCHES_MAX: u32 = 8;
 /// Pages that were touched one after another.
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    /// The last page of them that was taken out.
+    /// The last page of them that was taken out, or read.
     last: u64,
     /// Pages from where it last passed over more than `NEAR` to the last one.
     run: u64,
@@ -48,7 +48,9 @@ struct Stream {
     used: bool,
     /// What was read at its last touch was cut short for want of frames.
     cut: bool,
-    /// Its last touches, each of which was next to the one before.
+    /// The page behind its last touch lay beside it in the store, and was not read.
+    leads_on: bool,
+    /// Its last touches, each of which was led to so.
     next_to: u32,
 }
 
@@ -96,7 +98,8 @@ impl Stream {
         let distance = page.abs_diff(self.last);
         let skips = self.touches == 0 || distance > NEAR;
         self.run = if skips { 1 } else { self.run + distance };
-        self.next_to = if distance == 1 {
+        let led_on = core::mem::take(&mut self.leads_on);
+        self.next_to = if distance == 1 && led_on {
             self.next_to.saturating_add(1)
         } else {
             0
@@ -148,6 +151,12 @@ impl<const KNOWN: usize> Streams<KNOWN> {
         let stream = &mut self.all[ahead.at];
         stream.run += last.raw().abs_diff(stream.last);
         stream.last = last.raw();
+        stream.leads_on = false;
+    }
+
+    /// The page behind the one that is touched lies beside it in the store. If more is read than the latter, [`Self::reached`] tells.
+    pub const fn leads_on(&mut self, ahead: Ahead) {
+        self.all[ahead.at].leads_on = true;
     }
 
     /// What is read at the touch was cut short for want of frames.
@@ -257,10 +266,13 @@ mod tests {
         assert_eq!(blocks(2, 6), 100, "more than it went on for");
     }
 
-    /// A touch of the store, for which `read` pages are read.
+    /// A touch of the store, whose next page lies beside it, and for which `read` pages are read.
     fn miss(streams: &mut Streams<IN_STORE>, page: u64, read: u64) -> Ahead {
         let ahead = streams.touched(PageNo::from_raw(page));
-        streams.reached(ahead, PageNo::from_raw(page + read - 1));
+        streams.leads_on(ahead);
+        if read > 1 {
+            streams.reached(ahead, PageNo::from_raw(page + read - 1));
+        }
         ahead
     }
 
@@ -294,6 +306,10 @@ mod tests {
         assert!((1000 + u64::from(NEXT_TO)..1100).all(&mut lost));
         // Every second page is another order.
         assert!(!(0..100).map(|n| 5000 + 2 * n).any(&mut lost));
+        let mut read = |page, pages| miss(&mut streams, page, pages).lost;
+        assert!(!(0..100).any(|n| read(9000 + 8 * n, 8)), "read ahead");
+        let apart = |n: u64| streams.touched(PageNo::from_raw(20_000 + n)).lost;
+        assert!(!(0..100).any(apart), "in slots that lie apart");
     }
 
     #[test]

@@ -137,7 +137,7 @@ pub trait ReadAhead: Send {
     }
 
     /// There are frames for at most `most` pages beside that of `fault`, whose window was just named, fewer than for [`Window::now`]: what is read of
-    /// `window`. It was not too large, as one that is shortened was.
+    /// `window`. It was not too large, as one that is shortened was. Asked under a governor only.
     fn short_of_frames(
         &mut self,
         window: &Window,

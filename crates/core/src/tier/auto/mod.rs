@@ -68,7 +68,7 @@ struct Account {
     along: u16,
     /// Out of the pool, untouched, to the store.
     demoted: u16,
-    /// Back from wherever they were, by touches that none before them led to.
+    /// Back from wherever they were, by touches that none before them led to; in the store also by those that reading ahead could have spared and did not.
     apart: u16,
     /// Back from wherever they were, all of them.
     back: u16,

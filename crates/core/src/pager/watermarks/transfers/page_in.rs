@@ -5,18 +5,19 @@ use alloc::vec::Vec;
 use super::Transfers;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
+use crate::pager::advised::Pattern;
 use crate::pager::ahead::Cut;
 use crate::pager::drops::gone;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
 use crate::pager::room;
 use crate::pager::streams::Ahead;
-use crate::pager::view::all_paged_out;
+use crate::pager::view::{View, all_paged_out};
 use crate::pager::waits::Demand;
 use crate::pager::watermarks::advice::{advised_behind, advised_window};
 use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::{Rescue, map_staged};
-use crate::readahead::{Arrival, clip};
+use crate::readahead::{Arrival, SlotView, Touch, clip};
 use crate::tier::{Touched, Whence};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -37,7 +38,7 @@ impl Transfers {
         let fault = ledger.touch(id, demand.source);
         let slot = fault.slot;
         let advised = ledger.advised.pattern(demand.page);
-        let ahead = missed(ledger, demand.page, advised.is_none());
+        let ahead = missed(ledger, demand.page, advised != Some(Pattern::Random));
         let verdict = ledger.ahead.missed(demand.page);
         ledger.judge(verdict);
         let window = match advised {
@@ -53,6 +54,8 @@ impl Transfers {
         let frames = frames.max(1) as u32;
         if frames < cut.window.now.slots {
             ledger.tier.walks.cut(ahead);
+        } else if cut.window.now.slots == window.now.slots && lies_beside(ledger, &fault, ahead) {
+            ledger.tier.walks.leads_on(ahead);
         }
         let window = match advised {
             Some(_) => cut.window,
@@ -212,6 +215,16 @@ fn missed(ledger: &mut Ledger, page: PageNo, may_be_read_ahead: bool) -> Ahead {
     ahead
 }
 
+/// Whether the page that is next on the way lies in the next slot.
+fn lies_beside(ledger: &Ledger, fault: &Touch, ahead: Ahead) -> bool {
+    let next = fault.page.beyond(1, ahead.downward);
+    let slot = match ahead.downward {
+        true => fault.slot.0.checked_sub(1),
+        false => fault.slot.0.checked_add(1),
+    };
+    next.is_some() && slot.and_then(|slot| View(&ledger.pages).paged_out(SlotNo(slot))) == next
+}
+
 /// The slots of `run` are read for a touch of `page`: the stream goes on behind them, if they hold the pages that are next.
 fn reached(ledger: &mut Ledger, ahead: Ahead, page: PageNo, run: SlotRange, downward: bool) {
     let end = if downward {
@@ -220,8 +233,13 @@ fn reached(ledger: &mut Ledger, ahead: Ahead, page: PageNo, run: SlotRange, down
         SlotNo(run.end().0 - 1)
     };
     let last = ledger.pages.in_slot(end).map(|id| ledger.pages.number(id));
-    let next = |last: &PageNo| last.raw().abs_diff(page.raw()) < u64::from(run.slots);
-    let goes_on = ahead.led && ahead.downward == downward;
+    let ahead_of = |last: &PageNo| match downward {
+        true => page.raw().checked_sub(last.raw()),
+        false => last.raw().checked_sub(page.raw()),
+    };
+    let next = |last: &PageNo| ahead_of(last).is_some_and(|n| 0 < n && n < u64::from(run.slots));
+    // Of one touch the direction is not known.
+    let goes_on = !ahead.led || ahead.downward == downward;
     if let Some(last) = last.filter(next).filter(|_| goes_on) {
         ledger.tier.walks.reached(ahead, last);
     }
