@@ -88,6 +88,9 @@ pub enum Event<'a> {
         /// The mapped span around the page: zero-fill-around stays inside it.
         extent: PageRange,
     },
+    /// Whoever waits under this name touches another page since. If it waits for a frame, nothing is brought for it; what is on its way comes, and is
+    /// answered by [`Action::Wake`] all the same. Nothing, where nobody waits so. May come at any time.
+    Left(Waiter),
     /// The answer to an action.
     Done {
         /// Which one.

@@ -337,9 +337,13 @@ impl Live {
         } else {
             Access::Read
         };
-        let Some(waiter) = self.world.waiting.begin(tid, page, access, now) else {
+        let Some(begun) = self.world.waiting.begin(tid, page, access, now) else {
             return;
         };
+        let waiter = begun.waiter;
+        if let Some((left, page)) = begun.left {
+            self.leaves(left, page, now);
+        }
         self.placement.fault(tid, now);
         self.keep_up(tid, waiter);
         self.recheck_resident(&region, fault);
@@ -358,6 +362,15 @@ impl Live {
         // Who waits is not kept waiting by what leaves; whoever touches something next pays for a part of it.
         if self.world.waiting.is_empty() && self.detach_some(DETACH_PAGES) {
             self.drive_on();
+        }
+    }
+
+    /// A thread has left `page`, for which it waited under the name of `waiter`. If that was another thread of the same number, in another namespace of
+    /// processes, or the program under a tracer, its fault starts again.
+    fn leaves(&mut self, waiter: Waiter, page: PageNo, now: Nanos) {
+        self.pager.handle(now, Event::Left(waiter));
+        if let Some((address, _)) = self.world.space.address(page) {
+            self.world.wake(address);
         }
     }
 

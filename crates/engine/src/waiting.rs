@@ -26,6 +26,17 @@ struct Thread {
     major: bool,
     /// For a page of the pool.
     pooled: bool,
+    /// It touched another page since: a signal's handler runs, which may come back to this one, or has left it by siglongjmp(3).
+    passed: bool,
+}
+
+/// A wait that begins.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// Its name.
+    pub waiter: Waiter,
+    /// The thread's wait that is given up for it, and the page. Whoever waits there all the same has to be woken: its fault starts again.
+    pub left: Option<(Waiter, PageNo)>,
 }
 
 /// A wait that is over.
@@ -67,15 +78,27 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Thread `tid` waits for `page` from `now` on, under this name. `None` where it does already: the kernel repeats a fault of its own all
+    /// Thread `tid` waits for `page` from `now` on. `None` where it does already: the kernel repeats a fault of its own all
     /// the time while a signal waits for the thread (`fault_signal_pending` in include/linux/sched/signal.h, Linux 6.18).
-    pub fn begin(&mut self, tid: Tid, page: PageNo, access: Access, now: Nanos) -> Option<Waiter> {
+    ///
+    /// One wait of the thread's for another page is kept: that of code which a signal's handler interrupts. An older one is given up, or a program that
+    /// leaves its handlers by siglongjmp(3) would fill the pager with pages that nobody wants.
+    pub fn begin(&mut self, tid: Tid, page: PageNo, access: Access, now: Nanos) -> Option<Begun> {
         let again = |t: &Thread| {
             (t.tid, t.page, t.access) == (tid, page, access) && now.0 - t.since.0 < SAME.0
         };
-        if self.threads.iter().any(again) {
+        let known = self.threads.iter().position(again);
+        let mut others = 0;
+        for (at, thread) in self.threads.iter_mut().enumerate() {
+            if thread.tid == tid {
+                thread.passed = Some(at) != known;
+                others += usize::from(thread.page != page);
+            }
+        }
+        if known.is_some() {
             return None;
         }
+        let left = (others > 1).then(|| self.give_up(tid, page)).flatten();
         self.named = self.named.wrapping_add(1).max(1);
         let waiter = Waiter(self.named);
         self.threads.push(Thread {
@@ -86,15 +109,25 @@ impl Waiting {
             since: now,
             major: false,
             pooled: false,
+            passed: false,
         });
-        Some(waiter)
+        Some(Begun { waiter, left })
     }
 
-    /// The waiter goes on. `None` for one that is no thread of the program's.
+    /// The thread's oldest wait for another page than `page`.
+    fn give_up(&mut self, tid: Tid, page: PageNo) -> Option<(Waiter, PageNo)> {
+        let elsewhere = |thread: &Thread| thread.tid == tid && thread.page != page;
+        let of = (self.threads.iter().enumerate()).filter(|(_, thread)| elsewhere(thread));
+        let (at, _) = of.min_by_key(|(_, thread)| thread.since.0)?;
+        let thread = self.threads.swap_remove(at);
+        Some((thread.waiter, thread.page))
+    }
+
+    /// The waiter goes on. `None` for one that is no thread of the program's, or is elsewhere.
     pub fn end(&mut self, waiter: Waiter) -> Option<Waited> {
         let at = self.threads.iter().position(|t| t.waiter == waiter)?;
         let thread = self.threads.swap_remove(at);
-        Some(Waited {
+        (!thread.passed).then_some(Waited {
             tid: thread.tid,
             since: thread.since,
             major: thread.major,
@@ -122,17 +155,18 @@ impl Waiting {
 
     /// Whether somebody waits for a page of `run`.
     pub fn any_in(&self, run: PageRange) -> bool {
-        self.threads.iter().any(|t| run.contains(t.page))
+        let mut here = self.threads.iter().filter(|thread| !thread.passed);
+        here.any(|thread| run.contains(thread.page))
     }
 
     /// How many wait.
-    pub const fn len(&self) -> usize {
-        self.threads.len()
+    pub fn len(&self) -> usize {
+        self.threads.iter().filter(|thread| !thread.passed).count()
     }
 
     /// Whether nobody waits.
-    pub const fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.threads.iter().all(|thread| thread.passed)
     }
 
     /// The call that maps for who waits begins.
@@ -182,6 +216,10 @@ mod tests {
     use super::*;
 
     fn begin(waiting: &mut Waiting, tid: u32, page: u64, now: u64) -> Option<Waiter> {
+        begun(waiting, tid, page, now).map(|begun| begun.waiter)
+    }
+
+    fn begun(waiting: &mut Waiting, tid: u32, page: u64, now: u64) -> Option<Begun> {
         waiting.begin(Tid(tid), PageNo::from_raw(page), Access::Read, Nanos(now))
     }
 
@@ -212,12 +250,47 @@ mod tests {
         let first = begin(&mut waiting, 1, 5, 10).expect("new");
         assert_eq!(begin(&mut waiting, 1, 5, 11), None);
         let writes = waiting.begin(Tid(1), PageNo::from_raw(5), Access::Write, Nanos(12));
-        let others = [begin(&mut waiting, 1, 6, 13), begin(&mut waiting, 2, 5, 14)];
-        assert!(writes.is_some() && others.iter().all(Option::is_some));
+        assert!(writes.is_some() && begin(&mut waiting, 2, 5, 14).is_some());
         // Whatever became of the first one.
         assert!(begin(&mut waiting, 1, 5, 10 + SAME.0).is_some());
-        assert!(waiting.end(first).is_some());
-        assert_eq!(waiting.len(), 4);
+        assert!(waiting.end(first).is_none());
+        assert_eq!(waiting.len(), 2, "each thread once");
+    }
+
+    #[test]
+    fn of_what_a_thread_waited_for_before_the_last_is_kept() {
+        let mut waiting = Waiting::default();
+        let page = PageNo::from_raw;
+        let first = begin(&mut waiting, 1, 5, 10).expect("new");
+        begin(&mut waiting, 2, 5, 11).expect("new");
+        // A handler touches another page, and comes back.
+        let handler = begin(&mut waiting, 1, 6, 20).expect("new");
+        assert!(!waiting.any_in(PageRange::one(page(7))) && waiting.len() == 2);
+        assert_eq!(begin(&mut waiting, 1, 5, 30), None, "it waits there still");
+        assert!(waiting.any_in(PageRange::one(page(5))));
+        assert!(!waiting.any_in(PageRange::one(page(6))));
+        assert!(waiting.end(handler).is_none(), "nobody goes on there");
+        // It leaves by siglongjmp, again and again.
+        let second = begun(&mut waiting, 1, 7, 40).expect("new");
+        assert_eq!(second.left, None);
+        let third = begun(&mut waiting, 1, 8, 50).expect("new");
+        assert_eq!(third.left, Some((first, page(5))));
+        let fourth = begun(&mut waiting, 1, 9, 60).expect("new");
+        assert_eq!(fourth.left, Some((second.waiter, page(7))));
+        assert_eq!((waiting.len(), waiting.threads.len()), (2, 3));
+        assert!(waiting.end(second.waiter).is_none());
+        assert!(waiting.end(fourth.waiter).is_some() && waiting.len() == 1);
+    }
+
+    #[test]
+    fn a_wait_is_not_given_up_for_the_same_page() {
+        let mut waiting = Waiting::default();
+        begin(&mut waiting, 1, 9, 0).expect("new");
+        for n in 0..5 {
+            let again = begun(&mut waiting, 1, 5, 1 + n * SAME.0).expect("new");
+            assert_eq!(again.left, None, "after {n}");
+        }
+        assert_eq!(waiting.len(), 1);
     }
 
     #[test]

@@ -159,7 +159,8 @@ impl<'a> Maker<'a> {
             1 => Event::Unmap(self.range()),
             2 => Event::Discard(self.range()),
             3 => Event::Grown(self.slots()),
-            4 => Event::Full,
+            4 if what & 16 == 0 => Event::Full,
+            4 => Event::Left(Waiter(u32::from(what >> 5))),
             5 => {
                 let least = if what & 64 == 0 { 256 } else { 0 };
                 Event::Limit((self.choices.number() as usize).saturating_add(least))

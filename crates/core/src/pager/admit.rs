@@ -22,6 +22,7 @@ impl Pager {
             Event::Forked => self.ledger.ops.unanswered() == 0,
             Event::TakeBack(range) => !self.drops(range),
             Event::Fault { .. }
+            | Event::Left(_)
             | Event::Discardable(_)
             | Event::Freed(_)
             | Event::Flush(_)

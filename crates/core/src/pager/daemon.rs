@@ -58,6 +58,7 @@ impl PageDaemon {
                 self.fault(ledger, demand);
             }
             Event::Done { id, outcome } => self.done(ledger, id, outcome),
+            Event::Left(waiter) => ledger.waits.leave(waiter),
             Event::Adopt(range) => self.adopt(ledger, range),
             Event::Unmap(range) => {
                 self.discard(ledger, range);

@@ -114,6 +114,11 @@ impl Waits {
         self.frames.pop_front()
     }
 
+    /// `waiter` wants no frame any more, if it waits for one.
+    pub(super) fn leave(&mut self, waiter: Waiter) {
+        self.frames.retain(|demand| demand.waiter != waiter);
+    }
+
     /// How many wait for a frame.
     pub(super) fn frames(&self) -> usize {
         self.frames.len()
@@ -194,11 +199,10 @@ mod tests {
         (0..4).for_each(|n| waits.for_frame(demand(10 + u64::from(n), n)));
         let gone = waits.take_for_frame_in(PageRange::new(page(11), 2));
         assert_eq!(gone.map(|d| d.waiter), Some(Waiter(1)));
+        waits.leave(Waiter(2));
+        waits.leave(Waiter(7));
         let order: Vec<_> = core::iter::from_fn(|| waits.take_for_frame()).collect();
-        assert_eq!(
-            order.iter().map(|d| d.waiter.0).collect::<Vec<_>>(),
-            [0, 2, 3]
-        );
+        assert_eq!(order.iter().map(|d| d.waiter.0).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(waits.frames(), 0);
     }
 

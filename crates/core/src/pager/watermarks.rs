@@ -146,6 +146,7 @@ impl Watermarks {
         self.eviction.begin_exchange(ledger);
         match event {
             Event::Fault { .. } | Event::Done { .. } => unreachable!("handled before"),
+            Event::Left(waiter) => ledger.waits.leave(waiter),
             Event::Adopt(range) => self.ranges.adopt(ledger, &mut self.eviction, range),
             Event::Unmap(range) => {
                 self.ranges.discard(ledger, range);

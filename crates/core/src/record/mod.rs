@@ -6,7 +6,7 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | header | `OUTPAGE\0`, version (15, little-endian), policies, sizes, check |
+//! | header | `OUTPAGE\0`, version (16, little-endian), policies, sizes, check |
 //! | event | tag, time since the last event, fields, check |
 //! | action | tag, fields, pages and their hashes, check |
 //! | end | tag, check |
@@ -36,8 +36,8 @@ pub use digest::Decisions;
 pub use read::{Logged, Reader};
 pub use replay::{Divergence, Replayed, Unequal, replay};
 
-/// The version that is written, and the only one that is read: version 14 knew no room that is given up.
-pub const VERSION: u16 = 15;
+/// The version that is written, and the only one that is read: version 15 knew no wait that is given up.
+pub const VERSION: u16 = 16;
 
 const MAGIC: [u8; 8] = *b"OUTPAGE\0";
 
@@ -180,6 +180,7 @@ mod tag {
     pub const FREED: u8 = 18;
     pub const FREEING: u8 = 19;
     pub const ADVISE: u8 = 20;
+    pub const LEFT: u8 = 21;
     pub const ACTIONS: u8 = 0x40;
     pub const ZERO_FILL: u8 = 0x41;
     pub const MAP: u8 = 0x42;
@@ -227,6 +228,32 @@ mod page_outcome {
     pub const NO_ROOM: u8 = 12;
 }
 
+const fn tag_of(event: &Event<'_>) -> u8 {
+    match event {
+        Event::Fault { .. } => tag::FAULT,
+        Event::Left(_) => tag::LEFT,
+        Event::Done { .. } => tag::DONE,
+        Event::Adopt(_) => tag::ADOPT,
+        Event::Unmap(_) => tag::UNMAP,
+        Event::Discard(_) => tag::DISCARD,
+        Event::Discardable(_) => tag::DISCARDABLE,
+        Event::TakeBack(_) => tag::TAKE_BACK,
+        Event::Flush(_) => tag::FLUSH,
+        Event::Freeing(_) => tag::FREEING,
+        Event::Freed(_) => tag::FREED,
+        Event::Advise(..) => tag::ADVISE,
+        Event::Grown(_) => tag::GROWN,
+        Event::Full => tag::FULL,
+        Event::Limit(_) => tag::LIMIT,
+        Event::Forking => tag::FORKING,
+        Event::Forked => tag::FORKED,
+        Event::ChildrenGone => tag::CHILDREN_GONE,
+        Event::Tick => tag::TICK,
+        Event::Timer => tag::TIMER,
+        Event::Pooled(_) => tag::POOLED,
+    }
+}
+
 /// Writes a trace: appends whole entries to the bytes that it is given.
 ///
 /// Tell it each event before the pager, and each action when it was polled. A forked child that
@@ -256,30 +283,8 @@ impl Recorder {
 
     /// The pager is about to be told `event`.
     pub fn event(&mut self, now: Nanos, event: &Event<'_>, out: &mut Vec<u8>) {
-        let tag = match event {
-            Event::Fault { .. } => tag::FAULT,
-            Event::Done { .. } => tag::DONE,
-            Event::Adopt(_) => tag::ADOPT,
-            Event::Unmap(_) => tag::UNMAP,
-            Event::Discard(_) => tag::DISCARD,
-            Event::Discardable(_) => tag::DISCARDABLE,
-            Event::TakeBack(_) => tag::TAKE_BACK,
-            Event::Flush(_) => tag::FLUSH,
-            Event::Freeing(_) => tag::FREEING,
-            Event::Freed(_) => tag::FREED,
-            Event::Advise(..) => tag::ADVISE,
-            Event::Grown(_) => tag::GROWN,
-            Event::Full => tag::FULL,
-            Event::Limit(_) => tag::LIMIT,
-            Event::Forking => tag::FORKING,
-            Event::Forked => tag::FORKED,
-            Event::ChildrenGone => tag::CHILDREN_GONE,
-            Event::Tick => tag::TICK,
-            Event::Timer => tag::TIMER,
-            Event::Pooled(_) => tag::POOLED,
-        };
         let start = out.len();
-        out.push(tag);
+        out.push(tag_of(event));
         put_step(out, self.now, now.0);
         self.now = now.0;
         match *event {
@@ -297,6 +302,7 @@ impl Recorder {
                 put_step(out, page.raw(), extent.start.raw());
                 put(out, extent.pages);
             }
+            Event::Left(waiter) => put(out, u64::from(waiter.0)),
             Event::Done { id, outcome } => {
                 put(out, u64::from(id.0));
                 put_outcome(out, outcome);

@@ -164,6 +164,7 @@ impl<'a> Reader<'a> {
                 let id = ActionId(self.cursor.number_u32()?);
                 return Ok(BareEvent::Done(id, self.outcome()?));
             }
+            tag::LEFT => Event::Left(Waiter(self.cursor.number_u32()?)),
             tag::ADOPT => {
                 let run = self.run()?;
                 if run.pages > ADOPTED_MAX {

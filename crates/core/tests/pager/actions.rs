@@ -13,6 +13,9 @@ impl Body {
         let at_once = self.plan.answers != Answers::Late;
         match action {
             Action::Wake { waiter, page } => {
+                if self.elsewhere.remove(&waiter.0) {
+                    return;
+                }
                 let of = |t: &Option<Touch>| t.is_some_and(|t| t.waiter == Some(waiter));
                 let thread = self.threads.iter().position(of);
                 let thread = thread.expect("a waiter is woken once");

@@ -18,6 +18,8 @@ type Span = (u32, u64, u64);
 pub enum Step {
     /// One access; skipped while the thread waits.
     Touch(usize, u32, u64, bool),
+    /// The thread does not wait any more.
+    Leave(usize),
     /// Accesses one after the other, as far as they get.
     Sweep(usize, Span, bool),
     Answer(usize),
@@ -53,6 +55,7 @@ pub fn take(body: &mut Body, step: &Step) {
                 body.touch(thread, page(object, index), write);
             }
         }
+        Step::Leave(thread) => body.leave(thread),
         Step::Sweep(thread, span, write) => {
             for page in range(span).iter() {
                 if !body.idle(thread) || !body.touch_and_wait(thread, page, write) {
@@ -93,6 +96,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let one = prop_oneof![
         12 => (0..THREADS, 0..OBJECTS, 0..OBJECT_PAGES, any::<bool>())
             .prop_map(|(t, o, i, w)| Step::Touch(t, o, i, w)),
+        2 => (0..THREADS).prop_map(Step::Leave),
         12 => (0..THREADS, span(OBJECT_PAGES), any::<bool>()).prop_map(|(t, s, w)| Step::Sweep(t, s, w)),
         10 => (1..20usize).prop_map(Step::Answer),
         2 => Just(Step::AnswerAll),

@@ -96,6 +96,8 @@ pub struct Body {
     pub ops: Vec<Op>,
     pub grow: Option<u32>,
     pub waiters: u32,
+    /// Those who left, each for another page.
+    pub elsewhere: BTreeSet<u32>,
     pub contents: Content,
     pub buffers: usize,
     /// The most frames that may be in use.
@@ -132,6 +134,7 @@ impl Body {
             ops: Vec::new(),
             grow: None,
             waiters: 0,
+            elsewhere: BTreeSet::new(),
             contents: 0,
             buffers: 0,
             ceiling: plan.frames,
@@ -283,6 +286,14 @@ impl Body {
             self.answer_any();
         }
         self.idle(thread)
+    }
+
+    /// The thread touches another page; it may touch the same one later.
+    pub fn leave(&mut self, thread: usize) {
+        if let Some(waiter) = self.threads[thread].take().and_then(|touch| touch.waiter) {
+            self.elsewhere.insert(waiter.0);
+            self.report(Event::Left(waiter));
+        }
     }
 
     fn go_on(&mut self, thread: usize) {

@@ -90,6 +90,23 @@ fn one_frame_is_enough_for_all_who_wait_for_the_page() {
 }
 
 #[test]
+fn who_has_left_gets_no_frame() {
+    let mut body = body(&calm());
+    body.pin(PageRange::new(page(0, 0), 4 * FRAMES), true);
+    assert_eq!(sweep(&mut body, 2 * FRAMES, true), FRAMES);
+    body.touch(1, page(0, FRAMES + 1), true);
+    assert!(!body.idle(0) && !body.idle(1));
+    let before = body.pager.stats().zero_fills;
+    body.leave(0);
+    // There is a frame for one of them.
+    body.drop_range(PageRange::one(page(0, 7)), Event::Discard);
+    assert!(body.idle(1), "it waited behind the other");
+    assert_eq!(body.pager.stats().zero_fills, before + 1);
+    body.drop_range(PageRange::one(page(0, 8)), Event::Discard);
+    assert_eq!(body.pager.stats().zero_fills, before + 1, "nobody waits");
+}
+
+#[test]
 fn while_nobody_waits_only_some_of_what_was_refused_is_tried_again() {
     let mut body = body(&calm());
     body.pin(PageRange::new(page(0, 0), FRAMES / 2), true);

@@ -258,6 +258,10 @@ impl Gatherer {
                 );
                 self.note_queues();
             }
+            Event::Left(waiter) => {
+                // A page that is on its way is nobody's wait any more.
+                self.faults.remove(&waiter);
+            }
             Event::Done { id, .. } => {
                 if let Some((kind, since, pages)) = self.transfers.remove(&id) {
                     let first = pages.first().map_or(0, |p| p.raw());
