@@ -365,8 +365,8 @@ impl Live {
         }
     }
 
-    /// A thread has left `page`, for which it waited under the name of `waiter`. If that was another thread of the same number, in another namespace of
-    /// processes, or the program under a tracer, its fault starts again.
+    /// A thread has left `page`, for which it waited under the name of `waiter`. One of the same number, in another namespace of processes, may wait there
+    /// still: its fault starts again.
     fn leaves(&mut self, waiter: Waiter, page: PageNo, now: Nanos) {
         self.pager.handle(now, Event::Left(waiter));
         if let Some((address, _)) = self.world.space.address(page) {

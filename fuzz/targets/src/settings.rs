@@ -7,6 +7,7 @@ use outpage_core::{pageout, readahead, reclaim, slots};
 use outpage_engine::config::{Config, format_size, parse_size};
 use outpage_engine::session::SessionPaths;
 use outpage_fuzz_cli::sim::machine::{self, Machine};
+use outpage_fuzz_cli::sim::programs::Source;
 use outpage_fuzz_cli::sim::{File, programs};
 use outpage_fuzz_cli::trace::load::Format;
 use outpage_sim::disk::{self, Op, Params, Queue, Request};
@@ -123,6 +124,9 @@ pub fn machine(data: &[u8]) {
         Ok(sources) => sources,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
+    if too_large(&sources) {
+        return;
+    }
     match file.machine.jobs(&sources) {
         Ok(jobs) => {
             for job in &jobs {
@@ -141,6 +145,13 @@ fn names_files(file: &File) -> bool {
         || disks
             .clone()
             .any(|text| disk::model(text.trim()).is_none() && !text.is_empty())
+}
+
+/// An empty world has a byte for each slot, and two slots for each page: for a program of 4 TiB, the most there may be, the target took 2.2 GiB, as time(1) says.
+/// So a quarter of that at most.
+fn too_large(sources: &[Source]) -> bool {
+    const PAGES_MAX: u64 = 1 << 28;
+    sources.iter().map(Source::footprint).sum::<u64>() > PAGES_MAX
 }
 
 /// Each is built, which takes its time.

@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use super::view::View;
 use crate::page::Pages;
 use crate::readahead::{
-    Arrival, Govern, Governor, Manner, Read, ReadAhead, SlotView, Slow, Touch, Verdict, Window,
+    Arrival, Govern, Governor, Manner, Read, ReadAhead, Short, SlotView, Slow, Touch, Verdict,
+    Window,
 };
 use crate::units::{PageNo, SlotNo, SlotRange};
 
@@ -35,7 +36,7 @@ impl Cut {
 }
 
 /// How many of the next `most` slots hold the pages behind that of `fault`, its own included; below it, where they are looked for `downward`.
-fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
+pub(super) fn row(fault: &Touch, most: u32, downward: bool, view: &View<'_>) -> u32 {
     let slot = |n| match downward {
         true => fault.slot.0.checked_sub(n),
         false => fault.slot.0.checked_add(n),
@@ -65,7 +66,7 @@ fn behind_row(range: SlotRange, view: &View<'_>) -> Option<PageNo> {
 }
 
 /// Where a stream may go on behind what is read for `fault`: above or below it, as a slow stream ran before or the window tells. A page alone tells nothing; where
-/// the one above it is in RAM, or is none, and the one below is out, it may be below, too.
+/// the one above it is in RAM, or is none, and the one below is out, it may be below, too. `several` pages were named, however many of them are read.
 fn ends(
     window: &Window,
     several: bool,
@@ -153,7 +154,7 @@ impl Ahead {
         governor.demanded(fault.page, stream);
         let view = View(pages);
         let window = if let Some(Slow { pages, downward }) = slow {
-            self.policy.shorten(&window, fault, 0, &view);
+            self.policy.shorten(&window, fault, 0, Short::InVain, &view);
             let slots = row(fault, pages.min(self.read_max), downward, &view);
             let below = if downward { slots - 1 } else { 0 };
             Window {
@@ -163,7 +164,8 @@ impl Ahead {
         } else if window.ahead() <= most {
             window
         } else {
-            self.policy.shorten(&window, fault, most, &view)
+            self.policy
+                .shorten(&window, fault, most, Short::InVain, &view)
         };
         Cut { window, slow }
     }
@@ -183,7 +185,7 @@ impl Ahead {
             window.within(fault.slot, frames - 1)
         } else {
             self.policy
-                .short_of_frames(&window, fault, frames - 1, &view)
+                .shorten(&window, fault, frames - 1, Short::OfFrames, &view)
         };
         let short = (window.now.slots < named).then_some(named);
         let meant = slow.map_or(short, |slow| Some(slow.pages.min(self.read_max)));

@@ -68,6 +68,15 @@ pub struct Touch {
 /// Streams that a policy may tell apart at a time.
 pub const TAGS: usize = 16;
 
+/// Why less is read than a policy named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Short {
+    /// More would be read in vain, as the governor sees it.
+    InVain,
+    /// There are no more frames: the window was not too large.
+    OfFrames,
+}
+
 /// A stream of faults that a policy follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamId {
@@ -124,28 +133,16 @@ pub trait ReadAhead: Send {
     }
 
     /// At most `most` pages are read for `fault`, whose window was just named, beside its own: what is
-    /// read of `window`.
+    /// read of `window`. Asked under a governor only.
     fn shorten(
         &mut self,
         window: &Window,
         fault: &Touch,
         most: u32,
+        why: Short,
         view: &dyn SlotView,
     ) -> Window {
-        let _ = view;
-        window.within(fault.slot, most)
-    }
-
-    /// There are frames for at most `most` pages beside that of `fault`, whose window was just named, fewer than for [`Window::now`]: what is read of
-    /// `window`. It was not too large, as one that is shortened was. Asked under a governor only.
-    fn short_of_frames(
-        &mut self,
-        window: &Window,
-        fault: &Touch,
-        most: u32,
-        view: &dyn SlotView,
-    ) -> Window {
-        let _ = view;
+        let _ = (why, view);
         window.within(fault.slot, most)
     }
 

@@ -17,7 +17,9 @@ use super::learn::{Bet, Learner};
 use super::scan::Scans;
 use super::span::{self, Direction};
 use super::stride::{DEPTH_MAX, Going, Strides};
-use super::{Entry, Govern, Little, Manner, ReadAhead, SlotView, StreamId, TAGS, Touch, Window};
+use super::{
+    Entry, Govern, Little, Manner, ReadAhead, Short, SlotView, StreamId, TAGS, Touch, Window,
+};
 use crate::settings::{Setting, Values};
 use crate::units::{PAGE_BYTES, PageNo, SlotNo, SlotRange};
 
@@ -92,7 +94,7 @@ struct Stream {
     plain: Option<SlotNo>,
     /// Where it is expected if the stream turns out to run the other way.
     other: Option<SlotNo>,
-    /// The last window's size before it was cut to what is paged out, in slots.
+    /// The last window's size before it was cut to what is paged out, or to the frames that there were, in slots.
     window: u32,
     continuations: u32,
     /// The bet that the stream goes on to `next`.
@@ -437,6 +439,7 @@ impl ReadAhead for Streams {
         window: &Window,
         fault: &Touch,
         most: u32,
+        why: Short,
         view: &dyn SlotView,
     ) -> Window {
         let Latest {
@@ -452,7 +455,10 @@ impl ReadAhead for Streams {
             let slots = window.now.slots.min(most.saturating_add(1));
             if slots < window.now.slots {
                 let follow = span::follow(view, fault.slot, stream.towards, slots);
-                (stream.run, stream.window) = (run, slots);
+                stream.run = run;
+                if why == Short::InVain {
+                    stream.window = slots;
+                }
                 stream.expect(fault.slot, bet.cut(slots), follow, view);
                 stream.behind = None;
             } else {
@@ -460,22 +466,6 @@ impl ReadAhead for Streams {
             }
         }
         window.within(fault.slot, most)
-    }
-
-    fn short_of_frames(
-        &mut self,
-        window: &Window,
-        fault: &Touch,
-        most: u32,
-        view: &dyn SlotView,
-    ) -> Window {
-        let at = self.latest.place;
-        let size = self.table[at].map(|stream| stream.window);
-        let read = self.shorten(window, fault, most, view);
-        if let (Some(stream), Some(size), false) = (&mut self.table[at], size, self.latest.walk) {
-            stream.window = size;
-        }
-        read
     }
 
     fn shorten_behind(

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use outpage_core::readahead::{ReadAhead, SlotView};
+use outpage_core::readahead::{ReadAhead, Short, SlotView};
 use outpage_core::units::{PageNo, SlotNo, SlotRange};
 
 use crate::world::{Random, page, read_ahead, touch};
@@ -345,7 +345,9 @@ fn the_window_of_a_sweep_grows_though_there_are_no_frames_for_it() {
     let named = (0..20).map(|slot| {
         let (fault, view) = (touch(page(1, slot.into()), slot), View(&memory.places));
         let window = memory.policy.major_fault(&fault, &view);
-        let read = memory.policy.short_of_frames(&window, &fault, 0, &view);
+        let read = memory
+            .policy
+            .shorten(&window, &fault, 0, Short::OfFrames, &view);
         let alone = SlotRange::new(SlotNo(slot), 1);
         assert_eq!((read.now, read.behind), (alone, None));
         memory.places[slot as usize] = Place::In { touched: true };

@@ -6,7 +6,7 @@ use super::Transfers;
 use crate::contract::{ActionId, PageOutcome, Refusal, Source};
 use crate::page::{DIRTY, PageId, READ_AHEAD, State};
 use crate::pager::advised::Pattern;
-use crate::pager::ahead::Cut;
+use crate::pager::ahead::{Cut, row};
 use crate::pager::drops::gone;
 use crate::pager::ledger::Ledger;
 use crate::pager::ops::Kind;
@@ -17,7 +17,7 @@ use crate::pager::waits::Demand;
 use crate::pager::watermarks::advice::{advised_behind, advised_window};
 use crate::pager::watermarks::eviction::{Eviction, Taken};
 use crate::pager::watermarks::rescue::{Rescue, map_staged};
-use crate::readahead::{Arrival, SlotView, Touch, clip};
+use crate::readahead::{Arrival, clip};
 use crate::tier::{Touched, Whence};
 use crate::units::{Nanos, PageNo, PageRange, SlotNo, SlotRange};
 
@@ -54,7 +54,9 @@ impl Transfers {
         let frames = frames.max(1) as u32;
         if frames < cut.window.now.slots {
             ledger.tier.walks.cut(ahead);
-        } else if cut.window.now.slots == window.now.slots && lies_beside(ledger, &fault, ahead) {
+        } else if cut.window.now.slots == window.now.slots
+            && row(&fault, 2, ahead.downward, &View(&ledger.pages)) > 1
+        {
             ledger.tier.walks.leads_on(ahead);
         }
         let window = match advised {
@@ -213,16 +215,6 @@ fn missed(ledger: &mut Ledger, page: PageNo, may_be_read_ahead: bool) -> Ahead {
         policy.missed(page, how);
     }
     ahead
-}
-
-/// Whether the page that is next on the way lies in the next slot.
-fn lies_beside(ledger: &Ledger, fault: &Touch, ahead: Ahead) -> bool {
-    let next = fault.page.beyond(1, ahead.downward);
-    let slot = match ahead.downward {
-        true => fault.slot.0.checked_sub(1),
-        false => fault.slot.0.checked_add(1),
-    };
-    next.is_some() && slot.and_then(|slot| View(&ledger.pages).paged_out(SlotNo(slot))) == next
 }
 
 /// The slots of `run` are read for a touch of `page`: the stream goes on behind them, if they hold the pages that are next.
